@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalar expression terms: what the body of a nest computes, as data.
+
+A term is immutable, hashable and interned, so equal terms are the same object and
+`a is b` decides syntactic equality. Leaves:
+
+    const(v)            a literal
+    index(k)            the position along axis k of the surrounding iteration domain
+    read(key, *idx)     element of a tensor; idx are terms over `index` (an axis, an axis
+                        floordiv a constant, or a constant). `key` is any hashable name
+    ref(key, *idx)      like read, but of an *earlier reduction over the same stream axis*:
+                        the values that rolling update breaks and repairs
+    sym(key)            a run-time scalar that no axis changes (a function argument)
+
+Everything else is an operator from `OPS`. `dtype` is an MLIR scalar type name
+("f32", "f16", "bf16", "f64", "i1", "i32", "i64", "index").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Number = int | float | bool
+
+# operator -> arity
+OPS: dict[str, int] = {
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "rem": 2, "floordiv": 2, "pow": 2,
+    "max": 2, "min": 2, "neg": 1, "abs": 1,
+    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1,
+    "tanh": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "erf": 1,
+    "floor": 1, "ceil": 1,
+    "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
+    "and": 2, "or": 2, "xor": 2, "not": 1,
+    "select": 3, "cast": 1,
+}  # fmt: skip
+LEAVES = ("const", "index", "read", "ref", "sym")
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+_interned: dict[tuple[Any, ...], Term] = {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Term:
+    """One node of an interned expression DAG; build it with the functions below."""
+
+    op: str
+    args: tuple[Term, ...]
+    attr: Any
+    dtype: str
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.op in LEAVES
+
+    @property
+    def is_const(self) -> bool:
+        return self.op == "const"
+
+    @property
+    def value(self) -> Number:
+        assert self.op == "const"
+        return self.attr
+
+
+def _attr_key(attr: Any) -> Any:
+    # 0.0 == -0.0 == False and nan != nan: tell literals apart by type and spelling.
+    return (type(attr).__name__, repr(attr)) if isinstance(attr, int | float) else attr
+
+
+def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32") -> Term:
+    """The interned term with these fields (no simplification)."""
+    args = tuple(args)
+    key = (op, tuple(map(id, args)), _attr_key(attr), dtype)
+    found = _interned.get(key)
+    # setdefault keeps one winner when two threads build the same term at once.
+    return found if found is not None else _interned.setdefault(key, Term(op, args, attr, dtype))
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in ("f16", "bf16", "f32", "f64")
+
+
+def const(value: Number, dtype: str = "f32") -> Term:
+    if dtype == "i1":
+        value = bool(value)
+    elif is_float(dtype):
+        value = float(value)
+    else:
+        value = int(value)
+    return term("const", (), value, dtype)
+
+
+def index(axis: int) -> Term:
+    return term("index", (), axis, "index")
+
+
+def read(key: Any, *idx: Term, dtype: str = "f32") -> Term:
+    return term("read", idx, key, dtype)
+
+
+def ref(key: Any, *idx: Term, dtype: str = "f32") -> Term:
+    return term("ref", idx, key, dtype)
+
+
+def sym(key: Any, dtype: str = "f32") -> Term:
+    return term("sym", (), key, dtype)
+
+
+def make(op: str, *args: Term, dtype: str | None = None) -> Term:
+    """`op(*args)` with literal folding and the neutral-element rules that hold for floats too.
+
+    Raises:
+        ValueError: unknown operator or wrong arity.
+    """
+    if OPS.get(op) != len(args):
+        raise ValueError(f"operator '{op}' does not take {len(args)} operands")
+    if dtype is None:
+        if op in COMPARISONS:
+            dtype = "i1"
+        elif op == "select":
+            dtype = args[1].dtype
+        else:
+            dtype = args[0].dtype
+    if op == "cast" and args[0].dtype == dtype:
+        return args[0]
+    if op == "select":
+        if args[0].is_const:
+            return args[1] if args[0].value else args[2]
+        if args[1] is args[2]:
+            return args[1]
+    if op in ("and", "or"):
+        for a, b in (args, args[::-1]):
+            if a.is_const and a.dtype == "i1":
+                return b if bool(a.value) == (op == "and") else a
+        if args[0] is args[1]:
+            return args[0]
+    if all(a.is_const for a in args):
+        folded = _fold(op, [a.value for a in args], dtype)
+        if folded is not None:
+            return folded
+    if op in ("mul", "div") and args[1].is_const and args[1].value == 1:
+        return args[0]
+    if op == "mul" and args[0].is_const and args[0].value == 1:
+        return args[1]
+    if not is_float(dtype):  # x + 0.0 changes the sign of -0.0, so integers only
+        if op in ("add", "sub") and args[1].is_const and args[1].value == 0:
+            return args[0]
+        if op == "add" and args[0].is_const and args[0].value == 0:
+            return args[1]
+        if op == "floordiv" and args[1].is_const and args[1].value == 1:
+            return args[0]
+    return term(op, args, None, dtype)
+
+
+def _fold(op: str, values: list[Any], dtype: str) -> Term | None:
+    """Fold exactly representable results only: narrow floats are left to the target."""
+    if is_float(dtype) and dtype not in ("f32", "f64") and op not in ("neg", "cast"):
+        return None
+    try:
+        value = evaluate_op(op, values, is_float(dtype))
+    except (ArithmeticError, ValueError):
+        return None
+    return const(value, dtype)
+
+
+def evaluate_op(op: str, v: list[Any], floating: bool) -> Any:
+    """The meaning of `op` on Python numbers (IEEE double for floats)."""
+    a = v[0]
+    b = v[1] if len(v) > 1 else None
+    match op:
+        case "add": return a + b
+        case "sub": return a - b
+        case "mul": return a * b
+        case "div": return a / b if floating else int(a / b)
+        case "rem": return math.fmod(a, b) if floating else a - b * int(a / b)
+        case "floordiv": return a // b
+        case "pow": return a**b
+        case "max": return max(a, b)
+        case "min": return min(a, b)
+        case "neg": return -a
+        case "abs": return abs(a)
+        case "exp": return math.exp(a)
+        case "exp2": return 2.0**a
+        case "log": return math.log(a)
+        case "log2": return math.log2(a)
+        case "log1p": return math.log1p(a)
+        case "expm1": return math.expm1(a)
+        case "tanh": return math.tanh(a)
+        case "sqrt": return math.sqrt(a)
+        case "rsqrt": return 1.0 / math.sqrt(a)
+        case "sin": return math.sin(a)
+        case "cos": return math.cos(a)
+        case "erf": return math.erf(a)
+        case "floor": return math.floor(a)
+        case "ceil": return math.ceil(a)
+        case "eq": return a == b
+        case "ne": return a != b
+        case "lt": return a < b
+        case "le": return a <= b
+        case "gt": return a > b
+        case "ge": return a >= b
+        case "and": return a & b
+        case "or": return a | b
+        case "xor": return a ^ b
+        case "not": return not a
+        case "select": return b if a else v[2]
+        case "cast": return a
+    raise ValueError(f"unknown operator '{op}'")  # fmt: skip
+
+
+def walk(root: Term) -> Iterator[Term]:
+    """Every distinct subterm, operands before users."""
+    seen: set[Term] = set()
+    stack = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args))
+
+
+def rewrite(root: Term, rule: Callable[[Term], Term | None]) -> Term:
+    """Rebuild bottom-up; `rule(node)` returns a replacement or None to keep the node."""
+    done: dict[Term, Term] = {}
+    for node in walk(root):
+        args = tuple(done[a] for a in node.args)
+        new = node
+        if any(x is not y for x, y in zip(args, node.args, strict=True)):
+            if node.op in OPS:
+                new = make(node.op, *args, dtype=node.dtype)
+            else:
+                new = term(node.op, args, node.attr, node.dtype)
+        replaced = rule(new)
+        done[node] = new if replaced is None else replaced
+    return done[root]
+
+
+def substitute(root: Term, table: dict[Term, Term]) -> Term:
+    """Replace whole subterms (matched after their operands were rewritten)."""
+    return rewrite(root, table.get)
+
+
+def rename_axes(root: Term, axes: dict[int, Term]) -> Term:
+    """Replace `index(k)` by `axes[k]`, in index uses and in accesses alike."""
+    return rewrite(root, lambda n: axes.get(n.attr) if n.op == "index" else None)
+
+
+def axes_of(root: Term) -> frozenset[int]:
+    """The axes that the value of `root` may vary along."""
+    return frozenset(n.attr for n in walk(root) if n.op == "index")
+
+
+def leaves(root: Term, op: str) -> list[Term]:
+    return [n for n in walk(root) if n.op == op]
+
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "floordiv": "//",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+
+
+def show(root: Term, name: Callable[[Term], str | None] | None = None) -> str:
+    """Readable text; `name(leaf)` may override how a leaf is written."""
+    custom = name(root) if name and root.is_leaf else None
+    if custom is not None:
+        return custom
+    args = [show(a, name) for a in root.args]
+    match root.op:
+        case "const":
+            return f"{root.attr:g}" if isinstance(root.attr, float) else str(root.attr).lower()
+        case "index":
+            return f"i{root.attr}"
+        case "sym":
+            return str(root.attr)
+        case "read" | "ref":
+            mark = "" if root.op == "read" else "@"
+            return f"{mark}{root.attr}[{', '.join(args)}]" if args else f"{mark}{root.attr}"
+        case "select":
+            return f"where({', '.join(args)})"
+        case "cast":
+            return f"{root.dtype}({args[0]})"
+        case "neg":
+            return f"-({args[0]})"
+    if root.op in _INFIX:
+        return f"({args[0]} {_INFIX[root.op]} {args[1]})"
+    return f"{root.op}({', '.join(args)})"

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The only module that knows which MLIR Python package is in use.
+
+An installed `mlir` package wins; else `torch_mlir`, whose wheel carries the whole
+upstream binding set. Everything else in this project imports MLIR names from here:
+
+    from neptune_mlir.bindings import ir, arith, func, linalg, ...
+
+It also wraps the calls that can kill the process (see `check_translatable`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from types import ModuleType
+
+from neptune_mlir.errors import InputError, ToolError
+
+
+def _choose_package() -> str:
+    for name in ("mlir", "torch_mlir"):
+        # A namespace folder called `mlir` is not the bindings: ask for the module we need.
+        try:
+            if importlib.util.find_spec(f"{name}.ir") is not None:
+                return name
+        except ModuleNotFoundError:
+            continue
+    raise ToolError(
+        "no MLIR Python bindings are installed",
+        hint="pip install torch-mlir  (or the 'mlir' wheel of llvm/eudsl)",
+    )
+
+
+PACKAGE: str = _choose_package()
+
+
+def module(name: str) -> ModuleType:
+    """Import `name` of the bindings package, e.g. `module("dialects.gpu")`."""
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+ir = module("ir")
+passmanager = module("passmanager")
+ext = module("dialects.ext")
+func = module("dialects.func")
+arith = module("dialects.arith")
+
+_LAZY = {
+    "math", "scf", "tensor", "linalg", "affine", "memref", "vector", "bufferization",
+    "llvm", "transform", "builtin", "gpu", "nvvm", "rocdl", "nvgpu", "amdgpu", "cf",
+    "index", "irdl",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Dialect modules load on first use, so that `import neptune_mlir` stays fast.
+    if name in _LAZY:
+        return module(f"dialects.{name}")
+    if name in ("rewrite", "execution_engine"):
+        return module(name)
+    raise AttributeError(f"module 'neptune_mlir.bindings' has no attribute '{name}'")
+
+
+_load_lock = threading.Lock()
+
+
+def load_dialects(context) -> None:
+    """Load the dialects of this project into `context`; a second call does nothing.
+
+    Safe from several threads: loading touches binding-wide tables, so it is serialised.
+    """
+    from neptune_mlir.dialects import DIALECTS
+
+    with _load_lock, context, ir.Location.unknown():
+        for dialect in DIALECTS:
+            if not context.is_dialect_loaded(dialect.DIALECT_NAMESPACE):
+                dialect.load()
+
+
+def make_context():
+    """A fresh MLIR context with every dialect of this project loaded."""
+    context = ir.Context()
+    load_dialects(context)
+    return context
+
+
+def parse(text: str, *, source: str = "<string>", context=None):
+    """Parse and verify an MLIR module.
+
+    Raises:
+        InputError: the text does not parse or verify; the message lists every diagnostic
+            as `file:line:col: message`.
+    """
+    context = context or make_context()
+    with context:
+        try:
+            return ir.Module.parse(_named(text, source))
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, source))) from None
+
+
+def _named(text: str, source: str) -> str:
+    return text
+
+
+def location_text(loc, source: str | None = None) -> str:
+    """`file:line:col` of an MLIR location, or its own text when it has no file."""
+    try:
+        if isinstance(loc, ir.FileLineColLoc):
+            name = source if source and loc.filename in ("-", "<string>") else loc.filename
+            return f"{name}:{loc.start_line}:{loc.start_col}"
+    except AttributeError:
+        pass
+    text = str(loc)
+    if text.startswith("loc(") and text.endswith(")"):
+        text = text[4:-1]
+    if text.startswith('"-":') and source:
+        text = source + text[3:]
+    return text.replace('"', "")
+
+
+def diagnostic_lines(error, source: str | None = None) -> list[str]:
+    """Every diagnostic of an `MLIRError`, notes included, one per line."""
+    lines = []
+    for diagnostic in error.error_diagnostics:
+        lines.append(f"{location_text(diagnostic.location, source)}: error: {diagnostic.message}")
+        for note in diagnostic.notes:
+            lines.append(f"{location_text(note.location, source)}: note: {note.message}")
+    return lines or [str(error)]

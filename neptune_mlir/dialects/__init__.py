@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The dialects of this project. `DIALECTS` lists what a context must load."""
+
+from neptune_mlir.dialects.neptune import Neptune
+
+DIALECTS = (Neptune,)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Names for Python passes, and the remarks that passes leave for people.
+
+A pass is a function `(module, **options) -> None` that changes an `ir.Module` in place and
+leaves verified IR. MLIR gives Python passes no textual name, so this table maps names to
+functions; `neptune-opt` and the pipelines look passes up here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.errors import UsageError
+
+# pass name -> module that defines it (imported on first use, so start-up stays fast)
+_MODULES: dict[str, str] = {
+    "raise-linalg": "neptune_mlir.transforms.raise_linalg",
+    "lower-to-linalg": "neptune_mlir.transforms.lower_to_linalg",
+    "inline-maps": "neptune_mlir.transforms.inline_maps",
+    "defer": "neptune_mlir.transforms.defer",
+    "rolling-update": "neptune_mlir.transforms.rolling_update",
+    "privatize": "neptune_mlir.transforms.privatize",
+    "prune-masks": "neptune_mlir.transforms.prune_masks",
+    "tile": "neptune_mlir.transforms.tile",
+    "lower-correct": "neptune_mlir.transforms.lower_correct",
+    "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
+}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A registered pass: its name, summary, function, and option types by name."""
+
+    name: str
+    summary: str
+    run: Callable[..., None]
+    options: dict[str, type] = field(default_factory=dict)
+
+
+_PASSES: dict[str, Pass] = {}
+
+
+def register(name: str, summary: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator that names a pass. Keyword-only parameters become its options."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        kinds = {
+            p.name: type(p.default)
+            for p in inspect.signature(function).parameters.values()
+            if p.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        _PASSES[name] = Pass(name, summary, function, kinds)
+        return function
+
+    return decorate
+
+
+def names() -> list[str]:
+    return sorted(_MODULES)
+
+
+def lookup(name: str) -> Pass:
+    """The pass called `name`. Raises UsageError when there is none."""
+    if name not in _PASSES:
+        if name not in _MODULES:
+            raise UsageError(f"unknown pass '{name}'", hint=f"known passes: {', '.join(names())}")
+        importlib.import_module(_MODULES[name])
+    return _PASSES[name]
+
+
+def parse_options(spec: Pass, text: str) -> dict[str, Any]:
+    """`key=value,key=value` as keyword arguments of the pass. Raises UsageError."""
+    options: dict[str, Any] = {}
+    for item in filter(None, text.replace(" ", ",").split(",")):
+        key, equals, value = item.partition("=")
+        name = key.replace("-", "_")
+        if name not in spec.options or not equals:
+            known = ", ".join(f"{k.replace('_', '-')}=" for k in spec.options) or "none"
+            raise UsageError(f"pass '{spec.name}' has no option '{item}'", hint=f"options: {known}")
+        kind = spec.options[name]
+        try:
+            if kind is bool:
+                options[name] = {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+            else:
+                options[name] = kind(value) if kind in (int, float) else value
+        except (KeyError, ValueError):
+            raise UsageError(
+                f"option '{key}' of pass '{spec.name}' takes a {kind.__name__}, not '{value}'"
+            ) from None
+    return options
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a pass tells people: `kind` is "remark" or "warning"; `loc` is `file:line:col`."""
+
+    kind: str
+    loc: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.loc}: {self.kind}: {self.message}"
+
+
+_sink: contextvars.ContextVar[list[Remark] | None] = contextvars.ContextVar("remarks", default=None)
+
+
+@contextlib.contextmanager
+def collect_remarks() -> Iterator[list[Remark]]:
+    """Collects the remarks of every pass that runs inside the `with` block."""
+    found: list[Remark] = []
+    token = _sink.set(found)
+    try:
+        yield found
+    finally:
+        _sink.reset(token)
+
+
+def remark(location: Any, message: str, kind: str = "remark") -> None:
+    """Leave a remark at an MLIR location (dropped when nobody collects)."""
+    from neptune_mlir.bindings import location_text
+
+    sink = _sink.get()
+    if sink is not None:
+        sink.append(Remark(kind, location_text(location), message))
