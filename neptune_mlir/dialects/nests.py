@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Nests as data: read `neptune` nests into terms, build nests from terms.
+
+Terms hold string keys, never MLIR values (an interned term would keep a module alive);
+`Values` is the table between the two, one per pass run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.scalars import Emitter, NoTermForm, mlir_type, region_to_terms
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+COMBINERS = ("add", "mul", "max", "min", "and", "or")
+
+
+class Values:
+    """Keys for MLIR values: `key(value)` names it, `values[key]` finds it again."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Any, str] = {}
+        self._values: dict[str, Any] = {}
+
+    def key(self, value: Any, hint: str | None = None) -> str:
+        if value not in self._keys:
+            if hint is None:
+                is_argument = isinstance(value, ir.BlockArgument)
+                hint = "arg" if is_argument else "v"
+            name = f"{hint}{sum(1 for k in self._values if k.startswith(hint))}"
+            while name in self._values:
+                name += "_"
+            self.bind(name, value)
+        return self._keys[value]
+
+    def bind(self, key: str, value: Any) -> None:
+        """Give `value` this key (a later value may take a key over)."""
+        self._keys[value] = key
+        self._values[key] = value
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+
+@dataclass
+class Nest:
+    """One nest as data.
+
+    `body` is the term of one point of the domain; `result_axes` the loop of each result
+    dimension; loops not among them are reduced. For a correction, `body` is h, and
+    `accumulators`, `old` and `new` are the reads that play those roles (the first
+    accumulator is the one being repaired).
+    """
+
+    kind: str  # map reduce accumulate correct
+    op: Any
+    domain: tuple[int, ...]
+    extents: tuple[Any, ...]  # index values of the dynamic loops, in order
+    body: Term
+    result_axes: tuple[int, ...]
+    dtype: str
+    combiner: str | None = None
+    init: str | None = None  # key of the running value
+    axes: tuple[int, ...] | None = None  # position of each loop in the fused op's domain
+    accumulators: tuple[Term, ...] = ()
+    old: tuple[Term, ...] = ()
+    new: tuple[Term, ...] = ()
+    form: str | None = None
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...]:
+        return tuple(k for k in range(len(self.domain)) if k not in self.result_axes)
+
+    @property
+    def result(self) -> Any:
+        return self.op.operation.results[0]
+
+    @property
+    def location(self) -> Any:
+        return self.op.operation.location
+
+
+def affine_to_term(expr: Any, axis=T.index) -> Term:
+    """An access expression as a term. Raises NoTermForm for what nests cannot express."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return axis(ir.AffineDimExpr(expr).position)
+    if isinstance(expr, ir.AffineConstantExpr):
+        return T.const(ir.AffineConstantExpr(expr).value, "index")
+    if isinstance(expr, ir.AffineFloorDivExpr):
+        binary = ir.AffineBinaryExpr(expr)
+        if isinstance(binary.rhs, ir.AffineConstantExpr):
+            divisor = T.const(ir.AffineConstantExpr(binary.rhs).value, "index")
+            return T.make("floordiv", affine_to_term(binary.lhs, axis), divisor)
+    raise NoTermForm(f"access '{expr}' is not an axis, axis floordiv constant, or constant")
+
+
+def term_to_affine(idx: Term) -> Any:
+    if idx.op == "index":
+        return ir.AffineExpr.get_dim(idx.attr)
+    if idx.is_const:
+        return ir.AffineExpr.get_constant(idx.value)
+    if idx.op == "floordiv" and idx.args[1].is_const:
+        return ir.AffineExpr.get_floor_div(term_to_affine(idx.args[0]), idx.args[1].value)
+    raise NoTermForm(f"index term {idx} is not an access")
+
+
+def element_type(value: Any) -> str:
+    return str(ir.RankedTensorType(value.type).element_type)
+
+
+def nest_axes(op: Any) -> tuple[int, ...] | None:
+    """The axis of the enclosing fused op that each loop of the nest is, or None outside."""
+    attributes = op.operation.attributes
+    return tuple(attributes["neptune.axes"]) if "neptune.axes" in attributes else None
+
+
+READS = ("neptune.read", "neptune.old", "neptune.new")
+
+
+def read_access(op: Any, values: Values) -> Term:
+    """The read term of a `neptune.read`, `old` or `new` op. Raises NoTermForm."""
+    operation = op.operation
+    tensor = operation.operands[0]
+    idx = [affine_to_term(e) for e in ir.AffineMapAttr(operation.attributes["map"]).value.results]
+    return T.read(values.key(tensor), *idx, dtype=element_type(tensor))
+
+
+def read_nest(op: Any, values: Values) -> Nest:
+    """Read a map, reduce, accumulate or correct op.
+
+    Raises NoTermForm when its body has no term form.
+    """
+    op = op.operation.opview
+    kind = op.operation.name.removeprefix("neptune.")
+    block = op.operation.regions[0].blocks[0]
+    roles: dict[str, list[Term]] = {name: [] for name in READS}
+
+    def access(read: Any) -> Term:
+        term = read_access(read, values)
+        roles[read.operation.name].append(term)
+        return term
+
+    def capture(value: Any) -> Term:
+        constant = _scalar_constant(value)
+        return constant if constant is not None else T.sym(values.key(value), str(value.type))
+
+    (body,) = region_to_terms(block, [], capture, special=dict.fromkeys(READS, access))
+    nest = Nest(
+        kind, op, tuple(op.domain), tuple(op.extents), body, tuple(op.result_axes),
+        element_type(op.operation.results[0]), axes=nest_axes(op),
+    )  # fmt: skip
+    if kind in ("reduce", "accumulate"):
+        nest.combiner = op.combiner.value
+        if nest.combiner not in COMBINERS:
+            raise NoTermForm(f"combiner '{nest.combiner}' has no term form")
+        if kind == "accumulate":
+            nest.init = values.key(op.init)
+    elif kind == "correct":
+        nest.accumulators = tuple(dict.fromkeys(roles["neptune.read"]))
+        nest.old, nest.new = tuple(roles["neptune.old"]), tuple(roles["neptune.new"])
+        nest.form = op.form.value
+    return nest
+
+
+def _scalar_constant(value: Any) -> Term | None:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    from neptune_mlir.dialects.scalars import constant_value
+
+    return T.const(constant_value(owner.opview), str(value.type))
+
+
+def identity_value(combiner: str, dtype: str) -> T.Number:
+    """The neutral element of a named combiner on scalars of type `dtype`."""
+    if T.is_float(dtype):
+        floats = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+        if combiner in floats:
+            return floats[combiner]
+    elif dtype == "i1":
+        # max is or, min is and; add on i1 is xor and not offered as a reduction of booleans
+        return {"add": 0, "mul": 1, "max": 0, "min": 1, "and": 1, "or": 0}[combiner]
+    else:
+        bits = 64 if dtype == "index" else int(dtype[1:])
+        return {
+            "add": 0, "mul": 1, "and": -1, "or": 0,
+            "max": -(2 ** (bits - 1)), "min": 2 ** (bits - 1) - 1,
+        }[combiner]  # fmt: skip
+    raise NoTermForm(f"combiner '{combiner}' is not defined on {dtype}")
+
+
+def number_attr(value: T.Number, dtype: str) -> Any:
+    kind = mlir_type(dtype)
+    if T.is_float(dtype):
+        return ir.FloatAttr.get(kind, float(value))
+    return ir.IntegerAttr.get(kind, int(value))
+
+
+def tensor_type(domain: Sequence[int], result_axes: Sequence[int], dtype: str) -> Any:
+    return ir.RankedTensorType.get([domain[k] for k in result_axes], mlir_type(dtype))
+
+
+def _map_attr(rank: int, access: Sequence[Term]) -> Any:
+    return ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, [term_to_affine(i) for i in access]))
+
+
+def _i64s(numbers: Sequence[int]) -> Any:
+    return ir.DenseI64ArrayAttr.get(list(numbers))
+
+
+def _create(
+    name: str,
+    operands: Sequence[Any],
+    body: Term,
+    domain: Sequence[int],
+    result_axes: Sequence[int],
+    values: Values,
+    *,
+    attributes: dict[str, Any],
+    regions: int,
+    roles: dict[Term, str] | None,
+    axes: Sequence[int] | None,
+    loc: Any,
+) -> Any:
+    """Create the nest op, then write its body; returns the result tensor."""
+    loc = loc or ir.Location.current
+    attributes = {"domain": _i64s(domain), "result_axes": _i64s(result_axes), **attributes}
+    if axes is not None:
+        attributes["neptune.axes"] = _i64s(axes)
+    op = ir.Operation.create(
+        f"neptune.{name}",
+        results=[tensor_type(domain, result_axes, body.dtype)],
+        operands=list(operands),
+        attributes=attributes,
+        regions=regions,
+        loc=loc,
+    )
+    block = op.regions[0].blocks.append()
+    with ir.InsertionPoint(block), loc:
+        # References come in pairs and in order, so all reads of a correction go first.
+        reads = {
+            read: _emit_read(read, role, len(domain), values)
+            for read, role in (roles or {}).items()
+        }
+
+        def leaf(t: Term) -> Any:
+            if t.op == "index":
+                return N.IndexOp(ir.IntegerAttr.get(mlir_type("i64"), t.attr)).result
+            if t.op == "sym":
+                return values[t.attr]
+            return reads[t] if t in reads else _emit_read(t, "read", len(domain), values)
+
+        N.YieldOp(Emitter(leaf).emit(body))
+    return op.results[0]
+
+
+def _emit_read(read: Term, role: str, rank: int, values: Values) -> Any:
+    return ir.Operation.create(
+        f"neptune.{role}",
+        results=[mlir_type(read.dtype)],
+        operands=[values[read.attr]],
+        attributes={"map": _map_attr(rank, read.args)},
+    ).results[0]
+
+
+def build_map(
+    values: Values,
+    body: Term,
+    domain: Sequence[int],
+    extents: Sequence[Any],
+    *,
+    result_axes: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    loc: Any = None,
+) -> Any:
+    """Emit a `neptune.map` of `body` at the insertion point; returns the result tensor.
+
+    Args:
+        values: holds the tensor of every read and the scalar of every sym in `body`.
+        domain: extent of each loop, `DYNAMIC` where `extents` (index values) give it.
+        result_axes: the loop of each result dimension (default: the loops in order).
+        axes: inside a fused op, the axis that each loop is.
+    """
+    result_axes = tuple(range(len(domain))) if result_axes is None else tuple(result_axes)
+    return _create(
+        "map", extents, body, domain, result_axes, values,
+        attributes={}, regions=1, roles=None, axes=axes, loc=loc,
+    )  # fmt: skip
+
+
+def build_reduce(
+    values: Values,
+    combiner: str,
+    body: Term,
+    domain: Sequence[int],
+    extents: Sequence[Any],
+    result_axes: Sequence[int],
+    *,
+    init: Any = None,
+    axes: Sequence[int] | None = None,
+    loc: Any = None,
+) -> Any:
+    """Emit a `neptune.reduce`, or with `init` a `neptune.accumulate`; returns the result."""
+    identity = number_attr(identity_value(combiner, body.dtype), body.dtype)
+    return _create(
+        "reduce" if init is None else "accumulate",
+        extents if init is None else [init, *extents],
+        body, domain, result_axes, values,
+        attributes={"combiner": ir.StringAttr.get(combiner), "identity": identity},
+        regions=2, roles=None, axes=axes, loc=loc,
+    )  # fmt: skip
+
+
+def build_correct(
+    values: Values,
+    accumulators: Sequence[Term],
+    old: Sequence[Term],
+    new: Sequence[Term],
+    h: Term,
+    form: str,
+    domain: Sequence[int],
+    extents: Sequence[Any],
+    result_axes: Sequence[int],
+    *,
+    axes: Sequence[int] | None = None,
+    loc: Any = None,
+) -> Any:
+    """Emit a `neptune.correct`; `accumulators`, `old` and `new` are reads, h is over them."""
+    roles = dict.fromkeys(accumulators, "read")
+    roles |= dict.fromkeys(old, "old") | dict.fromkeys(new, "new")
+    return _create(
+        "correct", extents, h, domain, result_axes, values,
+        attributes={"form": ir.StringAttr.get(form)}, regions=1, roles=roles, axes=axes, loc=loc,
+    )  # fmt: skip

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalar MLIR code to terms and back: one table for both directions.
+
+`region_to_term` reads a block of `arith`/`math` ops; `Emitter` writes a term at the current
+insertion point. Unsigned comparisons, `fpowi` and other ops outside the table raise
+`NoTermForm`: such a nest stays as it is and is never fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import arith, ir
+from neptune_mlir.errors import LoweringError
+
+
+class NoTermForm(LoweringError):
+    """A scalar region holds an op that terms cannot express."""
+
+
+# op name -> operator, where operands map one to one
+_SIMPLE = {
+    "arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul", "arith.divf": "div",
+    "arith.remf": "rem", "arith.maximumf": "max", "arith.minimumf": "min",
+    "arith.maxnumf": "max", "arith.minnumf": "min", "arith.negf": "neg",
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "div",
+    "arith.remsi": "rem", "arith.floordivsi": "floordiv", "arith.maxsi": "max",
+    "arith.minsi": "min", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
+    "arith.select": "select",
+    "math.exp": "exp", "math.exp2": "exp2", "math.log": "log", "math.log2": "log2",
+    "math.log1p": "log1p", "math.expm1": "expm1", "math.tanh": "tanh", "math.sqrt": "sqrt",
+    "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos", "math.erf": "erf",
+    "math.floor": "floor", "math.ceil": "ceil", "math.powf": "pow", "math.absf": "abs",
+    "math.absi": "abs",
+}  # fmt: skip
+_CASTS = {
+    "arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.extsi",
+    "arith.trunci", "arith.index_cast",
+}  # fmt: skip
+# uitofp/extui/index_castui agree with the signed ones on i1 only (true is 1, never -1).
+_BOOL_CASTS = {"arith.uitofp", "arith.extui", "arith.index_castui"}
+
+_CMPI = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge"}
+_CMPF_ORDERED = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le"}
+_CMPF_NEGATED = {9: "le", 10: "lt", 11: "ge", 12: "gt"}  # ugt = not ole, ...
+
+
+def _cmpf(predicate: int, a: Term, b: Term) -> Term:
+    def ordered() -> Term:
+        return T.make("and", T.make("eq", a, a), T.make("eq", b, b))
+
+    def differs() -> Term:
+        return T.make("or", T.make("lt", a, b), T.make("gt", a, b))
+
+    if predicate in _CMPF_ORDERED:
+        return T.make(_CMPF_ORDERED[predicate], a, b)
+    if predicate in _CMPF_NEGATED:
+        return T.make("not", T.make(_CMPF_NEGATED[predicate], a, b))
+    match predicate:
+        case 0: return T.const(False, "i1")
+        case 6: return differs()
+        case 7: return ordered()
+        case 8: return T.make("not", differs())
+        case 13: return T.make("ne", a, b)
+        case 14: return T.make("not", ordered())
+    return T.const(True, "i1")  # fmt: skip
+
+
+def constant_value(op: Any) -> T.Number:
+    """The Python value of an `arith.constant` of scalar type."""
+    attr = op.attributes["value"]
+    try:
+        return attr.value
+    except (AttributeError, ValueError):
+        raise NoTermForm(f"constant {attr} is not a scalar number") from None
+
+
+def op_to_term(op: Any, args: list[Term]) -> Term:
+    """The term of one scalar op on the terms of its operands. Raises NoTermForm."""
+    name = op.operation.name
+    dtype = str(op.operation.results[0].type)
+    if name in _SIMPLE:
+        return T.make(_SIMPLE[name], *args, dtype=dtype)
+    if name in _CASTS and not (name == "arith.sitofp" and args[0].dtype == "i1"):
+        if name == "arith.extsi" and args[0].dtype == "i1":
+            raise NoTermForm("sign extension of i1 (true would be -1)")
+        return T.make("cast", *args, dtype=dtype)
+    if name in _BOOL_CASTS and args[0].dtype in ("i1", "index"):
+        return T.make("cast", *args, dtype=dtype)
+    if name == "arith.constant":
+        return T.const(constant_value(op), dtype)
+    if name == "arith.cmpf":
+        return _cmpf(op.attributes["predicate"].value, *args)
+    if name == "arith.cmpi" and (code := op.attributes["predicate"].value) in _CMPI:
+        return T.make(_CMPI[code], *args)
+    if name == "math.fma":
+        return T.make("add", T.make("mul", args[0], args[1]), args[2])
+    raise NoTermForm(f"'{name}' has no term form")
+
+
+def region_to_terms(
+    block: Any,
+    arguments: list[Term],
+    capture: Callable[[Any], Term],
+    *,
+    index_ops: tuple[str, ...] = ("neptune.index", "linalg.index"),
+    axes: Callable[[int], Term] = T.index,
+    special: Mapping[str, Callable[[Any], Term]] | None = None,
+) -> list[Term]:
+    """The terms that `block` yields, given the terms of its arguments.
+
+    `capture(value)` gives the term of a scalar defined outside the block; `axes(dim)` the
+    term of an index op; `special` the term of an op by its name (reads). Raises NoTermForm.
+    """
+    env: dict[Any, Term] = dict(zip(block.arguments, arguments, strict=True))
+
+    def term_of(value: Any) -> Term:
+        if value not in env:
+            env[value] = capture(value)
+        return env[value]
+
+    for op in block.operations:
+        operation = op.operation
+        if operation.name in ("neptune.yield", "linalg.yield"):
+            return [term_of(v) for v in operation.operands]
+        if special and operation.name in special:
+            env[operation.results[0]] = special[operation.name](op)
+        elif operation.name in index_ops:
+            env[operation.results[0]] = axes(operation.attributes["dim"].value)
+        else:
+            if len(operation.results) != 1:
+                raise NoTermForm(f"'{operation.name}' does not give one scalar")
+            env[operation.results[0]] = op_to_term(op, [term_of(v) for v in operation.operands])
+    raise NoTermForm("the region has no yield")
+
+
+_FLOAT = {
+    "add": "AddFOp", "sub": "SubFOp", "mul": "MulFOp", "div": "DivFOp", "rem": "RemFOp",
+    "max": "MaximumFOp", "min": "MinimumFOp", "neg": "NegFOp",
+}  # fmt: skip
+_INT = {
+    "add": "AddIOp", "sub": "SubIOp", "mul": "MulIOp", "div": "DivSIOp", "rem": "RemSIOp",
+    "max": "MaxSIOp", "min": "MinSIOp", "floordiv": "FloorDivSIOp", "and": "AndIOp",
+    "or": "OrIOp", "xor": "XOrIOp",
+}  # fmt: skip
+_MATH = {
+    "exp": "ExpOp", "exp2": "Exp2Op", "log": "LogOp", "log2": "Log2Op", "log1p": "Log1pOp",
+    "expm1": "ExpM1Op", "tanh": "TanhOp", "sqrt": "SqrtOp", "rsqrt": "RsqrtOp",
+    "sin": "SinOp", "cos": "CosOp", "erf": "ErfOp", "floor": "FloorOp", "ceil": "CeilOp",
+    "pow": "PowFOp", "abs": "AbsFOp",
+}  # fmt: skip
+_CMPI_CODE = {name: code for code, name in _CMPI.items()}
+_CMPF_CODE = {**{name: code for code, name in _CMPF_ORDERED.items()}, "ne": 13}
+
+
+def mlir_type(dtype: str) -> Any:
+    return ir.Type.parse(dtype)
+
+
+class Emitter:
+    """Writes terms as scalar ops at the current insertion point, each distinct term once.
+
+    Args:
+        leaf: gives the value of a read, ref, sym or index leaf.
+    """
+
+    def __init__(self, leaf: Callable[[Term], Any]):
+        self._leaf = leaf
+        self._done: dict[Term, Any] = {}
+
+    def emit(self, root: Term) -> Any:
+        for node in self._needed(root):
+            self._done[node] = self._emit_one(node)
+        return self._done[root]
+
+    def _needed(self, root: Term) -> list[Term]:
+        order: list[Term] = []
+        stack = [(root, False)]
+        seen: set[Term] = set()
+        while stack:
+            node, ready = stack.pop()
+            if node in self._done or (node in seen and not ready):
+                continue
+            if ready:
+                order.append(node)
+                continue
+            seen.add(node)
+            stack.append((node, True))
+            if node.op not in ("read", "ref"):  # the idx terms of an access are not code
+                stack.extend((a, False) for a in reversed(node.args))
+        return order
+
+    def _emit_one(self, node: Term) -> Any:
+        if node.is_const:
+            return constant(node.value, node.dtype)
+        if node.is_leaf:
+            return self._leaf(node)
+        args = [self._done[a] for a in node.args]
+        operand = node.args[0].dtype
+        floating = T.is_float(operand)
+        if node.op == "select":
+            return arith.SelectOp(*args).result
+        if node.op == "not":
+            return arith.XOrIOp(args[0], constant(True, "i1")).result
+        if node.op in T.COMPARISONS:
+            if floating:
+                return arith.CmpFOp(_CMPF_CODE[node.op], *args).result
+            return arith.CmpIOp(_CMPI_CODE[node.op], *args).result
+        if node.op == "cast":
+            return cast(args[0], operand, node.dtype)
+        if floating and node.op in _FLOAT:
+            return getattr(arith, _FLOAT[node.op])(*args).result
+        if not floating and node.op in _INT:
+            return getattr(arith, _INT[node.op])(*args).result
+        if not floating and node.op == "neg":
+            return arith.SubIOp(constant(0, operand), args[0]).result
+        if floating and node.op in _MATH:
+            from neptune_mlir.bindings import math
+
+            return getattr(math, _MATH[node.op])(*args).result
+        raise NoTermForm(f"'{node.op}' on {operand} has no scalar op")
+
+
+def constant(value: T.Number, dtype: str) -> Any:
+    """An `arith.constant` of scalar type `dtype`."""
+    kind = mlir_type(dtype)
+    if T.is_float(dtype):
+        attr = ir.FloatAttr.get(kind, float(value))
+    else:
+        attr = ir.IntegerAttr.get(kind, int(value))
+    return arith.ConstantOp(kind, attr).result
+
+
+def cast(value: Any, source: str, target: str) -> Any:
+    """Convert a scalar (round to nearest; float to integer truncates; i1 counts as 0 or 1)."""
+    kind = mlir_type(target)
+    if T.is_float(source):
+        if not T.is_float(target):
+            if target == "index":
+                return arith.IndexCastOp(kind, arith.FPToSIOp(mlir_type("i64"), value).result).result
+            return arith.FPToSIOp(kind, value).result
+        wide, narrow = _bits(source), _bits(target)
+        if wide == narrow:  # f16 <-> bf16 goes through f32
+            value = arith.ExtFOp(mlir_type("f32"), value).result
+            return arith.TruncFOp(kind, value).result
+        return (arith.ExtFOp if wide < narrow else arith.TruncFOp)(kind, value).result
+    if T.is_float(target):
+        if source == "index":
+            value, source = arith.IndexCastOp(mlir_type("i64"), value).result, "i64"
+        op = arith.UIToFPOp if source == "i1" else arith.SIToFPOp
+        return op(kind, value).result
+    if "index" in (source, target):
+        op = arith.IndexCastUIOp if "i1" in (source, target) else arith.IndexCastOp
+        return op(kind, value).result
+    if _bits(source) < _bits(target):
+        op = arith.ExtUIOp if source == "i1" else arith.ExtSIOp
+        return op(kind, value).result
+    return arith.TruncIOp(kind, value).result
+
+
+def _bits(dtype: str) -> int:
+    return int(dtype.lstrip("bfi"))
