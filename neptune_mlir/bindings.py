@@ -11,9 +11,12 @@ It also wraps the calls that can kill the process (see `check_translatable`).
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import importlib
 import importlib.util
 import threading
+from collections.abc import Iterator
 from types import ModuleType
 
 from neptune_mlir.errors import InputError, ToolError
@@ -96,17 +99,30 @@ def parse(text: str, *, source: str = "<string>", context=None):
     context = context or make_context()
     with context:
         try:
-            return ir.Module.parse(_named(text, source))
+            return ir.Module.parse(text)
         except ir.MLIRError as error:
             raise InputError("\n".join(diagnostic_lines(error, source))) from None
 
 
-def _named(text: str, source: str) -> str:
-    return text
+_source_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
+
+
+@contextlib.contextmanager
+def source_name(name: str) -> Iterator[None]:
+    """Inside the `with` block, locations in parsed text are reported as in file `name`.
+
+    MLIR calls every parsed string "-"; the command line knows where the text came from.
+    """
+    token = _source_name.set(name)
+    try:
+        yield
+    finally:
+        _source_name.reset(token)
 
 
 def location_text(loc, source: str | None = None) -> str:
     """`file:line:col` of an MLIR location, or its own text when it has no file."""
+    source = source or _source_name.get()
     try:
         if isinstance(loc, ir.FileLineColLoc):
             name = source if source and loc.filename in ("-", "<string>") else loc.filename
