@@ -241,7 +241,7 @@ class CorrectOp(Neptune.Operation, name="correct", traits=_PURE):
         }) {domain = array<i64: 4>, result_axes = array<i64: 0>, form = "exponential"}
            : () -> tensor<4xf32>
 
-    Rejected: no accumulator, no reference, olds and news that do not pair (number, type, map),
+    Rejected: no accumulator, no reference, olds and news that do not pair (number, element type),
     and what `neptune.map` rejects.
     """
 
