@@ -40,9 +40,14 @@ class Values:
         return self._keys[value]
 
     def bind(self, key: str, value: Any) -> None:
-        """Give `value` this key (a later value may take a key over)."""
+        """Give `value` this key."""
         self._keys[value] = key
         self._values[key] = value
+
+    def rebind(self, key: str, value: Any) -> None:
+        """`value` takes `key` over from the value that had it (which may be gone)."""
+        self._keys = {v: k for v, k in self._keys.items() if k != key}
+        self.bind(key, value)
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -83,6 +88,13 @@ class Nest:
     @property
     def result(self) -> Any:
         return self.op.operation.results[0]
+
+    def axis_name(self, loop: int) -> str | None:
+        """What the program calls this loop (attribute `neptune.axis_names`), if it says."""
+        attributes = self.op.operation.attributes
+        if "neptune.axis_names" not in attributes:
+            return None
+        return ir.StringAttr(attributes["neptune.axis_names"][loop]).value
 
     @property
     def location(self) -> Any:

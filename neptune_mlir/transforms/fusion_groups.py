@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which reductions can share one loop nest, and how their loops line up.
+
+A group grows from one reduction (the seed) and one of its reduced loops, the *stream*:
+
+* a reduction whose finished value a member reads joins as a *running* member, when one of
+  its own reduced loops has the stream's extent;
+* a reduction that a member reads element by element along the stream (attention's scores)
+  joins as an *inner* member: it is computed per tile, when it is not recomputed by that;
+* a reduction that reads the same inner member or the same tensor along the stream, or that an
+  elementwise nest reads together with a member, joins as a running member too;
+* an elementwise nest over the results joins the *finish*.
+
+Nothing may leave the group and come back (convexity): then the nests would need each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.nests import DYNAMIC, Nest
+from neptune_mlir.transforms.program import ExtentClasses, Program, captured
+
+
+@dataclass
+class Axis:
+    """One axis of a fused domain: static size or DYNAMIC with its extent value."""
+
+    size: int
+    extent: Any | None
+    name: str | None = None
+
+
+@dataclass
+class Group:
+    """Members by key, each with the fused axis of each of its loops."""
+
+    axes: list[Axis]
+    stream: int
+    running: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.running or key in self.inner
+
+    def loops(self, key: str) -> tuple[int, ...]:
+        return self.running.get(key) or self.inner.get(key) or self.finish.get(key) or ()
+
+    def term(self, nest: Nest, loops: tuple[int, ...]) -> Term:
+        """The nest's body over the fused axes."""
+        return T.rename_axes(nest.body, {k: T.index(a) for k, a in enumerate(loops)})
+
+    def result_axes(self, nest: Nest, loops: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(loops[k] for k in nest.result_axes)
+
+
+class Grouping:
+    """Grows groups over the nests of one program."""
+
+    def __init__(self, program: Program, taken: set[str], excluded: dict[str, set[str]]):
+        self.program = program
+        self.taken = taken  # reductions that already belong to a fused op
+        self.excluded = excluded  # pairs that the solver refused to fuse
+        self.classes = ExtentClasses(program)
+        self.depends = _dependencies(program)
+
+    def best(self, seed: str) -> Group | None:
+        """The group with the most running members that grows from `seed`."""
+        nest = self.program.nests[seed]
+        groups = [self.grow(seed, loop) for loop in nest.reduced_axes]
+        return max(groups, key=lambda g: len(g.running) + len(g.inner), default=None)
+
+    def grow(self, seed: str, loop: int) -> Group:
+        nest = self.program.nests[seed]
+        group = Group([self._axis(nest, k) for k in range(len(nest.domain))], loop)
+        group.running[seed] = tuple(range(len(nest.domain)))
+        self._seed = (seed, loop)
+        self._grid = self._cut_axes(nest)
+        while self._add_one(group):
+            pass
+        self._drop_shared_inner(group)
+        self._absorb_maps(group)
+        return group
+
+    def _axis(self, nest: Nest, loop: int) -> Axis:
+        dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
+        extent = nest.extents[dynamic.index(loop)] if loop in dynamic else None
+        return Axis(nest.domain[loop], extent, nest.axis_name(loop))
+
+    def _add_one(self, group: Group) -> bool:
+        for reader in [*group.running, *group.inner]:
+            for read in self.program.reads_of(reader):
+                if self._may_join(read.attr, group) and self._join_producer(group, reader, read):
+                    return True
+        for key in self.program.nests:
+            if self._may_join(key, group) and self._join_sibling(group, key):
+                return True
+        return False
+
+    def _may_join(self, key: str, group: Group) -> bool:
+        nest = self.program.nests[key]
+        refused = self.excluded.get(key, set())
+        return (
+            nest.kind == "reduce"
+            and key not in group
+            and key not in self.taken
+            and not any(member in refused for member in group.running)
+        )
+
+    def _join_producer(self, group: Group, reader: str, read: Term) -> bool:
+        at = _axes_read(read, group.loops(reader))
+        if at is None:
+            return False
+        nest = self.program.nests[read.attr]
+        if group.stream in at:
+            # Computing it for every tile of an axis that it does not carry would repeat work.
+            known = dict(zip(nest.result_axes, at, strict=True))
+            return self._grid <= set(at) and self._place(group, read.attr, known, inner=True)
+        if reader in group.inner:
+            return False
+        known = dict(zip(nest.result_axes, at, strict=True))
+        return self._place_running(group, read.attr, known)
+
+    def _cut_axes(self, nest: Nest) -> set[int]:
+        """Result axes of the seed that a schedule cuts into separate programs.
+
+        All but the columns of a contraction (attention's value dimension): the factor that
+        reads another reduction does not vary along them, so it is computed once for all.
+        """
+        axes = set(nest.result_axes)
+        dependent = [
+            T.axes_of(f)
+            for f in factors(nest.body)
+            if any(r.attr in self.program.nests for r in T.leaves(f, "read"))
+        ]
+        return axes & set().union(*dependent) if dependent else axes
+
+    def _join_sibling(self, group: Group, key: str) -> bool:
+        nest = self.program.nests[key]
+        for member in [*group.running, *group.inner]:
+            # Both read the same tensor (or inner member) along the stream.
+            known = self._shared_reads(group, member, nest)
+            if known and group.stream in known.values():
+                streamed = [k for k, a in known.items() if a == group.stream]
+                if all(k in nest.reduced_axes for k in streamed) and self._place(
+                    group, key, known, inner=False
+                ):
+                    return True
+        for consumer, use in self.program.nests.items():
+            # An elementwise nest reads both.
+            if use.kind != "map":
+                continue
+            mine = [r for r in self.program.reads_of(consumer) if r.attr in group.running]
+            other = [r for r in self.program.reads_of(consumer) if r.attr == key]
+            if not mine or not other:
+                continue
+            loops = self._loops_by_members(group, mine)
+            if loops is None or any(i.op != "index" for i in other[0].args):
+                continue
+            known = {
+                loop: loops[i.attr]
+                for loop, i in zip(nest.result_axes, other[0].args, strict=True)
+                if i.attr in loops
+            }
+            if self._place_running(group, key, known):
+                return True
+        return False
+
+    def _shared_reads(self, group: Group, member: str, nest: Nest) -> dict[int, int] | None:
+        """Loops of `nest` that read what `member` reads, by fused axis; None on conflict."""
+        loops = group.loops(member)
+        known: dict[int, int] = {}
+        for mine in T.leaves(self.program.nests[member].body, "read"):
+            for other in T.leaves(nest.body, "read"):
+                if mine.attr != other.attr:
+                    continue
+                for a, b in zip(mine.args, other.args, strict=True):
+                    if a.op == "index" and b.op == "index":
+                        if known.setdefault(b.attr, loops[a.attr]) != loops[a.attr]:
+                            return None
+        # ... or the inner member itself
+        if member in group.inner:
+            result = group.result_axes(self.program.nests[member], loops)
+            for other in T.leaves(nest.body, "read"):
+                if other.attr == member:
+                    for b, axis in zip(other.args, result, strict=True):
+                        if b.op == "index" and known.setdefault(b.attr, axis) != axis:
+                            return None
+        return known if len(set(known.values())) == len(known) else None
+
+    def _loops_by_members(self, group: Group, reads: list[Term]) -> dict[int, int] | None:
+        loops: dict[int, int] = {}
+        for read in reads:
+            nest = self.program.nests[read.attr]
+            result = group.result_axes(nest, group.loops(read.attr))
+            for i, axis in zip(read.args, result, strict=True):
+                if i.op != "index" or loops.setdefault(i.attr, axis) != axis:
+                    return None
+        return loops if len(set(loops.values())) == len(loops) else None
+
+    def _place_running(self, group: Group, key: str, known: dict[int, int]) -> bool:
+        nest = self.program.nests[key]
+        if group.stream in known.values():
+            return False
+        for loop in nest.reduced_axes:
+            if loop not in known and self.classes.same((key, loop), self._seed):
+                return self._place(group, key, {**known, loop: group.stream}, inner=False)
+        return False
+
+    def _place(self, group: Group, key: str, known: dict[int, int], *, inner: bool) -> bool:
+        """Add `key` with its remaining loops as new axes, unless that breaks convexity."""
+        nest = self.program.nests[key]
+        if len(set(known.values())) != len(known):
+            return False
+        # A tensor computed inside the stream must not need the running values.
+        if inner and any(self._needs(key, r) for r in group.running):
+            return False
+        if not inner and any(self._needs(i, key) for i in group.inner):
+            return False
+        if not self._convex({*group.running, *group.inner, key}):
+            return False
+        loops = []
+        for loop in range(len(nest.domain)):
+            if loop in known:
+                axis = group.axes[known[loop]]
+                if axis.size == DYNAMIC and nest.domain[loop] != DYNAMIC:
+                    group.axes[known[loop]] = Axis(nest.domain[loop], None, axis.name)
+                loops.append(known[loop])
+            else:
+                loops.append(len(group.axes))
+                group.axes.append(self._axis(nest, loop))
+        (group.inner if inner else group.running)[key] = tuple(loops)
+        return True
+
+    def _needs(self, key: str, other: str) -> bool:
+        return other in self.depends[key]
+
+    def _convex(self, members: set[str]) -> bool:
+        outside = [k for k in self.depends if k not in members and self.depends[k] & members]
+        return not any(self.depends[m] & set(outside) for m in members)
+
+    def _drop_shared_inner(self, group: Group) -> None:
+        """An inner member that something outside also needs goes through memory instead."""
+        changed = True
+        while changed:
+            changed = False
+            for key in list(group.inner):
+                users = {top_level_op(use.owner, self.program.block)
+                         for use in self.program.values[key].uses}
+                allowed = {self.program.nests[k].op.operation
+                           for k in self.program.nests
+                           if k in group or self.program.nests[k].kind == "map"}
+                if not users <= allowed or not any(
+                    r.attr == key for m in group.running | group.inner
+                    for r in self.program.reads_of(m)
+                ):
+                    del group.inner[key]
+                    changed = True
+
+    def _absorb_maps(self, group: Group) -> None:
+        for key, nest in self.program.nests.items():
+            if nest.kind != "map" or key in self.taken:
+                continue
+            reads = [r for r in self.program.reads_of(key) if r.attr in group.running]
+            inside = {*group.running, *group.inner}
+            after = {k for k in self.depends if self.depends[k] & set(group.running)}
+            outside_needs = (self.depends[key] & after) - inside - set(group.finish)
+            if not reads or outside_needs:
+                continue
+            loops = self._loops_by_members(group, reads)
+            if loops is None:
+                continue
+            for member in inside:
+                for loop, axis in (self._shared_reads(group, member, nest) or {}).items():
+                    loops.setdefault(loop, axis)
+            complete = set(loops) == set(range(len(nest.domain)))
+            if complete and len(set(loops.values())) == len(loops):
+                group.finish[key] = tuple(loops[k] for k in range(len(nest.domain)))
+
+
+def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The fused axes that index a read, or None if it is not indexed by distinct axes."""
+    if any(i.op != "index" for i in read.args):
+        return None
+    at = tuple(loops[i.attr] for i in read.args)
+    return at if len(set(at)) == len(at) else None
+
+
+def factors(body: Term) -> list[Term]:
+    """The factors of a product, looking through nothing but multiplication."""
+    if body.op == "mul":
+        return [f for a in body.args for f in factors(a)]
+    return [body]
+
+
+def top_level_op(op: Any, block: Any) -> Any:
+    """The op of `block` that contains `op`."""
+    operation = op.operation
+    while operation.block != block:
+        operation = operation.parent.operation
+    return operation
+
+
+def _dependencies(program: Program) -> dict[str, set[str]]:
+    """For every nest, the nests that it needs, directly or through any other op."""
+    by_op: dict[Any, set[str]] = {}
+    depends: dict[str, set[str]] = {}
+    for op in program.block.operations:
+        needs: set[str] = set()
+        for value in captured(op.operation, program.block):
+            needs |= by_op.get(value.owner.operation, set())
+        own: set[str] = set()
+        for result in op.operation.results:
+            key = program.values.key(result)
+            if key in program.nests:
+                depends[key] = set(needs)
+                own.add(key)
+        by_op[op.operation] = needs | own
+    return depends

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A function at program level as data: its nests by key, and which extents are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, build_map, build_reduce, read_nest
+from neptune_mlir.dialects.scalars import NoTermForm
+
+Extent = int | Any  # a static extent, or an index value
+
+
+def functions(module: Any) -> Iterator[Any]:
+    """Every function of a module that has a body."""
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and len(op.regions[0].blocks):
+            yield op
+
+
+class Program:
+    """The nests of one function's entry block, in program order.
+
+    `nests[key]` is the nest that makes the tensor called `key` in `values`. Nests whose body
+    has no term form are not listed: passes see their results as plain tensors.
+    """
+
+    def __init__(self, function: Any):
+        self.function = function
+        self.block = function.regions[0].blocks[0]
+        self.values = Values()
+        self.nests: dict[str, Nest] = {}
+        for argument in self.block.arguments:
+            self.values.key(argument)
+        for op in self.block.operations:
+            if isinstance(op, N.MapOp | N.ReduceOp):
+                try:
+                    self.nests[self.values.key(op.operation.results[0])] = read_nest(
+                        op, self.values
+                    )
+                except NoTermForm:
+                    continue
+
+    def reads_of(self, key: str) -> list[Term]:
+        """The reads in a nest's body of results of other nests listed here."""
+        return [r for r in T.leaves(self.nests[key].body, "read") if r.attr in self.nests]
+
+    def users(self, key: str) -> list[str]:
+        """Keys of the listed nests that read `key`."""
+        return [k for k in self.nests if any(r.attr == key for r in self.reads_of(k))]
+
+    def position(self, op: Any) -> int:
+        for k, other in enumerate(self.block.operations):
+            if other.operation == op.operation:
+                return k
+        raise ValueError("the op is not in this function's entry block")
+
+    def replace_body(self, key: str, body: Term) -> None:
+        """Rebuild the nest of `key` in place with another body."""
+        nest = self.nests[key]
+        with ir.InsertionPoint(nest.op), nest.location:
+            if nest.kind == "map":
+                new = build_map(
+                    self.values, body, nest.domain, nest.extents, result_axes=nest.result_axes
+                )
+            else:
+                new = build_reduce(
+                    self.values, nest.combiner, body, nest.domain, nest.extents, nest.result_axes
+                )
+        self.replace(key, new)
+        self.nests[key] = read_nest(new.owner, self.values)
+
+    def replace(self, key: str, new: Any) -> None:
+        """All uses of the tensor `key` become `new`, which takes the key over."""
+        old = self.values[key]
+        old.replace_all_uses_with(new)
+        old.owner.erase()
+        self.values.rebind(key, new)
+
+
+def defining_op(value: Any) -> Any | None:
+    """The operation that makes `value`; None for a block argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def erase_dead(block: Any) -> None:
+    """Erase value computations that nobody uses (one backward sweep)."""
+    for op in reversed(list(block.operations)):
+        operation = op.operation
+        dialect = operation.name.partition(".")[0]
+        removable = dialect in ("arith", "math", "affine", "tensor") or (
+            dialect == "neptune" and operation.name not in ("neptune.yield", "neptune.produce")
+        )
+        if removable and operation.results and not any(list(r.uses) for r in operation.results):
+            operation.erase()
+
+
+def fold_dims(block: Any) -> None:
+    """`tensor.dim` of a nest's result becomes the extent that the nest was given."""
+    for op in list(block.operations):
+        if op.operation.name != "tensor.dim":
+            continue
+        tensor, dim = op.operation.operands
+        owner = tensor.owner
+        if isinstance(owner, ir.Block) or not isinstance(owner.opview, N.MapOp | N.ReduceOp):
+            continue
+        if isinstance(dim.owner, ir.Block) or dim.owner.name != "arith.constant":
+            continue
+        nest = owner.opview
+        loop = list(nest.result_axes)[dim.owner.attributes["value"].value]
+        domain = list(nest.domain)
+        if domain[loop] != DYNAMIC:
+            continue  # canonicalize folds static dimensions
+        before = sum(size == DYNAMIC for size in domain[:loop])
+        op.operation.results[0].replace_all_uses_with(nest.extents[before])
+        op.operation.erase()
+
+
+def sort_block(block: Any) -> None:
+    """Stable topological order: an op moves down just behind the last value it needs."""
+    placed: set[Any] = set()
+    pending = [op.operation for op in block.operations]
+    terminator = pending.pop()
+    while pending:
+        waiting = []
+        for op in pending:
+            needs = {v.owner.operation for v in captured(op, block)}
+            if needs <= placed:
+                op.move_before(terminator)
+                placed.add(op)
+            else:
+                waiting.append(op)
+        if len(waiting) == len(pending):
+            raise AssertionError("fusion made a cycle")
+        pending = waiting
+
+
+def captured(operation: Any, block: Any) -> set[Any]:
+    """Values defined in `block` that `operation` uses, nested uses included."""
+    used = {v for v in operation.operands if (op := defining_op(v)) and op.block == block}
+    for region in operation.regions:
+        for inner_block in region.blocks:
+            for op in inner_block.operations:
+                used |= captured(op.operation, block)
+    return used
+
+
+class ExtentClasses:
+    """Which loops and tensor dimensions have the same extent (union-find).
+
+    A loop that indexes a dimension directly has that dimension's extent: a nest covers whole
+    tensors. So two loops are equal when a chain of accesses, shared `extents` values or equal
+    static sizes connects them.
+    """
+
+    def __init__(self, program: Program):
+        self._parent: dict[Any, Any] = {}
+        self._static: dict[Any, int] = {}
+        for key, nest in program.nests.items():
+            dynamic = iter(nest.extents)
+            for loop, size in enumerate(nest.domain):
+                if size == DYNAMIC:
+                    self._union((key, "loop", loop), self._value_node(next(dynamic), program))
+                else:
+                    self._set_static((key, "loop", loop), size)
+            for dim, loop in enumerate(nest.result_axes):
+                self._union((key, "dim", dim), (key, "loop", loop))
+            for read in T.leaves(nest.body, "read"):
+                shape = ir.RankedTensorType(program.values[read.attr].type).shape
+                for dim, idx in enumerate(read.args):
+                    if shape[dim] != DYNAMIC:
+                        self._set_static((read.attr, "dim", dim), shape[dim])
+                    if idx.op == "index":
+                        self._union((read.attr, "dim", dim), (key, "loop", idx.attr))
+
+    def _value_node(self, value: Any, program: Program) -> Any:
+        """A `tensor.dim` of a known tensor is that dimension; other values stand for themselves."""
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.name == "tensor.dim":
+            tensor, dim = owner.operands
+            if dim.owner.name == "arith.constant":
+                position = dim.owner.attributes["value"].value
+                return (program.values.key(tensor), "dim", position)
+        return ("value", program.values.key(value))
+
+    def _find(self, node: Any) -> Any:
+        while self._parent.setdefault(node, node) != node:
+            node = self._parent[node]
+        return node
+
+    def _union(self, a: Any, b: Any) -> None:
+        a, b = self._find(a), self._find(b)
+        if a != b:
+            self._parent[b] = a
+            if b in self._static:
+                self._static[a] = self._static[b]
+
+    def _set_static(self, node: Any, size: int) -> None:
+        self._static[self._find(node)] = size
+
+    def same(self, a: tuple[str, int], b: tuple[str, int]) -> bool:
+        """Are loops `(nest key, loop)` a and b of equal extent?"""
+        x, y = self._find((a[0], "loop", a[1])), self._find((b[0], "loop", b[1]))
+        if x == y:
+            return True
+        return x in self._static and self._static[x] == self._static.get(y)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`rolling-update`: fuse dependent reductions over one axis into a `neptune.stream`.
+
+Each later reduction reads the *running* value of the earlier ones, and what it accumulated
+under an old value is repaired by `neptune.correct` (paper, Algorithm 1):
+
+    m = reduce max [i, j] x[i, j]                 stream over j:
+    l = reduce add [i, j] exp(x[i, j] - m[i])       m  = accumulate max x            from m0
+                                            ->      lc = correct l0 (m0 -> m): a * exp(m0 - m)
+                                                    l  = accumulate add exp(x - m)   from lc
+
+Which reductions can share a loop is `fusion_groups`; whether there is a correction, and
+which, is `algebra.solver`. No correction: the chain stays apart, with a remark that says why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.solver import (
+    Reduction,
+    Running,
+    Solution,
+    Unsolvable,
+    acc,
+    new,
+    old,
+    solve_chain,
+)
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.transforms.fused_region import (
+    FusedRegion,
+    contraction_operands,
+    inside_casts,
+    produce,
+)
+from neptune_mlir.transforms.fusion_groups import Group, Grouping, top_level_op
+from neptune_mlir.transforms.program import Program, erase_dead, fold_dims, functions, sort_block
+from neptune_mlir.transforms.registry import register, remark
+
+
+def chain_of(program: Program, group: Group) -> list[Reduction]:
+    """The group's running members as the solver sees them: reads of each other are refs."""
+
+    def rule(node: Term) -> Term | None:
+        if node.op == "read" and node.attr in group.running:
+            return T.ref(node.attr, *node.args, dtype=node.dtype)
+        return None
+
+    chain = []
+    for key in program.nests:
+        if key in group.running:
+            nest = program.nests[key]
+            body = T.rewrite(group.term(nest, group.running[key]), rule)
+            chain.append(Reduction(key, nest.combiner, body, nest.dtype))
+    return chain
+
+
+def shared_terms(solution: Solution) -> set[Term]:
+    """Subterms worth a tensor of their own inside the stream.
+
+    The operands of contractions (so that a matrix instruction can take them), and whole
+    reduction bodies that another reduction computes as well.
+    """
+    wanted: set[Term] = set()
+    for running in solution.running:
+        operands = contraction_operands(running.body) if running.combiner == "add" else None
+        for operand in operands or ():
+            stored = inside_casts(operand)
+            if stored.op != "read":
+                wanted.add(stored)
+    bodies = [r.body for r in solution.running if not inside_casts(r.body).is_leaf]
+    for body in bodies:
+        uses = sum(body in set(T.walk(r.body)) for r in solution.running)
+        if uses > 1:
+            wanted.add(body)
+    return wanted
+
+
+class StreamBuilder:
+    """Writes one `neptune.stream` for a group and its solution, before `anchor`."""
+
+    def __init__(self, program: Program, group: Group, solution: Solution, anchor: Any):
+        self.program = program
+        self.values = program.values
+        self.group = group
+        self.solution = solution
+        self.anchor = anchor
+        self.result_axes = {r.name: self._result_axes(r) for r in solution.running}
+        self.reduced = {r.name: self._reduced(r) for r in solution.running}
+
+    def _result_axes(self, running: Running) -> tuple[int, ...]:
+        if running.name in self.group.running:
+            nest = self.program.nests[running.name]
+            return self.group.result_axes(nest, self.group.running[running.name])
+        # An accumulator that the solver added varies along what its body varies along.
+        inner = {a for loops in self.group.running.values() for a in loops}
+        kept = {a for axes in (
+            self.group.result_axes(self.program.nests[k], loops)
+            for k, loops in self.group.running.items()
+        ) for a in axes}
+        return tuple(sorted(T.axes_of(running.body) & kept & inner - {self.group.stream}))
+
+    def _reduced(self, running: Running) -> tuple[int, ...]:
+        loops = self.group.running.get(running.name)
+        if loops is None:
+            return (self.group.stream,)
+        nest = self.program.nests[running.name]
+        return tuple(loops[k] for k in nest.reduced_axes)
+
+    def build(self) -> None:
+        group, program = self.group, self.program
+        outputs = self._outputs()
+        types = [program.values[key].type for key in outputs]
+        dynamic = [a.extent for a in group.axes if a.size == DYNAMIC]
+        names = _axis_names(group)
+        location = program.values[next(reversed(group.running))].owner.location
+        with ir.InsertionPoint(self.anchor), location:
+            stream = ir.Operation.create(
+                "neptune.stream",
+                results=types,
+                operands=dynamic,
+                attributes={
+                    "domain": ir.DenseI64ArrayAttr.get([a.size for a in group.axes]),
+                    "axis_names": ir.ArrayAttr.get([ir.StringAttr.get(n) for n in names]),
+                    "axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group.stream),
+                    "resultSegmentSizes": ir.DenseI32ArrayAttr.get(
+                        N.segment_sizes(len(types))
+                    ),
+                },
+                regions=3,
+            )
+            running_types = [
+                FusedRegion(self.values, group.axes).type(self.result_axes[r.name], r.dtype)
+                for r in self.solution.running
+            ]
+            locations = [location] * len(running_types)
+            body = stream.regions[0].blocks.append(*running_types, arg_locs=locations)
+            with ir.InsertionPoint(body):
+                self._write_body(list(body.arguments))
+            finish = stream.regions[1].blocks.append(*running_types, arg_locs=locations)
+            with ir.InsertionPoint(finish):
+                self._write_finish(list(finish.arguments), outputs)
+        for key, result in zip(outputs, stream.results, strict=True):
+            program.values[key].replace_all_uses_with(result)
+
+    def _inner_nests(self, region: FusedRegion, needed: set[str]) -> dict[str, Term]:
+        """Compute the inner members that `needed` names (and what they need), once each."""
+        for key in reversed(self.program.nests):
+            if key in needed and key in self.group.inner:
+                needed |= {r.attr for r in self.program.reads_of(key)}
+        made: dict[str, Term] = {}
+        for key, loops in ((k, self.group.inner[k]) for k in self.program.nests
+                           if k in self.group.inner and k in needed):
+            nest = self.program.nests[key]
+            body = self._reading(self.group.term(nest, loops), made)
+            region._wanted |= _contraction_wants(nest.combiner, body)
+            body = region.materialised(body, nest.location)
+            axes = self.group.result_axes(nest, loops)
+            reduced = [loops[k] for k in nest.reduced_axes]
+            value = region.reduce(nest.combiner, body, axes, reduced=reduced, loc=nest.location)
+            made[key] = region.read(value, axes, nest.dtype, hint=key)
+        return made
+
+    def _reading(self, term: Term, made: dict[str, Term]) -> Term:
+        """Reads of inner members become reads of the tensors made in this region."""
+
+        def rule(node: Term) -> Term | None:
+            if node.op == "read" and node.attr in made:
+                return T.term("read", node.args, made[node.attr].attr, node.dtype)
+            return None
+
+        return T.rewrite(term, rule)
+
+    def _write_body(self, arguments: list[Any]) -> None:
+        bodies = [r.body for r in self.solution.running]
+        region = FusedRegion(self.values, self.group.axes, ())
+        inner = self._inner_nests(
+            region, {r.attr for b in bodies for r in T.leaves(b, "read")} & set(self.group.inner)
+        )
+        before: dict[str, Term] = {}
+        for running, argument in zip(self.solution.running, arguments, strict=True):
+            axes = self.result_axes[running.name]
+            before[running.name] = region.read(argument, axes, running.dtype, hint="old")
+        # Later bodies read the new running values; their keys are chosen now so that equal
+        # subterms of different bodies stay equal.
+        after: dict[str, Term] = {}
+        for running in self.solution.running:
+            key = f"new.{before[running.name].attr}"
+            after[running.name] = T.read(key, *before[running.name].args, dtype=running.dtype)
+
+        def running_value(node: Term) -> Term | None:
+            if node.op == "ref" and node.attr in after:
+                return after[node.attr]
+            return None
+
+        region._wanted |= {
+            T.rewrite(self._reading(t, inner), running_value)
+            for t in shared_terms(self.solution)
+        }
+        results = []
+        for running, argument in zip(self.solution.running, arguments, strict=True):
+            nest = self.program.nests.get(running.name)
+            loc = nest.location if nest else None
+            body = T.rewrite(self._reading(running.body, inner), running_value)
+            body = region.materialised(body, loc)
+            init = argument
+            if running.correction is not None:
+                init = self._corrected(region, running, before, after, loc)
+            value = region.reduce(
+                running.combiner, body, self.result_axes[running.name],
+                reduced=self.reduced[running.name], init=init, loc=loc,
+            )  # fmt: skip
+            self.values.bind(after[running.name].attr, value)
+            results.append(value)
+        produce(results)
+
+    def _corrected(
+        self, region: FusedRegion, running: Running, before: dict[str, Term],
+        after: dict[str, Term], loc: Any,
+    ) -> Any:  # fmt: skip
+        correction = running.correction
+        assert correction is not None
+        table: dict[Term, Term] = {}
+        accumulators = [before[running.name]]
+        for name in before:
+            table[acc(name, dtype=before[name].dtype)] = before[name]
+            table[old(name, dtype=before[name].dtype)] = before[name]
+            table[new(name, dtype=before[name].dtype)] = after[name]
+        used = set(T.walk(correction.h))
+        accumulators += [
+            before[name] for name in before
+            if name != running.name and acc(name, dtype=before[name].dtype) in used
+        ]
+        references = list(correction.references)
+        return region.correct(
+            T.substitute(correction.h, table),
+            accumulators,
+            [before[name] for name in references],
+            [after[name] for name in references],
+            correction.form,
+            self.result_axes[running.name],
+            loc,
+        )
+
+    def _outputs(self) -> list[str]:
+        """Keys of what the stream must give: absorbed maps, and members used elsewhere."""
+        block = self.program.block
+        absorbed = {self.program.nests[k].op.operation for k in self.group.finish}
+        inside = absorbed | {
+            self.program.nests[k].op.operation
+            for k in [*self.group.running, *self.group.inner]
+        }
+        outputs = []
+        for key in self.program.nests:
+            if key in self.group.finish:
+                outputs.append(key)
+            elif key in self.group.running:
+                users = [top_level_op(use.owner, block) for use in self.program.values[key].uses]
+                if any(user not in inside for user in users):
+                    outputs.append(key)
+        return outputs
+
+    def _write_finish(self, arguments: list[Any], outputs: list[str]) -> None:
+        region = FusedRegion(self.values, self.group.axes, ())
+        final = {
+            r.name: region.read(a, self.result_axes[r.name], r.dtype, hint="final")
+            for r, a in zip(self.solution.running, arguments, strict=True)
+        }
+
+        def value_of(key: str, idx: tuple[Term, ...]) -> Term:
+            """The finished member `key` at `idx` (axes of the group), from the running values."""
+            nest = self.program.nests[key]
+            own = self.group.result_axes(nest, self.group.running[key])
+            moved = {a: i for a, i in zip(own, idx, strict=True)}
+            finished = T.rewrite(
+                self.solution.finals[key],
+                lambda n: final[n.attr] if n.op == "ref" else None,
+            )
+            return T.rename_axes(finished, moved)
+
+        terms: dict[str, tuple[Term, tuple[int, ...]]] = {}
+        for key in outputs:
+            nest = self.program.nests[key]
+            loops = self.group.loops(key)
+            axes = self.group.result_axes(nest, loops)
+            if key in self.group.running:
+                terms[key] = value_of(key, tuple(T.index(a) for a in axes)), axes
+            else:
+                terms[key] = T.rewrite(
+                    self.group.term(nest, loops),
+                    lambda n: value_of(n.attr, n.args)
+                    if n.op == "read" and n.attr in self.group.running else None,
+                ), axes  # fmt: skip
+        needed = {r.attr for t, _ in terms.values() for r in T.leaves(t, "read")}
+        inner = self._inner_nests(region, needed & set(self.group.inner))
+        results = []
+        for key in outputs:
+            term, axes = terms[key]
+            term = self._reading(term, inner)
+            if term.op == "read" and term.args == tuple(T.index(a) for a in axes):
+                results.append(self.values[term.attr])
+            else:
+                results.append(region.map(term, axes, self.program.nests[key].location))
+        produce(results)
+
+
+def _contraction_wants(combiner: str | None, body: Term) -> set[Term]:
+    operands = contraction_operands(body) if combiner == "add" else None
+    return {s for o in operands or () if (s := inside_casts(o)).op != "read"}
+
+
+def _axis_names(group: Group) -> list[str]:
+    """The program's names where it gives them, letters in axis order otherwise; all distinct."""
+    names: list[str] = []
+    fresh = (c for c in "ijklmnopqrstuvwxyzabcdefgh")
+    for axis in group.axes:
+        name = axis.name if axis.name and axis.name not in names else None
+        while name is None or name in names:
+            name = next(fresh)
+        names.append(name)
+    return names
+
+
+def _worth_fusing(program: Program, group: Group) -> bool:
+    return len(group.running) + len(group.inner) + len(group.finish) > 1
+
+
+def fuse_function(function: Any) -> None:
+    fold_dims(function.regions[0].blocks[0])
+    program = Program(function)
+    taken: set[str] = set()
+    excluded: dict[str, set[str]] = {}
+    seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
+    while seeds:
+        seed = seeds.pop()
+        if seed in taken:
+            continue
+        group = Grouping(program, taken, excluded).best(seed)
+        if group is None or not _worth_fusing(program, group):
+            continue
+        try:
+            solution = solve_chain(chain_of(program, group), group.stream)
+        except Unsolvable as reason:
+            nest = program.nests[reason.reduction]
+            remark(nest.location, f"not fused: {reason.message}")
+            others = set(group.running) - {reason.reduction}
+            excluded.setdefault(reason.reduction, set()).update(others)
+            for other in others:
+                excluded.setdefault(other, set()).add(reason.reduction)
+            seeds.append(seed)
+            continue
+        last = max(
+            (program.nests[k].op for k in [*group.running, *group.finish]), key=program.position
+        )
+        StreamBuilder(program, group, solution, last).build()
+        remark(program.nests[seed].location, _summary(group, solution))
+        taken |= {*group.running, *group.inner, *group.finish}
+    sort_block(program.block)
+    erase_dead(program.block)
+
+
+def _summary(group: Group, solution: Solution) -> str:
+    parts = []
+    for running in solution.running:
+        how = f" corrected ({running.correction.form})" if running.correction else ""
+        added = "" if running.name in group.running else ", added by the solver"
+        parts.append(f"{running.combiner}{how}{added}")
+    name = _axis_names(group)[group.stream]
+    return f"fused {len(group.running)} reductions into one pass over '{name}': {'; '.join(parts)}"
+
+
+@register("rolling-update", "fuse dependent reductions into streams, with corrections")
+def rolling_update(module: Any) -> None:
+    for function in functions(module):
+        fuse_function(function)
