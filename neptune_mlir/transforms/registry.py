@@ -30,6 +30,10 @@ _MODULES: dict[str, str] = {
     "tile": "neptune_mlir.transforms.tile",
     "lower-correct": "neptune_mlir.transforms.lower_correct",
     "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
+    "place-tiles": "neptune_mlir.transforms.place_tiles",
+    "outline-kernels": "neptune_mlir.transforms.outline_kernels",
+    "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
+    "expand-math": "neptune_mlir.transforms.expand_math",
 }
 
 
