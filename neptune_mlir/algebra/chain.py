@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The solver's data: reductions in, running values and corrections out, and the builder.
+
+The leaves of a correction (`acc`, `old`, `new`) are defined in `proof.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
+from neptune_mlir.algebra.normal import Normaliser, Poly, TooComplex, mono_key
+from neptune_mlir.algebra.proof import Obligation, Proof
+from neptune_mlir.algebra.terms import (
+    Term,
+    const,
+    is_float,
+    leaves,
+    make,
+    rewrite,
+    show,
+    substitute,
+    walk,
+)
+from neptune_mlir.errors import FusionError
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduction over the streamed axis.
+
+    Attributes:
+        name: how bodies of later reductions refer to it, `ref(name, *idx)`.
+        combiner: add, mul, max, min, and, or.
+        body: what is reduced, a term over the stream's axes.
+        axes: the axes that the result keeps; None when unknown (then every reference is
+            taken to be constant over all axes that this reduction folds).
+    """
+
+    name: str
+    combiner: str
+    body: Term
+    dtype: str = "f32"
+    axes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Correction:
+    """How an accumulator is repaired after its references moved: a ← h.
+
+    Attributes:
+        form: multiplicative, exponential, additive, monotone or augmented.
+        h: over the leaves `acc`, `old`, `new`.
+        references: names of the running values whose movement it repairs.
+        proof: its obligations and their status.
+    """
+
+    form: str
+    h: Term
+    references: tuple[str, ...]
+    proof: Proof = field(default_factory=Proof)
+
+
+@dataclass(frozen=True)
+class Running:
+    """One accumulator of the fused loop. References in `body` are the NEW values of earlier ones.
+
+    Attributes:
+        axes: the axes it keeps, when that is known (None: as the reduction it came from).
+        source: the reduction it was made for.
+    """
+
+    name: str
+    combiner: str
+    body: Term
+    correction: Correction | None = None
+    dtype: str = "f32"
+    axes: tuple[int, ...] | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What the fused loop carries, in evaluation order, and the results in terms of it.
+
+    Attributes:
+        finals: original name -> value over `ref(running name)`; a reference without indices
+            means "at the result's own position".
+        proofs: original name -> obligations of a final value that is more than a running one.
+        steps: the derivation, for people.
+    """
+
+    running: tuple[Running, ...]
+    finals: dict[str, Term]
+    steps: tuple[str, ...] = ()
+    proofs: dict[str, Proof] = field(default_factory=dict)
+
+    @property
+    def proved(self) -> bool:
+        corrections = [r.correction.proof for r in self.running if r.correction]
+        return all(p.proved for p in [*corrections, *self.proofs.values()])
+
+    @property
+    def obligations(self) -> tuple[Obligation, ...]:
+        proofs = [r.correction.proof for r in self.running if r.correction]
+        return tuple(o for p in [*proofs, *self.proofs.values()] for o in p.obligations)
+
+
+class Unsolvable(FusionError):
+    """A reduction has no correction: which one, which obligation fails, and where.
+
+    Attributes:
+        reduction, obligation, subterm: the parts of the message, as data.
+    """
+
+    def __init__(self, reduction: str, obligation: str, subterm: Term, why: str, hint: str):
+        self.reduction = reduction
+        self.obligation = obligation
+        self.subterm = subterm
+        super().__init__(
+            f"reduction '{reduction}' cannot be fused: {obligation} fails on "
+            f"`{show(subterm)}`: {why}",
+            hint=hint,
+        )
+
+
+class Chain:
+    """Collects running values, final values and the derivation while reductions are solved."""
+
+    def __init__(self, axis: int):
+        self.axis = axis
+        self.facts = Facts(frozenset({axis}))
+        self.normal = Normaliser(self.facts)
+        self.linear = Normaliser(self.facts, spelled=True)
+        self.kept = Normaliser(self.facts, spelled=True, differences=self.linear)
+        self.running: list[Running] = []
+        self.finals: dict[str, Term] = {}
+        self.final_obligations: list[Obligation] = []
+        self.steps: list[str] = []
+        self.current: Reduction | None = None
+        self._known: dict[tuple[Any, ...], str] = {}
+        self._raw: dict[str, Term] = {}  # bodies before guards, for proofs and look-ups
+
+    def step(self, text: str) -> None:
+        assert self.current is not None
+        self.steps.append(f"{self.current.name}: {text}")
+
+    def fail(self, obligation: str, subterm: Term, why: str, hint: str | None = None) -> Unsolvable:
+        assert self.current is not None
+        if hint is None:
+            hint = rules.ADVICE.get(subterm.op, rules.DEFAULT_ADVICE)
+        return Unsolvable(self.current.name, obligation, subterm, why, hint)
+
+    def invariant(self, t: Term) -> bool:
+        """Reads references and nothing that changes along the stream."""
+        return has_ref(t) and not self.varies(t)
+
+    def varies(self, t: Term) -> bool:
+        return varies(t, self.facts.folded)
+
+    def begin(self, reduction: Reduction) -> None:
+        """Turn to the next reduction: which axes it folds decides what varies."""
+        self.current = reduction
+        folded = frozenset({self.axis})
+        if reduction.axes is not None:
+            used = {n.attr for n in walk(reduction.body) if n.op == "index"}
+            folded |= used - set(reduction.axes)
+        if folded != self.facts.folded:
+            self.facts.folded = folded
+            for normaliser in (self.normal, self.linear, self.kept):
+                normaliser.forget()
+
+    def fresh(self, name: str) -> str:
+        taken = {r.name for r in self.running} | set(self.finals)
+        while name in taken:
+            name += "'"
+        return name
+
+    def signature(self, combiner: str, body: Term) -> tuple[Any, ...] | None:
+        try:
+            poly: Poly = self.normal.poly(body)
+        except TooComplex:
+            return None
+        return combiner, tuple(sorted(((mono_key(m), c) for m, c in poly.items())))
+
+    def find(self, combiner: str, body: Term) -> str | None:
+        """An existing running value that computes the same."""
+        return self._known.get(self._place(combiner, body))
+
+    def _place(self, combiner: str, body: Term) -> tuple[Any, ...]:
+        assert self.current is not None
+        signature = self.signature(combiner, body) or (combiner, body)
+        folded = tuple(sorted(self.facts.folded))
+        return signature, self.current.dtype, folded, self._axes(body)
+
+    def _axes(self, body: Term) -> tuple[int, ...] | None:
+        """Axes that an accumulator of this body keeps: auxiliaries need not keep them all."""
+        assert self.current is not None
+        if self.current.axes is None:
+            return None
+        used = {n.attr for n in walk(body) if n.op == "index"}
+        return tuple(a for a in self.current.axes if a in used)
+
+    def emit(
+        self,
+        name: str,
+        combiner: str,
+        body: Term,
+        correction: Correction | None = None,
+        *,
+        auxiliary: bool = False,
+    ) -> str:
+        """Add a running value (or find the one that is equal) and return its name."""
+        assert self.current is not None
+        place = self._place(combiner, body)
+        if place in self._known:
+            return self._known[place]
+        name = self.fresh(name)
+        self._known[place] = name
+        self._raw[name] = body
+        self.facts.learn(name, combiner, body)
+        self.running.append(
+            Running(
+                name,
+                combiner,
+                self.guarded(body),
+                correction,
+                self.current.dtype,
+                self._axes(body) if auxiliary else self.current.axes,
+                self.current.name,
+            )
+        )
+        return name
+
+    def raw(self, name: str) -> Term:
+        return self._raw[name]
+
+    def clean(self, body: Term) -> Term:
+        """Drop the guards that the program wrote itself; `guarded` puts back those needed."""
+
+        def rule(n: Term) -> Term | None:
+            if n.op == "select" and has_ref(n.args[0]):
+                poly = self.normal.indicator(n.args[0])
+                if not poly:
+                    return n.args[2]
+                if poly == {(): 1}:
+                    return n.args[1]
+            return None
+
+        return rewrite(body, rule)
+
+    def guarded(self, body: Term) -> Term:
+        """Protect references that have not seen an element yet.
+
+        While a reference still is its identity, any regular value will do (nothing live was
+        accumulated), so -inf becomes 0, and 0 becomes 1 where it would be divided by.
+        """
+        table: dict[Term, Term] = {}
+        for piece in self._pieces(body):
+            for r in leaves(piece, "ref"):
+                guard = self.guard(r, piece)
+                if guard is not r:
+                    table[r] = guard
+        return substitute(body, table) if table else body
+
+    def guard(self, r: Term, inside: Term) -> Term:
+        """`r`, guarded when `inside` has no finite value at the identity of r."""
+        identity = self.facts.identity(r)
+        if identity is None or isinstance(identity, bool) or not is_float(r.dtype):
+            return r
+        if self.facts.name(r) in self.facts.bounded_below:
+            return r
+        if math.isfinite(evaluate_scalar(inside, {r: identity})):
+            return r
+        regular = const(0.0 if math.isinf(identity) else 1.0, r.dtype)
+        return make("select", make("eq", r, const(identity, r.dtype)), regular, r)
+
+    def _pieces(self, body: Term) -> list[Term]:
+        """The largest sub-terms that read references and no data."""
+        found: list[Term] = []
+        stack = [body]
+        while stack:
+            n = stack.pop()
+            if not has_ref(n):
+                continue
+            if self.varies(n):
+                stack.extend(n.args)
+            else:
+                found.append(n)
+        return list(dict.fromkeys(found))

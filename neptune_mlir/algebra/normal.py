@@ -1,0 +1,528 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A normal form over the reals: terms as polynomials of atoms.
+
+A polynomial maps monomials to rational coefficients; a monomial is a sorted tuple of
+(atom, exponent). Exponents are rational and may be negative. Two facts keep it small:
+
+* `exp(a*u + b*v)` is the monomial `exp(u)^a * exp(v)^b`, so products, quotients and powers
+  of exponentials need no rules of their own, and asking whether an expression splits into
+  a data part and a reference part is asking so of each atom.
+* `select(c, a, b)` is `[c]*a + (1 - [c])*b` with the idempotent indicator atom `[c]`.
+
+Casts are the identity, and a guard that the program wrote (`select(m == -inf, 0, m)`) is the
+reference itself: over the reals there is no -inf. Equal normal forms prove equality wherever
+both sides are defined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import reduce
+
+from neptune_mlir.algebra.facts import Facts, has_ref, kind
+from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, show, sym, term
+
+Mono = tuple[tuple[Term, Fraction], ...]
+Poly = dict[Mono, Fraction]
+
+UNIT: Mono = ()
+ONE = Fraction(1)
+LN2 = sym("ln2")
+MAX_MONOMIALS = 200
+
+
+# Operators that `spelled` normal forms still look into.
+_STRUCTURE = frozenset({"ref", "mul", "div", "neg", "cast", "exp", "exp2", "const"})
+_LINEAR = _STRUCTURE | {"add", "sub"}
+
+
+class TooComplex(Exception):
+    """The normal form would be too large; the caller treats the term as opaque."""
+
+
+_keys: dict[Term, str] = {}
+_exponents: dict[Term, Mono] = {}  # the monomial u of each atom exp(u); terms are interned
+
+
+def _key(atom: Term) -> str:
+    found = _keys.get(atom)
+    if found is None:
+        found = _keys[atom] = show(atom)
+    return found
+
+
+def mono_key(m: Mono) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((_key(t), e) for t, e in m)
+
+
+def constant(value: float | Fraction) -> Poly:
+    value = Fraction(value)
+    return {UNIT: value} if value else {}
+
+
+def atom(t: Term, exponent: Fraction | int = 1) -> Poly:
+    return {((t, Fraction(exponent)),): ONE}
+
+
+def add(a: Poly, b: Poly, scale: Fraction | int = 1) -> Poly:
+    out = dict(a)
+    for m, c in b.items():
+        total = out.get(m, 0) + c * scale
+        if total:
+            out[m] = Fraction(total)
+        else:
+            out.pop(m, None)
+    return out
+
+
+def scaled(a: Poly, factor: Fraction | int) -> Poly:
+    return {m: c * factor for m, c in a.items()} if factor else {}
+
+
+def mono_mul(a: Mono, b: Mono) -> Mono:
+    if not a or not b:
+        return a or b
+    powers: dict[Term, Fraction] = dict(a)
+    for t, e in b:
+        total = powers.get(t, Fraction(0)) + e
+        if _is_indicator(t) and total > 1:
+            total = ONE
+        powers[t] = total
+    return make_mono(powers.items())
+
+
+def make_mono(powers: Iterable[tuple[Term, Fraction]]) -> Mono:
+    return tuple(sorted(((t, e) for t, e in powers if e), key=lambda p: (_key(p[0]), p[1])))
+
+
+def mono_pow(m: Mono, exponent: Fraction) -> Mono:
+    return tuple((t, e if _is_indicator(t) and exponent > 0 else e * exponent) for t, e in m)
+
+
+def _is_indicator(t: Term) -> bool:
+    return t.op == "select" and t.args[1].is_const and t.args[2].is_const and t.args[1].value == 1
+
+
+def is_sum(t: Term) -> bool:
+    """An atom that stands for a whole polynomial (a denominator, a kept difference)."""
+    return t.op in ("add", "sub")
+
+
+class Normaliser:
+    """Turns terms into normal form under what `facts` knows of their references.
+
+    The solver needs two relaxations that a proof does not:
+
+    Args:
+        spelled: keep non-linear functions of references as the program spelled them. They
+            end up in final values, where multiplied out they would cancel.
+        differences: also keep g(x) + t (data plus reference) as one atom, for the same reason;
+            the argument is the normaliser that multiplies such differences out.
+    """
+
+    def __init__(
+        self, facts: Facts, *, spelled: bool = False, differences: Normaliser | None = None
+    ):
+        self.facts = facts
+        self.spelled = spelled
+        self.expanded = differences
+        self._cache: dict[Term, Poly] = {}
+
+    def poly(self, t: Term) -> Poly:
+        found = self._cache.get(t)
+        if found is None:
+            found = self._cache[t] = self._poly(t)
+        return found
+
+    def forget(self) -> None:
+        self._cache.clear()
+
+    def equal(self, a: Term, b: Term) -> bool:
+        try:
+            return not add(self.poly(a), self.poly(b), -1)
+        except TooComplex:
+            return False
+
+    # One case per operator.
+    def _poly(self, t: Term) -> Poly:
+        p = self.poly
+        if (
+            self.spelled
+            and t.op not in (_STRUCTURE if self.expanded else _LINEAR)
+            and kind(t, self.facts.folded) == "ref"
+            and is_float(t.dtype)
+        ):
+            return atom(t)
+        match t.op:
+            case "const":
+                if isinstance(t.value, float) and not math.isfinite(t.value):
+                    if t.value < 0:
+                        return scaled(atom(const(math.inf)), -1)
+                    return atom(t)
+                return constant(t.value)
+            case "read" | "ref" | "sym" | "index":
+                return self.indicator(t) if t.dtype == "i1" else atom(t)
+            case "add" | "sub":
+                return self._sum(t)
+            case "neg":
+                return scaled(p(t.args[0]), -1)
+            case "mul":
+                return self.mul(p(t.args[0]), p(t.args[1]))
+            case "div" if is_float(t.dtype):
+                return self.mul(p(t.args[0]), self.power(p(t.args[1]), Fraction(-1)))
+            case "pow":
+                return self._pow(t)
+            case "sqrt":
+                return self.power(p(t.args[0]), Fraction(1, 2))
+            case "rsqrt":
+                return self.power(p(t.args[0]), Fraction(-1, 2))
+            case "exp":
+                return self.exp(self._inner(t.args[0]))
+            case "expm1":
+                return add(self.exp(self._inner(t.args[0])), constant(-1))
+            case "exp2":
+                return self.exp(self.mul(self._inner(t.args[0]), atom(LN2)))
+            case "log":
+                return self.log(self._inner(t.args[0]))
+            case "log1p":
+                return self.log(add(self._inner(t.args[0]), constant(1)))
+            case "log2":
+                return self.mul(self.log(self._inner(t.args[0])), atom(LN2, -1))
+            case "abs":
+                return self._abs(p(t.args[0]))
+            case "select":
+                return self._select(t)
+            case "cast":
+                if t.args[0].dtype == "i1":
+                    return self.indicator(t.args[0])
+                return p(t.args[0]) if is_float(t.dtype) else self._opaque(t)
+            case "max" | "min":
+                args = sorted((self.canonical(a) for a in t.args), key=_key)
+                return p(args[0]) if args[0] is args[1] else atom(term(t.op, args, None, t.dtype))
+            case "sin" | "cos":
+                return self._rotation(t)
+        if t.dtype == "i1":
+            return self.indicator(t)
+        return self._opaque(t)
+
+    def _inner(self, t: Term) -> Poly:
+        """Under exp and log a difference is data plus reference: always multiplied out."""
+        return (self.expanded or self).poly(t)
+
+    def canonical(self, t: Term) -> Term:
+        if not is_float(t.dtype):
+            return t
+        return to_term(self._inner(t), "f32")
+
+    def _opaque(self, t: Term) -> Poly:
+        return atom(term(t.op, [self.canonical(a) for a in t.args], None, t.dtype))
+
+    def _sum(self, t: Term) -> Poly:
+        a, b = map(self.poly, t.args)
+        total = add(a, b, 1 if t.op == "add" else -1)
+        if self.expanded is not None:
+            flat = self.expanded.poly(t)
+            if self.is_difference(flat):
+                lead = flat[min((m for m in flat if self.kind(m) == "data"), key=mono_key)]
+                return scaled(atom(to_term(scaled(flat, 1 / lead), "f32")), lead)
+        return total
+
+    def is_difference(self, p: Poly) -> bool:
+        """Data plus reference: every monomial is one or the other, and there are both."""
+        kinds = {self.kind(m) for m in p}
+        return kinds <= {"data", "fixed", "ref"} and {"data", "ref"} <= kinds
+
+    def kind(self, m: Mono) -> str:
+        """data (varies along the stream), ref (reads references), fixed (neither), mixed."""
+        return combined(kind(t, self.facts.folded) for t, _ in m)
+
+    def mul(self, a: Poly, b: Poly) -> Poly:
+        if len(a) * len(b) > MAX_MONOMIALS * 4:
+            raise TooComplex
+        out: Poly = {}
+        for ma, ca in a.items():
+            for mb, cb in b.items():
+                m = mono_mul(ma, mb)
+                piece = {m: ca * cb}
+                if self.expanded is None:
+                    piece = self._expand(m, ca * cb)
+                out = add(out, piece)
+        if len(out) > MAX_MONOMIALS:
+            raise TooComplex
+        return out
+
+    def _expand(self, m: Mono, c: Fraction) -> Poly:
+        """Multiply out atoms that stand for sums and came back with whole positive powers."""
+        for t, e in m:
+            if is_sum(t) and e > 0 and e.denominator == 1:
+                rest = {tuple(f for f in m if f[0] is not t): c}
+                return self.mul(rest, self.power(self.poly(t), e))
+        return {m: c}
+
+    def power(self, a: Poly, e: Fraction) -> Poly:
+        if e == 1:
+            return a
+        if e.denominator == 1 and 0 <= e <= 8 and (len(a) > 1 or not a):
+            return reduce(self.mul, [a] * int(e), constant(1))
+        if len(a) == 1:
+            ((m, c),) = a.items()
+            whole = e.denominator == 1
+            if whole or (c > 0 and all(x.denominator == 1 and self._positive(t) for t, x in m)):
+                if whole:
+                    return {mono_pow(m, e): c ** int(e)}
+                return self.mul({mono_pow(m, e): ONE}, self._root(c, e))
+        if not a:
+            return atom(const(0.0), e)
+        lead = abs(a[min(a, key=mono_key)])
+        base = scaled(a, 1 / lead)
+        coefficient = constant(lead ** int(e)) if e.denominator == 1 else self._root(lead, e)
+        return self.mul(coefficient, atom(self._as_atom(base), e))
+
+    def _as_atom(self, a: Poly) -> Term:
+        return to_term(a, "f32")
+
+    def _root(self, c: Fraction, e: Fraction) -> Poly:
+        exact = Fraction(float(c) ** float(e)).limit_denominator(1 << 20)
+        if e.denominator == 2 and exact**2 == c ** int(2 * e):
+            return constant(exact)
+        return atom(const(float(c)), e) if c != 1 else constant(1)
+
+    def _positive(self, t: Term) -> bool:
+        return self.facts.sign(t) == 1 or t is LN2
+
+    def _pow(self, t: Term) -> Poly:
+        base, exponent = self.poly(t.args[0]), self.poly(t.args[1])
+        if not exponent:
+            return constant(1)
+        if set(exponent) == {UNIT}:
+            return self.power(base, exponent[UNIT])
+        return self.exp(self.mul(self._inner(t.args[1]), self.log(self._inner(t.args[0]))))
+
+    def exp(self, e: Poly) -> Poly:
+        for m, c in e.items():
+            hit = self._split_point(m, c)
+            if hit is not None:
+                return self._split(e, *hit)
+        out = constant(1)
+        for m, c in e.items():
+            if len(m) == 1 and m[0][0].op == "const":
+                if m[0][1] == 1 and m[0][0].value == math.inf and c < 0:
+                    return {}  # exp(-inf)
+            if len(m) == 1 and m[0][0].op == "log" and m[0][1] == 1:
+                out = self.mul(out, self.power(self.poly(m[0][0].args[0]), c))
+                continue
+            if len(m) == 1 and m[0] == (LN2, ONE) and c.denominator == 1:
+                out = scaled(out, Fraction(2) ** int(c))
+                continue
+            base = term("exp", (to_term({m: ONE}, "f32"),))
+            _exponents[base] = m
+            out = self.mul(out, atom(base, c))
+        return out
+
+    def _split_point(self, m: Mono, c: Fraction) -> tuple[Term, Poly, Poly] | None:
+        """Where an exponent depends on a condition: (indicator, what it means when it holds)."""
+        for t, x in m:
+            if t.op == "select" and not _is_indicator(t) and x == 1 and len(m) == 1:
+                return t, scaled(self.poly(t.args[1]), c), scaled(self.poly(t.args[2]), c)
+            if _is_indicator(t) and any(has_ref(u) for u, _ in m):
+                return t, {}, {}
+        return None
+
+    def _split(self, e: Poly, at: Term, then: Poly, other: Poly) -> Poly:
+        """exp(e) = [c]*exp(e where c) + (1 - [c])*exp(e where not c)."""
+        cond = self.indicator(at.args[0])
+        where: Poly = dict(then)
+        where_not: Poly = dict(other)
+        for m, c in e.items():
+            if any(t is at for t, _ in m):
+                if _is_indicator(at):
+                    where = add(where, {tuple(f for f in m if f[0] is not at): c})
+                continue
+            where = add(where, {m: c})
+            where_not = add(where_not, {m: c})
+        yes = self.mul(cond, self.exp(where))
+        return add(yes, self.mul(add(constant(1), cond, -1), self.exp(where_not)))
+
+    def log(self, a: Poly) -> Poly:
+        if len(a) != 1:
+            if not a:
+                return atom(term("log", (const(0.0),)))
+            return atom(term("log", (to_term(a, "f32"),)))
+        ((m, c),) = a.items()
+        out: Poly = {}
+        rest: dict[Term, Fraction] = {}
+        for t, e in m:
+            if t.op == "exp":
+                out = add(out, scaled(self._inner(t.args[0]), e))
+            elif self._positive(t):
+                out = add(out, scaled(atom(term("log", (t,))), e))
+            else:
+                rest[t] = e
+        while c > 0 and c.denominator == 1 and c.numerator % 2 == 0:
+            out, c = add(out, atom(LN2)), c / 2
+        if rest or c != 1:
+            out = add(out, atom(term("log", (to_term({make_mono(rest.items()): c}, "f32"),))))
+        return out
+
+    def _abs(self, a: Poly) -> Poly:
+        if len(a) != 1:
+            return atom(term("abs", (to_term(a, "f32"),))) if a else {}
+        ((m, c),) = a.items()
+        out = constant(abs(c))
+        for t, e in m:
+            even = e.denominator == 1 and e.numerator % 2 == 0
+            known = even or self._positive(t)
+            out = self.mul(out, atom(t if known else term("abs", (t,)), e))
+        return out
+
+    def _rotation(self, t: Term) -> Poly:
+        """sin and cos of data plus reference span a closed space: the angle sums."""
+        flat = self._inner(t.args[0])
+        if not self.is_difference(flat):
+            return self._opaque(t)
+        x = to_term({m: c for m, c in flat.items() if self.kind(m) != "ref"}, "f32")
+        r = to_term({m: c for m, c in flat.items() if self.kind(m) == "ref"}, "f32")
+
+        def at(op: str, u: Term) -> Poly:
+            return atom(term(op, (u,)))
+
+        if t.op == "sin":
+            return add(
+                self.mul(at("sin", x), at("cos", r)), self.mul(at("cos", x), at("sin", r))
+            )
+        return add(
+            self.mul(at("cos", x), at("cos", r)), self.mul(at("sin", x), at("sin", r)), -1
+        )
+
+    def _select(self, t: Term) -> Poly:
+        cond = self.indicator(t.args[0])
+        if not cond:
+            return self.poly(t.args[2])
+        if cond == constant(1):
+            return self.poly(t.args[1])
+        a, b = t.args[1:]
+        if t.dtype == "i1":
+            return self.mix(cond, self.indicator(a), self.indicator(b))
+        for arm in (a, b):
+            if arm.is_const and math.isinf(arm.value):
+                return atom(term("select", (t.args[0], self.canonical(a), self.canonical(b))))
+        return self.mix(cond, self.poly(a), self.poly(b))
+
+    def mix(self, cond: Poly, a: Poly, b: Poly) -> Poly:
+        return add(self.mul(cond, a), self.mul(add(constant(1), cond, -1), b))
+
+    def indicator(self, c: Term) -> Poly:
+        """The polynomial that is 1 where the condition holds and 0 where it does not."""
+        one = constant(1)
+        match c.op:
+            case "const":
+                return constant(int(bool(c.value)))
+            case "not":
+                return add(one, self.indicator(c.args[0]), -1)
+            case "and":
+                return self.mul(self.indicator(c.args[0]), self.indicator(c.args[1]))
+            case "or":
+                a, b = map(self.indicator, c.args)
+                return add(add(a, b), self.mul(a, b), -1)
+            case "xor":
+                a, b = map(self.indicator, c.args)
+                return add(add(a, b), self.mul(a, b), -2)
+            case "select":
+                return self._select(c)
+        if c.op in COMPARISONS:
+            known = self._guard(c)
+            if known is not None:
+                return constant(int(known))
+            a, b = c.args
+            match c.op:
+                case "ne":
+                    return add(one, self.indicator(make("eq", a, b)), -1)
+                case "gt":
+                    return self.indicator(make("lt", b, a))
+                case "le":
+                    return add(one, self.indicator(make("lt", b, a)), -1)
+                case "ge":
+                    return add(one, self.indicator(make("lt", a, b)), -1)
+            c = term(c.op, (self.canonical(a), self.canonical(b)), None, "i1")
+        return atom(term("select", (c, const(1.0), const(0.0))))
+
+    def _guard(self, c: Term) -> bool | None:
+        """Comparisons that only ask whether a reference still is its identity: it is not."""
+        for (a, b), flip in ((c.args, False), (c.args[::-1], True)):
+            if not (b.is_const and has_ref(a)) or has_ref(b):
+                continue
+            op = c.op
+            if flip:
+                op = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(op, op)
+            infinite = isinstance(b.value, float) and math.isinf(b.value)
+            nonneg = b.value == 0 and a.op == "ref" and self.facts.name(a) in self.facts.nonneg
+            if not (infinite or nonneg):
+                continue
+            if op in ("eq", "ne"):
+                return op == "ne"
+            above = nonneg or b.value < 0  # the reference lies above the constant
+            return (op in ("gt", "ge")) == above
+        return None
+
+
+def combined(kinds: Iterable[str]) -> str:
+    seen = set(kinds) - {"fixed"}
+    if not seen:
+        return "fixed"
+    return seen.pop() if len(seen) == 1 else "mixed"
+
+
+def to_term(p: Poly, dtype: str) -> Term:
+    """A term with this value; indicators become selects around the rest of their monomial."""
+    if not p:
+        return const(0.0, dtype)
+    # Positive addends first, so that x - m is not spelled -m + x.
+    ordered = sorted(p.items(), key=lambda mc: (mc[1] < 0, not mc[0], mono_key(mc[0])))
+    out: Term | None = None
+    for m, c in ordered:
+        if out is None:
+            out = mono_term(m, c, dtype)
+        elif c < 0:
+            out = make("sub", out, mono_term(m, -c, dtype))
+        else:
+            out = make("add", out, mono_term(m, c, dtype))
+    assert out is not None
+    return out
+
+
+def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
+    conditions = [t.args[0] for t, e in m if _is_indicator(t) and e > 0]
+    exponent: Poly = {}
+    over: list[Term] = []
+    under: list[Term] = []
+    for t, e in m:
+        if _is_indicator(t) and e > 0:
+            continue
+        if t.op == "exp":
+            exponent = add(exponent, {_exponents[t]: e})
+        else:
+            (over if e > 0 else under).append(_power_term(t, abs(e), dtype))
+    if exponent:
+        over.insert(0, make("exp", to_term(exponent, dtype)))
+    value = float(abs(c))
+    if value != 1.0 or not over:
+        over.insert(0, const(value, dtype))
+    out = reduce(lambda a, b: make("mul", a, b), over)
+    if under:
+        out = make("div", out, reduce(lambda a, b: make("mul", a, b), under))
+    if c < 0:
+        out = make("neg", out) if not out.is_const else const(-out.value, dtype)
+    for cond in reversed(conditions):
+        out = make("select", cond, out, const(0.0, dtype))
+    return out
+
+
+def _power_term(t: Term, e: Fraction, dtype: str) -> Term:
+    t = t if t.dtype == dtype else make("cast", t, dtype=dtype)
+    if e.denominator == 1 and e <= 4:
+        return reduce(lambda a, b: make("mul", a, b), [t] * int(e))
+    if e == Fraction(1, 2):
+        return make("sqrt", t)
+    return make("pow", t, const(float(e), dtype))

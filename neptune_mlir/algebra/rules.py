@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the solver knows, as data: monoids, monotone functions, inverses, advice.
+
+The forms, cheapest at run time first (`FORMS`); t is what a reduction reads of earlier ones:
+
+    deferral        f = φ(t) ⊗ g(x), ⊗ distributes over ⊕        no correction, φ moves behind the loop
+                    f = u(g(x), t), u monotone in g, ⊕ = max/min  no correction, u moves behind the loop
+    multiplicative  f = g(x)·φ(t)                                 h = a · φ(t')/φ(t)
+    exponential     f = g(x)·exp(k(x) + φ(t))                     h = a · exp(φ(t') - φ(t))
+    additive        f = g(x) + φ(t),   ⊕ = max/min                h = a + φ(t') - φ(t)
+    monotone        f = u(g(x), t),    ⊕ = max/min                h = u(u⁻¹(a, t), t')
+    augmented       f = Σ_i g_i(x)·φ_i(t), or polynomial in differences g(x) - t: further
+                    accumulators (counts, moments) close the space  h = Σ_i H_i(t, t')·a_i
+"""
+
+from __future__ import annotations
+
+import math
+
+FORMS = ("deferral", "multiplicative", "exponential", "additive", "monotone", "augmented")
+
+INF = math.inf
+IDENTITY: dict[str, float | bool] = {
+    "add": 0.0, "mul": 1.0, "max": -INF, "min": INF, "and": True, "or": False,
+}  # fmt: skip
+
+# Unary functions that keep (+1) or reverse (-1) order wherever they are defined.
+MONOTONE = {
+    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1, "tanh": 1,
+    "sqrt": 1, "erf": 1, "floor": 1, "ceil": 1, "cast": 1, "neg": -1, "rsqrt": -1, "not": -1,
+}  # fmt: skip
+
+# Unary functions with an inverse that is an operator too; repeated ones invert each other.
+INVERSE = {
+    "exp": "log", "log": "exp", "exp2": "log2", "log2": "exp2", "neg": "neg",
+    "log1p": "expm1", "expm1": "log1p", "cast": "cast",
+}  # fmt: skip
+
+# One-to-one functions: re-basing f through u and back is possible, but under a sum it is
+# the homomorphism that breaks. Everything else loses information and breaks re-basing.
+INJECTIVE = frozenset(INVERSE) | {"tanh", "sqrt", "rsqrt", "pow", "erf", "div", "add", "sub"}
+
+# Values in a bounded interval, whatever the argument.
+BOUNDED = {"tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "sin": (-1.0, 1.0), "cos": (-1.0, 1.0)}
+
+# What would make a sub-expression that mixes data and references fusable, by its operator.
+ADVICE = {
+    "max": "apply the clamp to the data before the reference is subtracted, or reduce with max",
+    "min": "apply the clamp to the data before the reference is subtracted, or reduce with min",
+    "abs": "use a square instead of an absolute value, or reduce with max",
+    "select": "let the condition depend on positions or data only, not on an earlier reduction",
+    "exp": "let the exponent be a sum g(x) + phi(t); a product of data and reference cannot be "
+    "undone under this combiner (scale the data by something known before the loop)",
+    "log": "reduce with mul instead of adding logarithms, or take the logarithm of a product",
+    "tanh": "apply tanh to the data before the reference is subtracted",
+    "erf": "apply erf to the data before the reference is subtracted",
+    "pow": "use an integer exponent, or a product g(x)*phi(t) as the base",
+    "div": "let the denominator be a product g(x)*phi(t), or depend on one of them only",
+}
+DEFAULT_ADVICE = "write it as a sum of products g(x)*phi(t), or split the loop at this reduction"

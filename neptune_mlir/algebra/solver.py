@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The correction solver: how a chain of dependent reductions runs in one pass.
+
+    solve_chain([max of x, sum of exp(x - m), sum of exp(x - m) / l * v], axis)
+
+gives the accumulators that the fused loop carries, how each is repaired when what it read
+moved, the results in terms of them, the derivation, and a proof. See `rules.FORMS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.algebra.chain import (
+    Chain,
+    Correction,
+    Reduction,
+    Running,
+    Solution,
+    Unsolvable,
+)
+from neptune_mlir.algebra.deferral import defer
+from neptune_mlir.algebra.extrema import solve_extremum
+from neptune_mlir.algebra.facts import has_ref
+from neptune_mlir.algebra.proof import Proof, acc, new, old
+from neptune_mlir.algebra.sums import solve_sum
+from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
+from neptune_mlir.errors import InputError
+
+__all__ = [
+    "Correction",
+    "Proof",
+    "Reduction",
+    "Running",
+    "Solution",
+    "Unsolvable",
+    "acc",
+    "defer",
+    "new",
+    "old",
+    "solve_chain",
+]
+
+
+def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
+    """Find running values and corrections for reductions over `axis`, in program order.
+
+    Raises:
+        Unsolvable: a reduction has no correction; says which obligation fails, and where.
+        InputError: a body reads a reduction that does not come before it.
+    """
+    chain = Chain(axis)
+    for reduction in reductions:
+        chain.begin(reduction)
+        body = chain.clean(_inline(chain, reduction))
+        chain.finals[reduction.name] = _solve(chain, reduction, body)
+    return Solution(tuple(chain.running), dict(chain.finals), tuple(chain.steps))
+
+
+def _solve(chain: Chain, reduction: Reduction, body: Term) -> Term:
+    name, combiner = reduction.name, reduction.combiner
+    if not has_ref(body):
+        chain.step(f"{combiner} of {show(body)}: reads no earlier reduction")
+        return ref(chain.emit(name, combiner, body), dtype=reduction.dtype)
+    if combiner == "add" and is_float(body.dtype):
+        return solve_sum(chain, name, body)
+    if combiner in ("max", "min", "and", "or"):
+        return solve_extremum(chain, name, combiner, body)
+    raise chain.fail("homomorphism", body, f"no rule for {combiner} over {body.dtype}")
+
+
+def _inline(chain: Chain, reduction: Reduction) -> Term:
+    """References to final values, spelled as running values at the reference's position."""
+
+    def rule(n: Term) -> Term | None:
+        if n.op != "ref":
+            return None
+        if n.attr not in chain.finals:
+            raise InputError(
+                f"reduction '{reduction.name}' reads '{n.attr}', which is not an earlier reduction"
+            )
+        for i in n.args:
+            if i.op != "index" or i.attr in chain.facts.folded:
+                raise chain.fail(
+                    "re-basing", n, "it reads the reduction at another position than its own",
+                    "read it at the position of the result, or split the loop here",
+                )
+        return _at(chain.finals[n.attr], n.args)
+
+    return rewrite(reduction.body, rule)
+
+
+def _at(final: Term, position: tuple[Term, ...]) -> Term:
+    def rule(n: Term) -> Term | None:
+        return term("ref", position, n.attr, n.dtype) if n.op == "ref" and not n.args else None
+
+    return rewrite(final, rule)
