@@ -89,12 +89,13 @@ class Nest:
     def result(self) -> Any:
         return self.op.operation.results[0]
 
-    def axis_name(self, loop: int) -> str | None:
-        """What the program calls this loop (attribute `neptune.axis_names`), if it says."""
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the program calls the loops (attribute `neptune.axis_names`), if it says."""
         attributes = self.op.operation.attributes
         if "neptune.axis_names" not in attributes:
             return None
-        return ir.StringAttr(attributes["neptune.axis_names"][loop]).value
+        return tuple(ir.StringAttr(n).value for n in attributes["neptune.axis_names"])
 
     @property
     def location(self) -> Any:
@@ -241,6 +242,7 @@ def _create(
     regions: int,
     roles: dict[Term, str] | None,
     axes: Sequence[int] | None,
+    names: Sequence[str] | None,
     loc: Any,
 ) -> Any:
     """Create the nest op, then write its body; returns the result tensor."""
@@ -248,6 +250,8 @@ def _create(
     attributes = {"domain": _i64s(domain), "result_axes": _i64s(result_axes), **attributes}
     if axes is not None:
         attributes["neptune.axes"] = _i64s(axes)
+    if names is not None:
+        attributes["neptune.axis_names"] = ir.ArrayAttr.get([ir.StringAttr.get(n) for n in names])
     op = ir.Operation.create(
         f"neptune.{name}",
         results=[tensor_type(domain, result_axes, body.dtype)],
@@ -292,6 +296,7 @@ def build_map(
     *,
     result_axes: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     loc: Any = None,
 ) -> Any:
     """Emit a `neptune.map` of `body` at the insertion point; returns the result tensor.
@@ -301,11 +306,12 @@ def build_map(
         domain: extent of each loop, `DYNAMIC` where `extents` (index values) give it.
         result_axes: the loop of each result dimension (default: the loops in order).
         axes: inside a fused op, the axis that each loop is.
+        names: what people call the loops (kept for printing).
     """
     result_axes = tuple(range(len(domain))) if result_axes is None else tuple(result_axes)
     return _create(
         "map", extents, body, domain, result_axes, values,
-        attributes={}, regions=1, roles=None, axes=axes, loc=loc,
+        attributes={}, regions=1, roles=None, axes=axes, names=names, loc=loc,
     )  # fmt: skip
 
 
@@ -319,6 +325,7 @@ def build_reduce(
     *,
     init: Any = None,
     axes: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     loc: Any = None,
 ) -> Any:
     """Emit a `neptune.reduce`, or with `init` a `neptune.accumulate`; returns the result."""
@@ -328,7 +335,7 @@ def build_reduce(
         extents if init is None else [init, *extents],
         body, domain, result_axes, values,
         attributes={"combiner": ir.StringAttr.get(combiner), "identity": identity},
-        regions=2, roles=None, axes=axes, loc=loc,
+        regions=2, roles=None, axes=axes, names=names, loc=loc,
     )  # fmt: skip
 
 
@@ -351,5 +358,6 @@ def build_correct(
     roles |= dict.fromkeys(old, "old") | dict.fromkeys(new, "new")
     return _create(
         "correct", extents, h, domain, result_axes, values,
-        attributes={"form": ir.StringAttr.get(form)}, regions=1, roles=roles, axes=axes, loc=loc,
+        attributes={"form": ir.StringAttr.get(form)}, regions=1, roles=roles,
+        axes=axes, names=None, loc=loc,
     )  # fmt: skip

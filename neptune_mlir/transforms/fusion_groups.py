@@ -89,7 +89,7 @@ class Grouping:
     def _axis(self, nest: Nest, loop: int) -> Axis:
         dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
         extent = nest.extents[dynamic.index(loop)] if loop in dynamic else None
-        return Axis(nest.domain[loop], extent, nest.axis_name(loop))
+        return Axis(nest.domain[loop], extent, nest.names[loop] if nest.names else None)
 
     def _add_one(self, group: Group) -> bool:
         for reader in [*group.running, *group.inner]:

@@ -64,13 +64,14 @@ class Program:
         """Rebuild the nest of `key` in place with another body."""
         nest = self.nests[key]
         with ir.InsertionPoint(nest.op), nest.location:
+            shape = (nest.domain, nest.extents)
             if nest.kind == "map":
                 new = build_map(
-                    self.values, body, nest.domain, nest.extents, result_axes=nest.result_axes
+                    self.values, body, *shape, result_axes=nest.result_axes, names=nest.names
                 )
             else:
                 new = build_reduce(
-                    self.values, nest.combiner, body, nest.domain, nest.extents, nest.result_axes
+                    self.values, nest.combiner, body, *shape, nest.result_axes, names=nest.names
                 )
         self.replace(key, new)
         self.nests[key] = read_nest(new.owner, self.values)

@@ -1,0 +1,41 @@
+// RUN: neptune-opt %s --defer 2>&1 | filecheck %s
+
+// CHECK: defer.mlir:{{[0-9]+}}:{{[0-9]+}}: remark: deferred behind the reduction
+
+// CHECK-LABEL: func.func @weighted
+// CHECK: %[[SUM:.*]] = "neptune.reduce"
+// CHECK-NOT: arith.divf
+// CHECK: combiner = "add"
+// CHECK: %[[OUT:.*]] = "neptune.map"
+// CHECK: %[[S:.*]] = "neptune.read"(%[[SUM]])
+// CHECK: %[[L:.*]] = "neptune.read"(%arg1)
+// CHECK: arith.divf %[[S]], %[[L]]
+// CHECK: return %[[OUT]]
+func.func @weighted(%p: tensor<4x8xf32>, %l: tensor<4xf32>, %v: tensor<8xf32>) -> tensor<4xf32> {
+  %o = "neptune.reduce"() ({
+    %a = "neptune.read"(%p) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+    %b = "neptune.read"(%l) {map = affine_map<(i, j) -> (i)>} : (tensor<4xf32>) -> f32
+    %c = "neptune.read"(%v) {map = affine_map<(i, j) -> (j)>} : (tensor<8xf32>) -> f32
+    %d = arith.divf %a, %b : f32
+    %e = arith.mulf %d, %c : f32
+    "neptune.yield"(%e) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 8>,
+          result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  return %o : tensor<4xf32>
+}
+
+// Nothing moves out of a maximum.
+// CHECK-LABEL: func.func @maximum
+// CHECK: "neptune.reduce"
+// CHECK: arith.divf
+// CHECK-NOT: neptune.map
+func.func @maximum(%p: tensor<4x8xf32>, %l: tensor<4xf32>) -> tensor<4xf32> {
+  %o = "neptune.reduce"() ({
+    %a = "neptune.read"(%p) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+    %b = "neptune.read"(%l) {map = affine_map<(i, j) -> (i)>} : (tensor<4xf32>) -> f32
+    %d = arith.divf %a, %b : f32
+    "neptune.yield"(%d) : (f32) -> ()
+  }, {}) {combiner = "max", identity = 0xFF800000 : f32, domain = array<i64: 4, 8>,
+          result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  return %o : tensor<4xf32>
+}
