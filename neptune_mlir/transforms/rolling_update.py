@@ -347,7 +347,8 @@ def fuse_function(function: Any) -> None:
             solution = solve_chain(chain_of(program, group), group.stream)
         except Unsolvable as reason:
             nest = program.nests[reason.reduction]
-            remark(nest.location, f"not fused: {reason.message}")
+            advice = f" ({reason.hint})" if reason.hint else ""
+            remark(nest.location, f"not fused: {reason.message}{advice}")
             others = set(group.running) - {reason.reduction}
             excluded.setdefault(reason.reduction, set()).update(others)
             for other in others:
