@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Copying scalar code from one block into another (the bindings have no IR mapping)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def clone_scalar_code(
+    block: Any,
+    arguments: Mapping[Any, Any],
+    special: Mapping[str, Callable[[Any], Any]] | None = None,
+) -> list[Any]:
+    """Clone the ops of `block` to the insertion point; returns what its terminator yields.
+
+    Args:
+        arguments: the new value of each block argument.
+        special: by op name, a function from the op to the value that stands for its result;
+            such ops are not cloned.
+    """
+    table = dict(arguments)
+    *code, terminator = block.operations
+    for op in code:
+        operation = op.operation
+        if special and operation.name in special:
+            table[operation.results[0]] = special[operation.name](operation)
+            continue
+        copy = operation.clone()
+        _replace_operands(copy, table)
+        table.update(zip(operation.results, copy.results, strict=True))
+    return [table.get(v, v) for v in terminator.operation.operands]
+
+
+def _replace_operands(operation: Any, table: Mapping[Any, Any]) -> None:
+    for k, operand in enumerate(operation.operands):
+        if operand in table:
+            operation.operands[k] = table[operand]
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _replace_operands(inner.operation, table)

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What `lower-to-tiles` knows of one kernel-level op before it emits anything.
+
+A stream, the stream of a private, a global, and a lone map or reduce all become the same
+`Kernel`: axes with tile sizes, nests over those axes, running values (streams only), results.
+
+Every axis plays one role in a kernel:
+
+* `grid`: cut, and no nest reduces over it: one grid dimension;
+* `whole`: not cut, every tile tensor holds all of it (so it is static);
+* `stream`: the streamed axis, a loop around the body of the stream;
+* `loop`: cut, and some nest reduces over it: a loop around each nest that reduces over it,
+  and around the stores of the results that carry it. In `finish` the streamed axis is one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
+from neptune_mlir.errors import LoweringError, ScheduleError
+
+Extent = Any  # an int, or an ir.Value of index type
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a kernel: its name, extent, tile size (the extent when uncut), and role."""
+
+    name: str
+    extent: Extent
+    size: int
+    role: str  # grid whole stream loop
+
+    @property
+    def divides(self) -> bool:
+        """Whether every tile of this axis is known to be full."""
+        return isinstance(self.extent, int) and self.extent % self.size == 0
+
+
+@dataclass
+class TileNest:
+    """A map, reduce or accumulate over axes of the kernel.
+
+    `body` is None when the region has no term form; then the region is cloned. `reads` are
+    the distinct elements that one point reads, positions written over the kernel's axes.
+    """
+
+    key: str
+    op: Any
+    reads: list[Term]
+    body: Term | None
+    loops: tuple[int, ...]
+    result_axes: tuple[int, ...]
+    dtype: str
+    combiner: str | None = None  # None for a map
+    init: str | None = None
+    in_body: bool = False  # of a stream
+
+    @property
+    def reduced_axes(self) -> tuple[int, ...]:
+        return tuple(a for a in self.loops if a not in self.result_axes)
+
+    @property
+    def used_axes(self) -> frozenset[int]:
+        """The axes that one element of the result depends on by position or by access."""
+        if self.body is not None:
+            return T.axes_of(self.body) | frozenset(self.result_axes)
+        return frozenset(self.loops)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running value of a stream: its key in the body, the nest that makes it anew, and the
+    reduction whose identity it starts from (or the key of the tensor it starts from)."""
+
+    key: str
+    updated: str
+    origin: TileNest
+    start: str | None = None
+
+
+@dataclass
+class Kernel:
+    op: Any
+    axes: list[Axis]
+    nests: dict[str, TileNest] = field(default_factory=dict)
+    stream: int | None = None
+    chunks: int | None = None
+    running: list[Running] = field(default_factory=list)
+    finish_keys: list[str] = field(default_factory=list)  # of the final running values
+    results: list[str] = field(default_factory=list)
+    live: Term | None = None
+
+    def result_axes(self, key: str) -> tuple[int, ...]:
+        """The axis of each dimension of a nest's result or a running value."""
+        if key in self.nests:
+            return self.nests[key].result_axes
+        for k, final in enumerate(self.finish_keys):
+            if key in (final, self.running[k].key):
+                return self.running[k].origin.result_axes
+        raise self.error("a result of the kernel is not made by one of its nests")
+
+    def error(self, message: str, hint: str | None = None) -> LoweringError:
+        return LoweringError(message, loc=location_text(self.op.operation.location), hint=hint)
+
+
+def read_kernel(op: Any, values: nests.Values) -> Kernel:
+    """The kernel of a neptune.stream, private, global, map or reduce op."""
+    op = op.operation.opview
+    if isinstance(op, N.PrivateOp):
+        stream = op.body.blocks[0].operations[0].operation.opview
+        kernel = _read_stream(stream, values)
+        kernel.op, kernel.chunks = op, op.chunks.value
+        return kernel
+    if isinstance(op, N.StreamOp):
+        return _read_stream(op, values)
+    if isinstance(op, N.GlobalOp):
+        found, produced = _read_block(op.body.blocks[0], values, in_body=False)
+        axes = _axes(op, found, None, _tiles(op))
+        return Kernel(op, axes, {n.key: n for n in found}, results=produced)
+    if isinstance(op, N.MapOp | N.ReduceOp | N.AccumulateOp):
+        return _read_lone(op, values)
+    raise LoweringError(
+        f"'{op.operation.name}' is not a kernel", loc=location_text(op.operation.location)
+    )
+
+
+def _read_stream(op: Any, values: nests.Values) -> Kernel:
+    body, finish = op.body.blocks[0], op.finish.blocks[0]
+    in_body, updated = _read_block(body, values, in_body=True)
+    in_finish, results = _read_block(finish, values, in_body=False)
+    found = in_body + in_finish
+    kernel = Kernel(
+        op, _axes(op, found, op.axis.value, _tiles(op)), {n.key: n for n in found},
+        stream=op.axis.value, results=results,
+        finish_keys=[values.key(a) for a in finish.arguments],
+    )  # fmt: skip
+    for argument, produced in zip(body.arguments, updated, strict=True):
+        key = values.key(argument)
+        origin = _accumulation(kernel.nests, produced, key)
+        if origin is None:
+            raise kernel.error("a running value is not made by a neptune.accumulate")
+        kernel.running.append(Running(key, produced, origin))
+    if len(op.live.blocks):
+        kernel.live = _read_live(op, values)
+    return kernel
+
+
+def _accumulation(found: dict[str, TileNest], key: str, argument: str) -> TileNest | None:
+    """The accumulation that leads from the running value `argument` to `key`.
+
+    Corrections that became maps may stand before and behind it.
+    """
+    if key not in found:
+        return None
+    nest = found[key]
+    if nest.init is not None:
+        reaches = _reaches(found, nest.init, argument)
+        return nest if reaches else _accumulation(found, nest.init, argument)
+    if nest.combiner is not None:
+        return None
+    before = (_accumulation(found, read.attr, argument) for read in nest.reads)
+    return next(filter(None, before), None)
+
+
+def _reaches(found: dict[str, TileNest], key: str, argument: str) -> bool:
+    if key == argument:
+        return True
+    nest = found.get(key)
+    if nest is None or nest.combiner is not None:
+        return False
+    return any(_reaches(found, read.attr, argument) for read in nest.reads)
+
+
+def _read_live(op: Any, values: nests.Values) -> Term | None:
+    block = op.live.blocks[0]
+    arguments = [T.index(k) for k in range(len(block.arguments))]
+    try:
+        return region_to_terms(block, arguments, lambda v: scalar_term(v, values))[0]
+    except NoTermForm:
+        return None  # nothing is skipped then, which is always right
+
+
+def scalar_term(value: Any, values: nests.Values) -> Term:
+    """A scalar from outside as a term: a constant, or a run-time scalar."""
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.name == "arith.constant":
+        return T.const(owner.attributes["value"].value, str(value.type))
+    return T.sym(values.key(value), str(value.type))
+
+
+def _read_lone(op: Any, values: nests.Values) -> Kernel:
+    """A lone reduce that is cut along a reduced axis is a stream of one running value."""
+    nest = _read_nest(op, values, in_body=False)
+    tiles = _tiles(op)
+    extents = _extents(op)
+    cut = [a for a in nest.reduced_axes if tiles[a] and tiles[a] != extents[a]]
+    if not cut:
+        return Kernel(op, _axes(op, [nest], None, tiles), {nest.key: nest}, results=[nest.key])
+    stream = cut[-1]
+    running, final = f"{nest.key}.running", f"{nest.key}.final"
+    start, nest.init, nest.in_body = nest.init, running, True
+    return Kernel(
+        op, _axes(op, [nest], stream, tiles), {nest.key: nest}, stream=stream,
+        running=[Running(running, nest.key, nest, start)], finish_keys=[final], results=[final],
+    )  # fmt: skip
+
+
+def _read_block(
+    block: Any, values: nests.Values, in_body: bool
+) -> tuple[list[TileNest], list[str]]:
+    """The nests of one region of a fused op, and the keys of what it produces."""
+    found: list[TileNest] = []
+    for op in block.operations:
+        name = op.operation.name
+        if name == "neptune.produce":
+            return found, [values.key(v) for v in op.operation.operands]
+        if name not in ("neptune.map", "neptune.reduce", "neptune.accumulate"):
+            raise LoweringError(
+                f"'{name}' cannot be lowered to tiles inside a fused op",
+                loc=location_text(op.operation.location),
+                hint="run lower-correct first" if name == "neptune.correct" else None,
+            )
+        found.append(_read_nest(op, values, in_body))
+    raise AssertionError("a verified region ends in neptune.produce")
+
+
+def _read_nest(op: Any, values: nests.Values, in_body: bool) -> TileNest:
+    op = op.operation.opview
+    loops = nests.nest_axes(op) or tuple(range(len(list(op.domain))))
+    place = {loop: T.index(axis) for loop, axis in enumerate(loops)}
+    try:
+        body = T.rename_axes(nests.read_nest(op, values).body, place)
+        reads = T.leaves(body, "read")
+    except NoTermForm:
+        body = None
+        reads = [
+            T.rename_axes(nests.read_access(o, values), place)
+            for o in op.operation.regions[0].blocks[0].operations
+            if o.operation.name == "neptune.read"
+        ]
+        reads = list(dict.fromkeys(reads))
+    return TileNest(
+        values.key(op.result), op, reads, body, loops,
+        tuple(loops[k] for k in op.result_axes), nests.element_type(op.result),
+        combiner=None if isinstance(op, N.MapOp) else op.combiner.value,
+        init=values.key(op.init) if isinstance(op, N.AccumulateOp) else None,
+        in_body=in_body,
+    )  # fmt: skip
+
+
+def _tiles(op: Any) -> list[int]:
+    rank = len(list(op.domain))
+    attributes = op.operation.attributes
+    if "neptune.tile" not in attributes:
+        raise ScheduleError(
+            f"'{op.operation.name}' has no tile sizes",
+            loc=location_text(op.operation.location), hint="run the tile pass first",
+        )  # fmt: skip
+    tiles = list(attributes["neptune.tile"])
+    if len(tiles) != rank or min(tiles, default=0) < 0:
+        raise ScheduleError(
+            f"neptune.tile needs {rank} sizes of at least 0, one per axis, and has {tiles}",
+            loc=location_text(op.operation.location),
+        )
+    return tiles
+
+
+def _extents(op: Any) -> list[Extent]:
+    dynamic = iter(op.extents)
+    return [next(dynamic) if d == nests.DYNAMIC else d for d in op.domain]
+
+
+def _axes(op: Any, found: Iterable[TileNest], stream: int | None, tiles: list[int]) -> list[Axis]:
+    reduced = {a for n in found for a in n.reduced_axes}
+    names = [a.value for a in op.axis_names] if hasattr(op, "axis_names") else None
+    axes: list[Axis] = []
+    for k, (extent, tile) in enumerate(zip(_extents(op), tiles, strict=True)):
+        name = names[k] if names else f"d{k}"
+        if tile == 0 and not isinstance(extent, int):
+            raise ScheduleError(
+                f"axis '{name}' has a run-time extent, so it must be cut; its tile size is 0",
+                loc=location_text(op.operation.location), hint="give it a tile size such as 64",
+            )  # fmt: skip
+        size = tile or extent or 1  # an empty axis is cut: no tile of it is ever made
+        if k == stream:
+            role = "stream"
+        elif size == extent:
+            role = "whole"
+        else:
+            role = "loop" if k in reduced else "grid"
+        axes.append(Axis(name, extent, size, role))
+    return axes
