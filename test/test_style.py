@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The house rules that a machine can check."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PYTHON_FILES = sorted(
+    p for top in ("neptune_mlir", "test") for p in (ROOT / top).rglob("*.py")
+)
+
+
+def tool(*command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ruff():
+    tool("ruff", "check", "--no-cache", ".")
+
+
+def test_types():
+    tool("mypy", "--cache-dir", "/dev/null")
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_file_skeleton(path):
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
+    assert lines[1].startswith('"""'), "a module docstring comes second"
+    assert len(lines) <= 600
+
+
+def test_only_bindings_names_the_mlir_package():
+    for path in PYTHON_FILES:
+        if path.name != "bindings.py" and "neptune_mlir" in path.parts:
+            text = path.read_text()
+            for name in ("torch_mlir", "import mlir", "from mlir"):
+                assert name not in text, f"{path} names {name}"
