@@ -17,9 +17,11 @@ from neptune_mlir.algebra.proof import Obligation, Proof
 from neptune_mlir.algebra.terms import (
     Term,
     const,
+    index,
     is_float,
     leaves,
     make,
+    ref,
     rewrite,
     show,
     substitute,
@@ -69,7 +71,10 @@ class Running:
     """One accumulator of the fused loop. References in `body` are the NEW values of earlier ones.
 
     Attributes:
-        axes: the axes it keeps, when that is known (None: as the reduction it came from).
+        axes: the axes of the stream that it keeps. References to it in bodies carry
+            `index(k)` for exactly these.
+        folded: the axes that it folds; a body that varies along none of them (a count) is
+            still added once per point.
         source: the reduction it was made for.
     """
 
@@ -78,7 +83,8 @@ class Running:
     body: Term
     correction: Correction | None = None
     dtype: str = "f32"
-    axes: tuple[int, ...] | None = None
+    axes: tuple[int, ...] = ()
+    folded: tuple[int, ...] = ()
     source: str = ""
 
 
@@ -130,15 +136,17 @@ class Unsolvable(FusionError):
 class Chain:
     """Collects running values, final values and the derivation while reductions are solved."""
 
-    def __init__(self, axis: int):
+    def __init__(self, axis: int, dtype: str = "f32"):
         self.axis = axis
         self.facts = Facts(frozenset({axis}))
         self.normal = Normaliser(self.facts)
         self.linear = Normaliser(self.facts, spelled=True)
         self.kept = Normaliser(self.facts, spelled=True, differences=self.linear)
+        for normaliser in (self.normal, self.linear, self.kept):
+            normaliser.dtype = dtype
         self.running: list[Running] = []
         self.finals: dict[str, Term] = {}
-        self.final_obligations: list[Obligation] = []
+        self.proofs: dict[str, Proof] = {}
         self.steps: list[str] = []
         self.current: Reduction | None = None
         self._known: dict[tuple[Any, ...], str] = {}
@@ -173,6 +181,14 @@ class Chain:
             for normaliser in (self.normal, self.linear, self.kept):
                 normaliser.forget()
 
+    def conclude(self, final: Term) -> None:
+        """Record the final value of the current reduction and what its sign is."""
+        assert self.current is not None
+        name = self.current.name
+        self.finals[name] = final
+        if self.facts.sign(final) == 1:
+            self.facts.nonneg.add(name)
+
     def fresh(self, name: str) -> str:
         taken = {r.name for r in self.running} | set(self.finals)
         while name in taken:
@@ -194,15 +210,17 @@ class Chain:
         assert self.current is not None
         signature = self.signature(combiner, body) or (combiner, body)
         folded = tuple(sorted(self.facts.folded))
-        return signature, self.current.dtype, folded, self._axes(body)
+        return signature, self.dtype(body), folded, self._axes(body)
 
-    def _axes(self, body: Term) -> tuple[int, ...] | None:
+    def _axes(self, body: Term) -> tuple[int, ...]:
         """Axes that an accumulator of this body keeps: auxiliaries need not keep them all."""
-        assert self.current is not None
-        if self.current.axes is None:
-            return None
         used = {n.attr for n in walk(body) if n.op == "index"}
-        return tuple(a for a in self.current.axes if a in used)
+        return tuple(sorted(used - self.facts.folded))
+
+    def at(self, name: str) -> Term:
+        """A reference to a running value, at the position of the loop."""
+        running = next(r for r in self.running if r.name == name)
+        return ref(name, *map(index, running.axes), dtype=running.dtype)
 
     def emit(
         self,
@@ -210,8 +228,6 @@ class Chain:
         combiner: str,
         body: Term,
         correction: Correction | None = None,
-        *,
-        auxiliary: bool = False,
     ) -> str:
         """Add a running value (or find the one that is equal) and return its name."""
         assert self.current is not None
@@ -219,6 +235,7 @@ class Chain:
         if place in self._known:
             return self._known[place]
         name = self.fresh(name)
+        own = self.current.axes if name == self.current.name else None
         self._known[place] = name
         self._raw[name] = body
         self.facts.learn(name, combiner, body)
@@ -228,12 +245,19 @@ class Chain:
                 combiner,
                 self.guarded(body),
                 correction,
-                self.current.dtype,
-                self._axes(body) if auxiliary else self.current.axes,
+                self.dtype(body),
+                self._axes(body) if own is None else own,
+                tuple(sorted(self.facts.folded)),
                 self.current.name,
             )
         )
         return name
+
+    def dtype(self, body: Term) -> str:
+        """The accumulator's type; data behind a comparison keep their own."""
+        assert self.current is not None
+        wanted = self.current.dtype
+        return wanted if is_float(wanted) == is_float(body.dtype) else body.dtype
 
     def raw(self, name: str) -> Term:
         return self._raw[name]

@@ -16,17 +16,17 @@ from fractions import Fraction
 from neptune_mlir.algebra import proof, rules
 from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.facts import has_ref
-from neptune_mlir.algebra.normal import TooComplex, mono_term, to_term
+from neptune_mlir.algebra.normal import TooComplex, mono_mul, mono_term, to_term
 from neptune_mlir.algebra.proof import acc, references
 from neptune_mlir.algebra.sums import move_unsafe, ratio, split_monomials
-from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, ref, show
+from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, show
 
 FLIP = {"max": "min", "min": "max", "or": "and", "and": "or"}
 ORDER = {"or": "max", "and": "min"}
 
 
 def solve_extremum(chain: Chain, name: str, combiner: str, body: Term) -> Term:
-    """The final value of a max, min, or, and over running values that are added to `chain`.
+    """The final value of a max, min, or, and, over `acc` of running values added to `chain`.
 
     Raises:
         Unsolvable: no form applies.
@@ -34,12 +34,12 @@ def solve_extremum(chain: Chain, name: str, combiner: str, body: Term) -> Term:
     if not has_ref(body):
         return _core(chain, name, combiner, body)
     value = _Peel(chain, name)(body, combiner)
-    chain.step(f"deferral: {combiner} passes order-preserving functions; {name} = {show(value)}")
+    chain.step(f"deferral: {combiner} passes order-preserving functions; {name} = {show(value, proof.leaf_text)}")
     return value
 
 
 def _core(chain: Chain, name: str, combiner: str, body: Term) -> Term:
-    return ref(chain.emit(name, combiner, body), dtype=body.dtype)
+    return acc(chain.emit(name, combiner, body), chain.dtype(body))
 
 
 class _Peel:
@@ -192,7 +192,7 @@ class _Peel:
         sign = 1 if factor is None else chain.facts.sign(factor)
         if sign is None:
             raise chain.fail("homomorphism", t, f"the sign of {show(factor)} is not known")
-        body = to_term({_joined(p.data, p.keep): p.coefficient for p in parts}, t.dtype)
+        body = to_term({mono_mul(p.data, p.keep): p.coefficient for p in parts}, t.dtype)
         want = want if sign > 0 else FLIP[want]
         name = chain.fresh(self.name)
         correction = None
@@ -202,14 +202,8 @@ class _Peel:
             found = proof.obligations(chain.normal, name, want, {name: body}, {name: h})
             correction = Correction("exponential", h, references(kept), found)
             chain.step(f"exponential: {name} <- {show(h, proof.leaf_text)}")
-        value = ref(chain.emit(name, want, body, correction), dtype=t.dtype)
+        value = acc(chain.emit(name, want, body, correction), t.dtype)
         return value if factor is None else make("mul", value, factor)
-
-
-def _joined(a, b):
-    from neptune_mlir.algebra.normal import mono_mul
-
-    return mono_mul(a, b)
 
 
 class _Masked(_Peel):

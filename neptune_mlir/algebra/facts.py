@@ -8,7 +8,8 @@ choose the form of a correction that cannot overflow and remove guards nobody ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ class Facts:
     nonneg: set[Any] = field(default_factory=set)
     bounded_below: set[Any] = field(default_factory=set)
     growing: set[Any] = field(default_factory=set)  # sums of non-negative, reference-free bodies
+    _assumed: dict[Term, int] = field(default_factory=dict)
 
     def name(self, ref: Term) -> Any:
         """The running value behind a `ref` leaf: plain, or one side of a correction."""
@@ -49,8 +51,23 @@ class Facts:
         if combiner == "min" and self.upper_bound(body) < math.inf:
             self.bounded_below.add(name)
 
+    @contextmanager
+    def assuming(self, t: Term, sign: int) -> Iterator[None]:
+        """Within the block the sign of `t` is known."""
+        before = self._assumed.get(t)
+        self._assumed[t] = sign
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._assumed[t]
+            else:
+                self._assumed[t] = before
+
     def sign(self, t: Term) -> int | None:
         """1: never negative (over the reals), -1: never positive, None: unknown."""
+        if t in self._assumed:
+            return self._assumed[t]
         s = self.sign
         match t.op:
             case "const":

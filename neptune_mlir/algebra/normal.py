@@ -128,6 +128,7 @@ class Normaliser:
         self.facts = facts
         self.spelled = spelled
         self.expanded = differences
+        self.dtype = "f32"  # in which atoms are spelled
         self._cache: dict[Term, Poly] = {}
 
     def poly(self, t: Term) -> Poly:
@@ -199,8 +200,7 @@ class Normaliser:
                     return self.indicator(t.args[0])
                 return p(t.args[0]) if is_float(t.dtype) else self._opaque(t)
             case "max" | "min":
-                args = sorted((self.canonical(a) for a in t.args), key=_key)
-                return p(args[0]) if args[0] is args[1] else atom(term(t.op, args, None, t.dtype))
+                return self._extremum(t)
             case "sin" | "cos":
                 return self._rotation(t)
         if t.dtype == "i1":
@@ -214,7 +214,7 @@ class Normaliser:
     def canonical(self, t: Term) -> Term:
         if not is_float(t.dtype):
             return t
-        return to_term(self._inner(t), "f32")
+        return to_term(self._inner(t), self.dtype)
 
     def _opaque(self, t: Term) -> Poly:
         return atom(term(t.op, [self.canonical(a) for a in t.args], None, t.dtype))
@@ -226,7 +226,7 @@ class Normaliser:
             flat = self.expanded.poly(t)
             if self.is_difference(flat):
                 lead = flat[min((m for m in flat if self.kind(m) == "data"), key=mono_key)]
-                return scaled(atom(to_term(scaled(flat, 1 / lead), "f32")), lead)
+                return scaled(atom(to_term(scaled(flat, 1 / lead), self.dtype)), lead)
         return total
 
     def is_difference(self, p: Poly) -> bool:
@@ -256,9 +256,10 @@ class Normaliser:
     def _expand(self, m: Mono, c: Fraction) -> Poly:
         """Multiply out atoms that stand for sums and came back with whole positive powers."""
         for t, e in m:
-            if is_sum(t) and e > 0 and e.denominator == 1:
+            inner = t.args[0] if t.op == "abs" and e.numerator % 2 == 0 else t
+            if (is_sum(t) or inner is not t) and e > 0 and e.denominator == 1:
                 rest = {tuple(f for f in m if f[0] is not t): c}
-                return self.mul(rest, self.power(self.poly(t), e))
+                return self.mul(rest, self.power(self.poly(inner), e))
         return {m: c}
 
     def power(self, a: Poly, e: Fraction) -> Poly:
@@ -281,7 +282,7 @@ class Normaliser:
         return self.mul(coefficient, atom(self._as_atom(base), e))
 
     def _as_atom(self, a: Poly) -> Term:
-        return to_term(a, "f32")
+        return to_term(a, self.dtype)
 
     def _root(self, c: Fraction, e: Fraction) -> Poly:
         exact = Fraction(float(c) ** float(e)).limit_denominator(1 << 20)
@@ -316,7 +317,7 @@ class Normaliser:
             if len(m) == 1 and m[0] == (LN2, ONE) and c.denominator == 1:
                 out = scaled(out, Fraction(2) ** int(c))
                 continue
-            base = term("exp", (to_term({m: ONE}, "f32"),))
+            base = term("exp", (to_term({m: ONE}, self.dtype),))
             _exponents[base] = m
             out = self.mul(out, atom(base, c))
         return out
@@ -349,7 +350,7 @@ class Normaliser:
         if len(a) != 1:
             if not a:
                 return atom(term("log", (const(0.0),)))
-            return atom(term("log", (to_term(a, "f32"),)))
+            return atom(term("log", (to_term(a, self.dtype),)))
         ((m, c),) = a.items()
         out: Poly = {}
         rest: dict[Term, Fraction] = {}
@@ -363,12 +364,12 @@ class Normaliser:
         while c > 0 and c.denominator == 1 and c.numerator % 2 == 0:
             out, c = add(out, atom(LN2)), c / 2
         if rest or c != 1:
-            out = add(out, atom(term("log", (to_term({make_mono(rest.items()): c}, "f32"),))))
+            out = add(out, atom(term("log", (to_term({make_mono(rest.items()): c}, self.dtype),))))
         return out
 
     def _abs(self, a: Poly) -> Poly:
         if len(a) != 1:
-            return atom(term("abs", (to_term(a, "f32"),))) if a else {}
+            return atom(term("abs", (to_term(a, self.dtype),))) if a else {}
         ((m, c),) = a.items()
         out = constant(abs(c))
         for t, e in m:
@@ -377,13 +378,29 @@ class Normaliser:
             out = self.mul(out, atom(t if known else term("abs", (t,)), e))
         return out
 
+    def _extremum(self, t: Term) -> Poly:
+        a, b = (self._inner(x) for x in t.args)
+        if a == b or self._is_identity(t.op, b):
+            return a
+        if self._is_identity(t.op, a):
+            return b
+        if not add(a, b):  # max(a, -a) = |a|
+            return scaled(self._abs(a), 1 if t.op == "max" else -1)
+        args = sorted((to_term(x, self.dtype) for x in (a, b)), key=_key)
+        return atom(term(t.op, args, None, t.dtype))
+
+    @staticmethod
+    def _is_identity(op: str, p: Poly) -> bool:
+        sign = -1 if op == "max" else 1
+        return p == {((const(math.inf), ONE),): Fraction(sign)}
+
     def _rotation(self, t: Term) -> Poly:
         """sin and cos of data plus reference span a closed space: the angle sums."""
         flat = self._inner(t.args[0])
         if not self.is_difference(flat):
             return self._opaque(t)
-        x = to_term({m: c for m, c in flat.items() if self.kind(m) != "ref"}, "f32")
-        r = to_term({m: c for m, c in flat.items() if self.kind(m) == "ref"}, "f32")
+        x = to_term({m: c for m, c in flat.items() if self.kind(m) != "ref"}, self.dtype)
+        r = to_term({m: c for m, c in flat.items() if self.kind(m) == "ref"}, self.dtype)
 
         def at(op: str, u: Term) -> Poly:
             return atom(term(op, (u,)))

@@ -20,12 +20,13 @@ Leaves of a correction h (all without indices: h is elementwise over the accumul
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.terms import Term, const, leaves, make, ref, rewrite, show, substitute
+from neptune_mlir.algebra.order import preserves
+from neptune_mlir.algebra.terms import Term, const, leaves, make, ref, rewrite, show, substitute, walk
 
 PROVED, UNPROVED, REFUTED = "proved", "unproved", "refuted"
 
@@ -100,11 +101,32 @@ def leaf_text(t: Term) -> str | None:
     return None
 
 
-def discharge(obligation: Obligation, normal: Normaliser) -> Obligation:
-    """Compare normal forms; equal ones are a proof, different ones only a failed attempt."""
-    if normal.equal(obligation.left, obligation.right):
-        return replace(obligation, status=PROVED, by="normal form")
-    return obligation
+def discharge(obligation: Obligation, normal: Normaliser, ordered: bool = False) -> Obligation:
+    """Compare normal forms; equal ones are a proof, different ones only a failed attempt.
+
+    `ordered`: the correction was shown to preserve the order that max, min, and, or are about.
+    """
+    if ordered and obligation.kind == "homomorphism":
+        return replace(obligation, status=PROVED, by="order")
+    for left, right in cases(obligation.left, obligation.right):
+        if not normal.equal(left, right):
+            return obligation
+    return replace(obligation, status=PROVED, by="normal form")
+
+
+def cases(left: Term, right: Term) -> list[tuple[Term, Term]]:
+    """Both sides under each outcome of the masks that put ±inf where nothing is live."""
+    for n in (*walk(left), *walk(right)):
+        if n.op == "select" and any(a.is_const and math.isinf(a.value) for a in n.args[1:]):
+            cond = n.args[0]
+            if cond.is_const or any(x.op == "ref" for x in walk(cond)):
+                continue
+            found = []
+            for outcome in (True, False):
+                table = {cond: const(outcome, "i1")}
+                found += cases(substitute(left, table), substitute(right, table))
+            return found
+    return [(left, right)]
 
 
 def obligations(
@@ -121,36 +143,60 @@ def obligations(
     references; h may then leave them out.
     """
     h = hs[name]
-    one = {acc(n): at_time(_bare(b), old) for n, b in bodies.items()}
-    found = [Obligation("re-basing", name, at_time(_bare(bodies[name]), new), substitute(h, one))]
-    join = {"add": "add", "max": "max", "min": "min", "mul": "mul"}[combiner]
-    mine = [n for n in hs if any(leaf is acc(n) for leaf in leaves(h, "ref"))]
-    other = {acc(n): ref(("acc", n + "*")) for n in mine}
-    joined = {a: make(join, a, b) for a, b in other.items()}
-    found.append(
-        Obligation(
-            "homomorphism", name, substitute(h, joined), make(join, h, substitute(h, other))
-        )
+    one = _per_accumulator(h, lambda n: at_time(_bare(bodies[n.attr[1]]), old))
+    found = [Obligation("re-basing", name, at_time(_bare(bodies[name]), new), one)]
+    left = _per_accumulator(h, lambda n: make(combiner, n, _other(n)))
+    right = make(combiner, h, _per_accumulator(h, _other))
+    found.append(Obligation("homomorphism", name, left, right))
+    if combiner == "add":  # max and min have no identity over the reals; order implies it
+        zero = _per_accumulator(h, lambda n: const(0.0, n.dtype))
+        found.append(Obligation("identity", name, zero, const(0.0)))
+    first = _per_accumulator(
+        _rename(h, old="mid"), lambda n: _rename(hs[n.attr[1]], new="mid")
     )
-    identity = const(rules.IDENTITY[combiner])
-    found.append(
-        Obligation("identity", name, substitute(h, {acc(n): identity for n in mine}), identity)
-    )
-    first = {acc(n): _rename(hs[n], new="mid") for n in mine}
-    found.append(
-        Obligation(
-            "composition", name, substitute(_rename(h, old="mid"), first), h
-        )
-    )
-    found.append(Obligation("composition", name, _rename(h, new="old"), acc(name)))
+    found.append(Obligation("composition", name, first, h))
+    same = next((n for n in leaves(h, "ref") if n.attr == ("acc", name)), acc(name))
+    found.append(Obligation("composition", name, _rename(h, new="old"), same))
     for n, zero in vanishing:
         found.append(Obligation(f"{n} vanishes", name, _bare(zero), const(0.0)))
-    return Proof(tuple(discharge(o, normal) for o in found))
+    order = preserves(h, combiner, lambda n: combiner, normal.facts)
+    return Proof(tuple(discharge(o, normal, order) for o in found))
+
+
+def finish_obligations(
+    normal: Normaliser, name: str, combiner: str, body: Term, final: Term,
+    accumulators: dict[str, tuple[str, Term]],
+) -> Proof:
+    """What a final value over `acc` leaves must satisfy to be the reduction of `body`.
+
+    `accumulators` gives each one's combiner and body.
+    """
+    final, body = _bare(final), _bare(body)
+    one = _per_accumulator(final, lambda n: _bare(accumulators[n.attr[1]][1]))
+    found = [Obligation("finish", name, one, body)]
+    left = _per_accumulator(final, lambda n: make(accumulators[n.attr[1]][0], n, _other(n)))
+    right = make(combiner, final, _per_accumulator(final, _other))
+    found.append(Obligation("homomorphism", name, left, right))
+    order = preserves(final, combiner, lambda n: accumulators[n.attr[1]][0], normal.facts)
+    return Proof(tuple(discharge(o, normal, order) for o in found))
 
 
 def _bare(t: Term) -> Term:
     """References without their indices: obligations speak about one element."""
     return rewrite(t, lambda n: ref(n.attr, dtype=n.dtype) if n.op == "ref" and n.args else None)
+
+
+def is_acc(t: Term) -> bool:
+    return t.op == "ref" and isinstance(t.attr, tuple) and t.attr[0] == "acc"
+
+
+def _per_accumulator(t: Term, value: Callable[[Term], Term]) -> Term:
+    return rewrite(t, lambda n: value(n) if is_acc(n) else None)
+
+
+def _other(n: Term) -> Term:
+    """A second, independent value of the accumulator: written acc(name*)."""
+    return ref(("acc", f"{n.attr[1]}*"), dtype=n.dtype)
 
 
 def _rename(t: Term, **sides: str) -> Term:

@@ -23,7 +23,7 @@ from neptune_mlir.algebra.chain import (
 from neptune_mlir.algebra.deferral import defer
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import has_ref
-from neptune_mlir.algebra.proof import Proof, acc, new, old
+from neptune_mlir.algebra.proof import Proof, acc, finish_obligations, is_acc, new, old
 from neptune_mlir.algebra.sums import solve_sum
 from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
 from neptune_mlir.errors import InputError
@@ -50,19 +50,29 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
         Unsolvable: a reduction has no correction; says which obligation fails, and where.
         InputError: a body reads a reduction that does not come before it.
     """
-    chain = Chain(axis)
+    wide = any(r.dtype == "f64" for r in reductions)
+    chain = Chain(axis, "f64" if wide else "f32")
     for reduction in reductions:
         chain.begin(reduction)
-        body = chain.clean(_inline(chain, reduction))
-        chain.finals[reduction.name] = _solve(chain, reduction, body)
-    return Solution(tuple(chain.running), dict(chain.finals), tuple(chain.steps))
+        body = _inline(chain, reduction)
+        final = _solve(chain, reduction, body)
+        if not is_acc(final) or has_ref(body) and chain.raw(final.attr[1]) is not body:
+            made = {r.name: (r.combiner, chain.raw(r.name)) for r in chain.running}
+            chain.proofs[reduction.name] = finish_obligations(
+                chain.normal, reduction.name, reduction.combiner, body, final, made
+            )
+        final = rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
+        chain.conclude(final)
+    return Solution(
+        tuple(chain.running), dict(chain.finals), tuple(chain.steps), dict(chain.proofs)
+    )
 
 
 def _solve(chain: Chain, reduction: Reduction, body: Term) -> Term:
     name, combiner = reduction.name, reduction.combiner
     if not has_ref(body):
         chain.step(f"{combiner} of {show(body)}: reads no earlier reduction")
-        return ref(chain.emit(name, combiner, body), dtype=reduction.dtype)
+        return acc(chain.emit(name, combiner, body), chain.dtype(body))
     if combiner == "add" and is_float(body.dtype):
         return solve_sum(chain, name, body)
     if combiner in ("max", "min", "and", "or"):
@@ -88,7 +98,7 @@ def _inline(chain: Chain, reduction: Reduction) -> Term:
                 )
         return _at(chain.finals[n.attr], n.args)
 
-    return rewrite(reduction.body, rule)
+    return rewrite(chain.clean(reduction.body), rule)
 
 
 def _at(final: Term, position: tuple[Term, ...]) -> Term:

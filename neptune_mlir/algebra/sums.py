@@ -53,14 +53,14 @@ class Part:
 
 
 def solve_sum(chain: Chain, name: str, body: Term) -> Term:
-    """The final value of Σ body over running values that are added to `chain`.
+    """The final value of Σ body, over `acc` of running values that are added to `chain`.
 
     Raises:
         Unsolvable: no form applies.
     """
     dtype = body.dtype if chain.current is None else chain.current.dtype
     if not has_ref(body):
-        return ref(chain.emit(name, "add", body), dtype=dtype)
+        return acc(chain.emit(name, "add", body), dtype)
     found = split(body, chain.invariant)
     if not found.trivial:
         chain.step(f"deferral: {_factor_text(found)} does not vary along the stream; it moves behind")
@@ -146,7 +146,7 @@ def move_unsafe(chain: Chain, part: Part) -> Part:
     exponent = to_term(own, chain.current.dtype)
     for c in conditions:
         exponent = make("select", c, exponent, const(-math.inf, exponent.dtype))
-    anchor = ref(chain.emit(f"{chain.current.name}.max", "max", exponent, auxiliary=True))
+    anchor = chain.at(chain.emit(f"{chain.current.name}.max", "max", exponent))
     chain.step(
         f"{show(mono_term(make_mono(unsafe), Fraction(1), 'f32'))} may overflow: anchored at the "
         f"running maximum {anchor.attr} = max {show(exponent)}"
@@ -165,7 +165,7 @@ def _single(chain: Chain, name: str, body: Term, parts: list[Part], dtype: str) 
             poly = add(poly, {mono_mul(p.data, p.keep): p.coefficient})
         body = to_term(poly, dtype)
         name = chain.fresh(name + "'")
-    total = ref(accumulate(chain, name, body, keep, dtype), dtype=dtype)
+    total = acc(accumulate(chain, name, body, keep, dtype), dtype)
     if not behind:
         return total
     factor = mono_term(behind, Fraction(1), dtype)
@@ -186,7 +186,7 @@ def _scale(value: Term, behind: Mono, dtype: str) -> Term:
 def accumulate(chain: Chain, name: str, body: Term, keep: Mono, dtype: str) -> str:
     """An accumulator of its own, rescaled by the ratio of `keep` when that moves."""
     if not keep:
-        return chain.emit(name, "add", body, auxiliary=name != chain.current.name)
+        return chain.emit(name, "add", body)
     name = chain.fresh(name)
     h = make("mul", acc(name, dtype), ratio(keep, dtype))
     kept = mono_term(keep, Fraction(1), dtype)
@@ -244,7 +244,7 @@ def _several(chain: Chain, name: str, parts: list[Part], dtype: str) -> Term:
             value = moments(chain, own, weight, keep, differences, dtype)
         else:
             body = to_term(_times_mono(weight, keep), dtype)
-            value = ref(accumulate(chain, own, body, keep, dtype), dtype=dtype)
+            value = acc(accumulate(chain, own, body, keep, dtype), dtype)
         finals.append(_scale(value, behind, dtype))
     return reduce(lambda a, b: make("add", a, b), finals)
 
@@ -316,7 +316,7 @@ def moments(
         moved = tuple(dict.fromkeys(n for d in terms for n in references(d.anchor)))
         moved += tuple(n for n in references(mono_term(keep, Fraction(1), dtype)) if n not in moved)
         emitted = chain.emit(
-            label, "add", body, Correction("augmented", h, moved, obligations), auxiliary=v != top
+            label, "add", body, Correction("augmented", h, moved, obligations)
         )
         chain.step(f"augmented: {emitted} = Σ {show(body)} <- {show(h, proof.leaf_text)}")
         if emitted != label:
@@ -365,11 +365,9 @@ def _finish(chain, terms, names, gone, top, dtype) -> Term:
     """The top moment, re-based from the anchors to the references proper."""
     shift = [make("sub", d.anchor, d.reference) for d in terms]
     if all(d.anchor is d.reference for d in terms):
-        return ref(names[top], dtype=dtype) if names[top] not in gone else const(0.0, dtype)
+        return acc(names[top], dtype) if names[top] not in gone else const(0.0, dtype)
     h = _binomial(top, names, shift, dtype)
-    table = {acc(n, dtype): ref(n, dtype=dtype) for n in names.values()}
-    table |= {acc(n, dtype): const(0.0, dtype) for n in gone}
-    return _without(h, table)
+    return _without(h, {acc(n, dtype): const(0.0, dtype) for n in gone})
 
 
 def _anchored(chain: Chain, difference: Term, power: int, dtype: str) -> Difference:
@@ -405,8 +403,8 @@ def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Term | 
     sign = 1
     if weight is None:
         weight, sign = const(1.0, dtype), 1 if c > 0 else -1
-    count = chain.emit(f"{total.attr}.count", "add", weight, auxiliary=True)
-    mean = make("div", total, ref(count, *total.args, dtype=dtype))
+    count = chain.emit(f"{total.attr}.count", "add", weight)
+    mean = make("div", total, chain.at(count))
     return mean if sign > 0 else make("neg", mean)
 
 

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Terms, chains and solutions on NumPy arrays: the definition and the fused loop, executed.
+
+Every array has one dimension per axis of the stream (extent 1 where it does not vary), so
+references need no index arithmetic: they broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.chain import Reduction, Solution
+from neptune_mlir.algebra.terms import Term, is_float, walk
+
+Array = np.ndarray
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rem": np.fmod,
+    "floordiv": np.floor_divide, "pow": np.power, "max": np.maximum, "min": np.minimum,
+    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
+    "log2": np.log2, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh, "sqrt": np.sqrt,
+    "rsqrt": lambda a: 1 / np.sqrt(a), "sin": np.sin, "cos": np.cos,
+    "erf": np.vectorize(math.erf, otypes=[float]), "floor": np.floor, "ceil": np.ceil,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "not": np.logical_not, "select": np.where,
+}  # fmt: skip
+_COMBINE = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Extents of the axes, the inputs, and the float type to compute in."""
+
+    extents: tuple[int, ...]
+    data: Mapping[Any, Array]
+    scalars: Mapping[Any, float]
+    floating: Any = np.float64
+
+    def cast(self, dtype: str) -> Any:
+        if is_float(dtype):
+            return self.floating
+        return np.bool_ if dtype == "i1" else np.int64
+
+
+def evaluate(
+    t: Term, domain: Domain, refs: Mapping[Any, Array], axis: int = 0, lo: int = 0, hi: int = -1
+) -> Array:
+    """The values of a term over the domain, with `axis` restricted to [lo, hi)."""
+    rank = len(domain.extents)
+    done: dict[Term, Array] = {}
+    for n in walk(t):
+        args = [done[a] for a in n.args]
+        kind = domain.cast(n.dtype)
+        if n.op == "const":
+            value = np.asarray(n.value, dtype=kind).reshape((1,) * rank)
+        elif n.op == "index":
+            span = range(domain.extents[n.attr])
+            positions = np.arange(lo, hi) if n.attr == axis and hi >= 0 else np.array(span)
+            value = positions.reshape([-1 if k == n.attr else 1 for k in range(rank)])
+        elif n.op == "read":
+            array = np.asarray(domain.data[n.attr])
+            value = array[tuple(args)] if args else array.reshape((1,) * rank)
+            value = value.astype(kind)
+        elif n.op == "ref":
+            value = refs[n.attr]
+        elif n.op == "sym":
+            value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape((1,) * rank)
+        elif n.op == "cast":
+            value = args[0].astype(kind)
+        elif n.op == "div":
+            value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
+        else:
+            value = _FUNCTIONS[n.op](*args)
+        done[n] = value if value.dtype == kind else value.astype(kind)
+    return done[t]
+
+
+def fold(
+    combiner: str, value: Array, domain: Domain, folded: Sequence[int], length: int, axis: int
+) -> Array:
+    """Reduce over `folded`, of which `axis` has `length` points at hand."""
+    shape = list(value.shape)
+    for k in folded:
+        shape[k] = length if k == axis else domain.extents[k]
+    return _COMBINE[combiner].reduce(np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True)
+
+
+def identity(combiner: str, dtype: str, domain: Domain) -> Array:
+    kind = domain.cast(dtype)
+    value = rules.IDENTITY[combiner]
+    if np.issubdtype(kind, np.integer):
+        value = {"max": np.iinfo(kind).min, "min": np.iinfo(kind).max}.get(combiner, value)
+    return np.asarray(value, dtype=kind).reshape((1,) * len(domain.extents))
+
+
+def define(reductions: Sequence[Reduction], axis: int, domain: Domain) -> dict[str, Array]:
+    """The program as written: each reduction over the whole axis, one after the other."""
+    found: dict[str, Array] = {}
+    with np.errstate(all="ignore"):
+        for r in reductions:
+            value = evaluate(r.body, domain, found)
+            found[r.name] = fold(
+                r.combiner, value, domain, folded_axes(r, axis), domain.extents[axis], axis
+            )
+    return found
+
+
+def folded_axes(r: Reduction, axis: int) -> tuple[int, ...]:
+    if r.axes is None:
+        return (axis,)
+    used = {n.attr for n in walk(r.body) if n.op == "index"}
+    return tuple(sorted((used - set(r.axes)) | {axis}))
+
+
+def fused(
+    solution: Solution, axis: int, domain: Domain, tile: int, chunks: int = 1
+) -> dict[str, Array]:
+    """The fused loop: `chunks` private streams in tiles, joined, then the final values."""
+    length = domain.extents[axis]
+    size = -(-length // chunks)
+    with np.errstate(all="ignore"):
+        states = [
+            stream(solution, axis, domain, tile, min(c * size, length), min((c + 1) * size, length))
+            for c in range(chunks)
+        ]
+        state = states[0] if chunks == 1 else join(solution, domain, states)
+        return {name: evaluate(f, domain, state) for name, f in solution.finals.items()}
+
+
+def stream(
+    solution: Solution, axis: int, domain: Domain, tile: int, lo: int, hi: int
+) -> dict[Any, Array]:
+    state = {r.name: identity(r.combiner, r.dtype, domain) for r in solution.running}
+    for start in range(lo, hi, tile):
+        stop = min(start + tile, hi)
+        after: dict[Any, Array] = {}
+        for r in solution.running:
+            value = evaluate(r.body, domain, after, axis, start, stop)
+            value = fold(r.combiner, value, domain, r.folded, stop - start, axis)
+            carried = corrected(r, state, after, domain)
+            after[r.name] = _COMBINE[r.combiner](carried, value)
+        state = after
+    return state
+
+
+def join(solution: Solution, domain: Domain, states: list[dict[Any, Array]]) -> dict[Any, Array]:
+    """Each private value, re-based to the joined references, combined over the chunks."""
+    joined: dict[Any, Array] = {}
+    for r in solution.running:
+        total = identity(r.combiner, r.dtype, domain)
+        for state in states:
+            total = _COMBINE[r.combiner](total, corrected(r, state, joined, domain))
+        joined[r.name] = total
+    return joined
+
+
+def corrected(r, before: Mapping[Any, Array], after: Mapping[Any, Array], domain: Domain) -> Array:
+    """`correct`: h where a reference moved, the accumulator itself where none did."""
+    if r.correction is None:
+        return before[r.name]
+    refs: dict[Any, Array] = {("acc", n): a for n, a in before.items()}
+    refs |= {("old", n): a for n, a in before.items()}
+    refs |= {("new", n): a for n, a in after.items()}
+    still: Any = np.True_
+    for n in r.correction.references:
+        still = np.logical_and(still, before[n] == after[n])
+    return np.where(still, before[r.name], evaluate(r.correction.h, domain, refs))

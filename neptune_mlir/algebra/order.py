@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Does a function of accumulators commute with max and min (and with or and and)?
+
+    preserves(F, "max", ...):  F(max(a, b)) = max(F(a), F(b))
+
+holds for order-preserving F of one accumulator that is a maximum, for order-reversing F of one
+that is a minimum, and for the maximum of several such. The check mirrors the definition and
+shares nothing with the code that found F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.terms import COMPARISONS, Term, walk
+
+FLIP = {"max": "min", "min": "max", "or": "and", "and": "or"}
+ORDER = {"or": "max", "and": "min"}
+
+
+def preserves(
+    t: Term, want: str, combiner: Callable[[Term], str], facts: Facts
+) -> bool:
+    """`combiner(leaf)` tells how the accumulator behind an `acc` leaf is combined."""
+    if want not in FLIP:
+        return False
+
+    def moving(n: Term) -> bool:
+        return any(
+            x.op == "ref" and isinstance(x.attr, tuple) and x.attr[0] == "acc" for x in walk(n)
+        )
+
+    def check(n: Term, want: str) -> bool:
+        if not moving(n):
+            return True
+        if n.op == "ref":
+            return combiner(n) == want
+        if n.op in rules.MONOTONE:
+            return check(n.args[0], want if rules.MONOTONE[n.op] > 0 else FLIP[want])
+        if n.op == want:
+            return all(check(a, want) for a in n.args)
+        if n.op == "select":
+            return select(n, want)
+        if n.op == "mul" and n.args[0] is n.args[1]:
+            return facts.sign(n.args[0]) == 1 and check(n.args[0], want)
+        if len(n.args) != 2 or (moving(n.args[0]) and moving(n.args[1])):
+            return False
+        a, b = n.args
+        fixed, free = (b, a) if moving(a) else (a, b)
+        if n.op in ("add", "max", "min", "and", "or"):
+            return check(free, want)
+        if n.op == "sub":
+            return check(free, want if free is a else FLIP[want])
+        if n.op == "mul" or (n.op == "div" and free is a):
+            sign = facts.sign(fixed)
+            return sign is not None and check(free, want if sign > 0 else FLIP[want])
+        if n.op in COMPARISONS - {"eq", "ne"} and want in ORDER:
+            grows = (n.op in ("gt", "ge")) == (free is a)
+            return check(free, ORDER[want] if grows else FLIP[ORDER[want]])
+        return False
+
+    def select(n: Term, want: str) -> bool:
+        cond, a, b = n.args
+        if not moving(cond):
+            return known_sign(cond, a, b, want)
+        # Empty as long as the accumulator is its identity: then the result is the identity.
+        empty = cond.op == "eq" and cond.args[0].op == "ref" and cond.args[1].is_const
+        return (
+            empty
+            and cond.args[1].value == rules.IDENTITY[combiner(cond.args[0])]
+            and a.is_const
+            and a.value == rules.IDENTITY[want]
+            and check(b, want)
+        )
+
+    def known_sign(cond: Term, a: Term, b: Term, want: str) -> bool:
+        """Each arm, knowing the sign that the condition grants (`select(c >= 0, ...)`)."""
+        if cond.op == "ge" and cond.args[1].is_const and cond.args[1].value == 0:
+            with facts.assuming(cond.args[0], 1):
+                first = check(a, want)
+            with facts.assuming(cond.args[0], -1):
+                return first and check(b, want)
+        return check(a, want) and check(b, want)
+
+    return check(t, want)
