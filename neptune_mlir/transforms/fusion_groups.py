@@ -6,7 +6,8 @@ A group grows from one reduction (the seed) and one of its reduced loops, the *s
 * a reduction whose finished value a member reads joins as a *running* member, when one of
   its own reduced loops has the stream's extent;
 * a reduction that a member reads element by element along the stream (attention's scores)
-  joins as an *inner* member: it is computed per tile, when it is not recomputed by that;
+  joins as an *inner* member, computed per tile, when that repeats no work and saves a tensor
+  larger than what it is made of;
 * a reduction that reads the same inner member or the same tensor along the stream, or that an
   elementwise nest reads together with a member, joins as a running member too;
 * an elementwise nest over the results joins the *finish*.
@@ -17,12 +18,18 @@ Nothing may leave the group and come back (convexity): then the nests would need
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.transforms.program import ExtentClasses, Program, captured
+
+
+# Accumulator columns that one program can hold. Past it the columns would be cut, and every
+# cut would compute the inner members again.
+MAX_COLUMNS = 1024
 
 
 @dataclass
@@ -80,6 +87,8 @@ class Grouping:
         group.running[seed] = tuple(range(len(nest.domain)))
         self._seed = (seed, loop)
         self._grid = self._cut_axes(nest)
+        columns = [nest.domain[k] for k in nest.result_axes if k not in self._grid]
+        self._columns_fit = DYNAMIC not in columns and prod(columns) <= MAX_COLUMNS
         while self._add_one(group):
             pass
         self._drop_shared_inner(group)
@@ -119,7 +128,8 @@ class Grouping:
         if group.stream in at:
             # Computing it for every tile of an axis that it does not carry would repeat work.
             known = dict(zip(nest.result_axes, at, strict=True))
-            return self._grid <= set(at) and self._place(group, read.attr, known, inner=True)
+            worthwhile = self._columns_fit and self._grid <= set(at) and _expands(nest)
+            return worthwhile and self._place(group, read.attr, known, inner=True)
         if reader in group.inner:
             return False
         known = dict(zip(nest.result_axes, at, strict=True))
@@ -280,6 +290,16 @@ class Grouping:
             complete = set(loops) == set(range(len(nest.domain)))
             if complete and len(set(loops.values())) == len(loops):
                 group.finish[key] = tuple(loops[k] for k in range(len(nest.domain)))
+
+
+def _expands(nest: Nest) -> bool:
+    """Is the result larger than everything it reads (an outer product, as scores are)?
+
+    Such a tensor is not worth a trip through memory. One that some operand covers (a row
+    sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
+    """
+    result = set(nest.result_axes)
+    return not any(result <= T.axes_of(r) for r in T.leaves(nest.body, "read"))
 
 
 def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:
