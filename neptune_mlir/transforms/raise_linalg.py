@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`raise-linalg`: linalg and reshapes on tensors become `neptune.map` and `neptune.reduce` nests.
+
+One sweep over each function. Every tensor gets a `View` (raise_views.py): reshapes, transposes,
+broadcasts, fills and index arithmetic only change views; a linalg op that computes on elements
+emits one nest per result that is used. What cannot be raised stays, with a remark, and reads
+tensors that are materialised for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir, linalg
+from neptune_mlir.dialects.nests import DYNAMIC, Values, identity_value
+from neptune_mlir.dialects.scalars import NoTermForm
+from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.raise_bodies import (
+    Extract,
+    operand,
+    read_body,
+    scalar_term,
+    split_combiner,
+)
+from neptune_mlir.transforms.raise_nests import NestBuilder
+from neptune_mlir.transforms.raise_sizes import Size, Sizes, times
+from neptune_mlir.transforms.raise_views import (
+    Access,
+    Digits,
+    Dims,
+    Fixed,
+    NotRaised,
+    Part,
+    View,
+    accesses,
+    read,
+)
+from neptune_mlir.transforms.registry import register, remark
+
+
+@register("raise-linalg", "turn linalg ops and reshapes on tensors into neptune nests")
+def raise_linalg(module: Any) -> None:
+    for function in functions(module):
+        block = function.regions[0].blocks[0]
+        erase_unused(block)
+        Raiser(block).run()
+        erase_unused(block)
+
+
+def erase_unused(block: Any) -> None:
+    """Erase value computations that nobody uses (one backward sweep)."""
+    pure = ("arith", "math", "affine", "tensor", "linalg", "neptune")
+    for op in reversed(list(block.operations)):
+        operation = op.operation
+        if operation.name.partition(".")[0] in pure and operation.results:
+            if all(next(iter(r.uses), None) is None for r in operation.results):
+                operation.erase()
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+class Raiser:
+    """Raises one block. `views` says what every tensor is; `plain` ones lie in memory."""
+
+    def __init__(self, block: Any):
+        self.block = block
+        self.values = Values()
+        self.sizes = Sizes(self._dimension)
+        self.digits = Digits(self.sizes)
+        self.nests = NestBuilder(self.values, self.sizes, self.digits)
+        self.views: dict[Any, View] = {}
+        self.plain: set[Any] = set()
+
+    def run(self) -> None:
+        start = self.block.operations[0]
+        with ir.InsertionPoint(start), start.location:
+            for argument in self.block.arguments:
+                self.values.key(argument)
+                if is_tensor(argument):
+                    self._add_plain(argument)
+        for op in list(self.block.operations):
+            with ir.InsertionPoint(op), op.location:
+                self._visit(op.operation)
+
+    def _visit(self, op: Any) -> None:
+        rule = _RULES.get(op.name)
+        if rule is None and op.name.startswith("linalg."):
+            rule = Raiser._structured
+        if rule is not None:
+            try:
+                if rule(self, op):
+                    return
+            except (NotRaised, NoTermForm) as reason:
+                self.report(op, reason)
+        self._leave(op)
+
+    def report(self, op: Any, reason: NotRaised | NoTermForm) -> None:
+        remark(op.location, f"'{op.name}' is not raised: {reason.message}")
+
+    def _leave(self, op: Any) -> None:
+        """This op stays: it reads tensors from memory, and leaves its results there."""
+        self._materialise_operands(op)
+        self._add_results(op)
+
+    def _materialise_operands(self, op: Any) -> None:
+        for k, value in enumerate(op.operands):
+            if value in self.views and value not in self.plain:
+                op.operands[k] = self.nests.materialise(self.views[value], value.type)
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    self._materialise_operands(inner.operation)
+
+    def _add_results(self, op: Any) -> None:
+        following = self._after(op)
+        for result in op.results:
+            if is_tensor(result) and result not in self.views:
+                if following is None:
+                    continue
+                with ir.InsertionPoint(following), op.location:
+                    self._add_plain(result)
+
+    def _after(self, op: Any) -> Any:
+        found = False
+        for other in self.block.operations:
+            if found:
+                return other
+            found = other.operation == op
+        return None
+
+    # ---- views of tensors ------------------------------------------------------------------
+
+    def _add_plain(self, tensor: Any) -> None:
+        self.views[tensor] = self._in_memory(tensor)
+        self.plain.add(tensor)
+
+    def _in_memory(self, tensor: Any) -> View:
+        from neptune_mlir.bindings import arith
+        from neptune_mlir.bindings import tensor as tensor_dialect
+
+        kind = ir.RankedTensorType(tensor.type)
+        index = ir.IndexType.get()
+        sizes = []
+        for k, extent in enumerate(kind.shape):
+            if extent != DYNAMIC:
+                sizes.append(Size(extent))
+                continue
+            position = arith.ConstantOp(index, ir.IntegerAttr.get(index, k)).result
+            dim = tensor_dialect.DimOp(tensor, position).result
+            sizes.append(self.sizes.symbol(dim, is_dim=True))
+            self.sizes.set(dim, sizes[-1])
+        dims = self.digits.dims(sizes)
+        dtype = str(kind.element_type)
+        return View(dims, read(Access(self.values.key(tensor), dims), dtype), dtype)
+
+    def _dimension(self, tensor: Any, k: int) -> Size:
+        extent = ir.RankedTensorType(tensor.type).shape[k]
+        if extent != DYNAMIC:
+            return Size(extent)
+        return self.digits.total(self.digits.pieces(self.views[tensor].dims[k]))
+
+    def _view(self, tensor: Any) -> View:
+        """The view of a tensor, over digits of its own."""
+        return self.digits.fresh(self.views[tensor], self.nests.size_term)
+
+    def _capture(self, value: Any) -> Term:
+        return T.sym(self.values.key(value), str(value.type))
+
+    # ---- ops that only move elements ---------------------------------------------------------
+
+    def _empty(self, op: Any) -> bool:
+        kind = ir.RankedTensorType(op.results[0].type)
+        unknown = iter(op.operands)
+        sizes = [self.sizes.of(next(unknown)) if e == DYNAMIC else Size(e) for e in kind.shape]
+        self.views[op.results[0]] = View(self.digits.dims(sizes), None, str(kind.element_type))
+        self.plain.add(op.results[0])
+        return True
+
+    def _constant(self, op: Any) -> bool:
+        result, attr = op.results[0], op.attributes["value"]
+        if not is_tensor(result):
+            return True
+        if not (isinstance(attr, ir.DenseElementsAttr) and attr.is_splat):
+            return False
+        kind = ir.RankedTensorType(result.type)
+        dtype = str(kind.element_type)
+        body = T.const(attr.get_splat_value().value, dtype)
+        self.views[result] = View(self.digits.dims([Size(e) for e in kind.shape]), body, dtype)
+        self.plain.add(result)
+        return True
+
+    def _splat(self, op: Any) -> bool:
+        scalar, *extents = op.operands
+        kind = ir.RankedTensorType(op.results[0].type)
+        unknown = iter(extents)
+        sizes = [self.sizes.of(next(unknown)) if e == DYNAMIC else Size(e) for e in kind.shape]
+        body = scalar_term(scalar, self._capture)
+        self.views[op.results[0]] = View(self.digits.dims(sizes), body, str(kind.element_type))
+        return True
+
+    def _dim(self, op: Any) -> bool:
+        tensor = op.operands[0]
+        if tensor in self.views and tensor not in self.plain:
+            size = self.sizes.of(op.results[0])
+            value = self.nests.size_value(size)
+            self.sizes.set(value, size)
+            op.results[0].replace_all_uses_with(value)
+        return True
+
+    def _assert(self, op: Any) -> bool:
+        if not self.sizes.assert_equal(op.operands[0]):
+            return False
+        op.erase()
+        return True
+
+    def _cast(self, op: Any) -> bool:
+        if not is_tensor(op.results[0]) or op.operands[0] not in self.views:
+            return False
+        view = self._view(op.operands[0])
+        for dim, extent in zip(view.dims, ir.RankedTensorType(op.results[0].type).shape, strict=True):
+            if extent != DYNAMIC:
+                self.sizes.equate(self.digits.total(dim), Size(extent))
+        self.views[op.results[0]] = view
+        return True
+
+    def _reshaped(self, op: Any, sizes: Sequence[Size]) -> bool:
+        view = self._view(op.operands[0])
+        dims = self.digits.regroup(view.dims, sizes)
+        body = view.body
+        if body is not None:
+            body = self.digits.rename(body, {}, self.nests.size_term)
+        self.views[op.results[0]] = View(dims, body, view.dtype)
+        return True
+
+    def _collapse_shape(self, op: Any) -> bool:
+        view = self._view(op.operands[0])
+        groups = [[k.value for k in group] for group in op.attributes["reassociation"]]
+        sizes = [self.digits.total([d for k in group for d in view.dims[k]]) for group in groups]
+        return self._reshaped(op, sizes)
+
+    def _expand_shape(self, op: Any) -> bool:
+        unknown = iter(list(op.operands)[1:])
+        static = list(op.attributes["static_output_shape"])
+        sizes = [self.sizes.of(next(unknown)) if e == DYNAMIC else Size(e) for e in static]
+        return self._reshaped(op, sizes)
+
+    def _reshape(self, op: Any) -> bool:
+        shape = op.operands[1].owner
+        kind = ir.RankedTensorType(op.results[0].type)
+        if isinstance(shape, ir.Block) or shape.name != "tensor.from_elements":
+            if DYNAMIC in kind.shape:
+                raise NotRaised("its shape is not made by tensor.from_elements")
+            return self._reshaped(op, [Size(e) for e in kind.shape])
+        given = [self.sizes.of(v) for v in shape.operands]
+        sizes = [g if e == DYNAMIC else Size(e) for e, g in zip(kind.shape, given, strict=True)]
+        return self._reshaped(op, sizes)
+
+    def _extract_slice(self, op: Any) -> bool:
+        """A slice of extent 1, or one that is a digit of its dimension; others stay."""
+        attributes = op.attributes
+        static = [list(attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides")]
+        if any(s != 1 for s in static[2]):
+            raise NotRaised("it has a stride")
+        counts = list(attributes["operandSegmentSizes"])
+        rest = iter(list(op.operands)[1:])
+        offsets, sizes = (
+            [self.sizes.of(next(rest)) if e == DYNAMIC else Size(e) for e in values]
+            for values in static[:2]
+        )
+        del counts
+        view = self._view(op.operands[0])
+        if view.body is None:
+            raise NotRaised("its operand is undefined")
+        table: dict[int, tuple[Part, ...]] = {}
+        dims = []
+        for dim, offset, size in zip(view.dims, offsets, sizes, strict=True):
+            dims.append(self._slice(dim, offset, size, table))
+        body = self.digits.rename(view.body, table, self.nests.size_term)
+        shape = ir.RankedTensorType(op.results[0].type).shape
+        if len(shape) < len(dims):  # rank-reducing: which unit dimensions went does not matter
+            kept = [dim for dim in dims if self.digits.pieces(dim)]
+            units = iter([()] * len(shape))
+            kept_iter = iter(kept)
+            dims = [next(units) if e == 1 else next(kept_iter) for e in shape]
+        self.views[op.results[0]] = View(
+            tuple(self.digits.pieces(d) for d in dims), body, view.dtype
+        )
+        return True
+
+    def _slice(
+        self, dim: tuple[int, ...], offset: Size, size: Size, table: dict[int, tuple[Part, ...]]
+    ) -> tuple[int, ...]:
+        total = self.digits.total(dim)
+        if self.sizes.same(total, size):
+            return dim
+        first, count = self.sizes.divide(offset, size), self.sizes.divide(total, size)
+        if first is None or count is None or first.static is None or count.static is None:
+            raise NotRaised("its part of the dimension does not start at a multiple of its extent")
+        fixed, rest = self.digits.new(count), self.digits.new(size)
+        self.digits.refine(dim, fixed + rest)
+        pieces = self.digits.pieces(fixed)
+        if len(pieces) != 1:
+            raise NotRaised("its part of the dimension is not one digit")
+        table[pieces[0]] = (Fixed(first.static, count.static),)
+        return self.digits.pieces(rest)
+
+    # ---- linalg --------------------------------------------------------------------------------
+
+    def _structured(self, op: Any) -> bool:
+        from neptune_mlir.transforms.raise_structured import raise_structured
+
+        return raise_structured(self, op)
+
+    def _softmax(self, op: Any) -> bool:
+        """linalg.softmax as the four nests that it stands for."""
+        view = self._view(op.operands[0])
+        reduced = set(view.dims[op.attributes["dimension"].value])
+        flat = [d for dim in view.dims for d in dim]
+        kept = [d for d in flat if d not in reduced]
+        if view.body is None or not reduced:
+            raise NotRaised("it normalises one element")
+
+        def nest(body: Term, result: list[int], combiner: str | None = None) -> Term:
+            return read(self.nests.build(flat, body, result, combiner), view.dtype)
+
+        largest = nest(view.body, kept, "max")
+        weight = nest(T.make("exp", T.make("sub", view.body, largest)), flat)
+        total = nest(weight, kept, "add")
+        result = nest(T.make("div", weight, total), flat)
+        self.views[op.results[0]] = View(view.dims, result, view.dtype)
+        return True
+
+
+_RULES: dict[str, Callable[[Raiser, Any], bool]] = {
+    "tensor.empty": Raiser._empty,
+    "arith.constant": Raiser._constant,
+    "tensor.splat": Raiser._splat,
+    "tensor.dim": Raiser._dim,
+    "cf.assert": Raiser._assert,
+    "tensor.cast": Raiser._cast,
+    "tensor.collapse_shape": Raiser._collapse_shape,
+    "tensor.expand_shape": Raiser._expand_shape,
+    "tensor.reshape": Raiser._reshape,
+    "tensor.extract_slice": Raiser._extract_slice,
+    "linalg.softmax": Raiser._softmax,
+}
