@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where the elements of a tile live: in which register of which thread, or where in shared memory.
+
+A register layout is a list of *digits*. The position of an element along each dimension is a
+mixed-radix number whose digits are parts of the register number, the lane and the warp:
+
+    position[dim] = sum of  digit value * stride   over the digits of `dim`
+
+Register numbers, lanes and warps are split into their digits from the least significant one. A
+digit of no dimension (`dim` None) is replication: threads that differ in it hold the same
+element. So a row vector whose values are shared by the 4 lanes of a row is the row's layout
+with the column digits replaced by replication, and every question ("does each thread hold
+what it needs?") is a comparison of integer arrays, for any chip.
+
+The text form, kept in the IR as an attribute, for the accumulator of an m16n8 instruction:
+
+    reg[1:2*1 0:2*8] lane[1:4*2 0:8*1] warp[0:4*16]
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Digit:
+    """`size` values that step `stride` elements along `dim` (None: replication)."""
+
+    dim: int | None
+    size: int
+    stride: int = 0
+
+    def __str__(self) -> str:
+        return f"-:{self.size}" if self.dim is None else f"{self.dim}:{self.size}*{self.stride}"
+
+
+def digit(dim: int | None, size: int, stride: int = 0) -> Digit:
+    return Digit(dim, size, 0 if dim is None else stride)
+
+
+Digits = tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A distribution of a tile over registers, lanes and warps.
+
+    Positions at or over the tile's extent are padding: they hold no element.
+    """
+
+    shape: tuple[int, ...]
+    reg: Digits
+    lane: Digits
+    warp: Digits
+
+    def __str__(self) -> str:
+        parts = zip(("reg", "lane", "warp"), (self.reg, self.lane, self.warp), strict=True)
+        return " ".join(f"{name}[{' '.join(map(str, digits))}]" for name, digits in parts)
+
+    @property
+    def registers(self) -> int:
+        return _product(d.size for d in self.reg)
+
+    @property
+    def lanes(self) -> int:
+        return _product(d.size for d in self.lane)
+
+    @property
+    def warps(self) -> int:
+        return _product(d.size for d in self.warp)
+
+    def offsets(self, part: Sequence[Digit]) -> np.ndarray:
+        """Position contributed by each value of one part: array [values, rank]."""
+        found = np.zeros((1, len(self.shape)), dtype=np.int64)
+        for d in part:
+            step = np.zeros((d.size, 1, len(self.shape)), dtype=np.int64)
+            if d.dim is not None:
+                step[:, 0, d.dim] = np.arange(d.size) * d.stride
+            found = (step + found[None]).reshape(-1, len(self.shape))
+        return found
+
+    @functools.cached_property
+    def positions(self) -> np.ndarray:
+        """Position of every element held: array [registers, warps * lanes, rank]."""
+        regs, lanes, warps = (self.offsets(p) for p in (self.reg, self.lane, self.warp))
+        threads = (warps[:, None] + lanes[None]).reshape(-1, len(self.shape))
+        return regs[:, None] + threads[None]
+
+    @functools.cached_property
+    def padded(self) -> bool:
+        """Whether some position held lies outside the tile."""
+        return bool((self.positions >= np.array(self.shape, dtype=np.int64)).any())
+
+    def digits_along(self, dims: Iterable[int], part: str) -> list[tuple[int, Digit]]:
+        """The digits of `part` along `dims`, each with the distance between its values."""
+        wanted, found, distance = set(dims), [], 1
+        for d in getattr(self, part):
+            if d.dim in wanted:
+                found.append((distance, d))
+            distance *= d.size
+        return found
+
+    def project(self, dims: Sequence[int]) -> Layout:
+        """The layout of a value over dimensions `dims` only, held where this layout needs it.
+
+        Register digits of other dimensions go; lane and warp digits of them become replication.
+        """
+        place = {d: k for k, d in enumerate(dims)}
+        keep = [d for d in self.reg if d.dim in place]
+        rename = functools.partial(_rename, place)
+        return Layout(
+            tuple(self.shape[d] for d in dims),
+            tuple(map(rename, keep)),
+            tuple(map(rename, self.lane)),
+            tuple(map(rename, self.warp)),
+        )
+
+    def sources(self, held: Layout, dims: Sequence[int]) -> list[int] | None:
+        """Which register of `held` has the element that each register of this layout needs.
+
+        `dims` says which dimension of this layout each dimension of `held` is. None when some
+        thread would need another thread's element.
+        """
+        return _sources(self, held, tuple(dims))
+
+
+def _product(sizes: Iterable[int]) -> int:
+    return functools.reduce(lambda a, b: a * b, sizes, 1)
+
+
+def _rename(place: Mapping[int, int], d: Digit) -> Digit:
+    return digit(place[d.dim], d.size, d.stride) if d.dim in place else digit(None, d.size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sources(needed: Layout, held: Layout, dims: tuple[int, ...]) -> list[int] | None:
+    if needed.lanes != held.lanes or needed.warps != held.warps:
+        return None
+    where = {p.tobytes(): k for k, p in reversed(list(enumerate(held.positions)))}
+    wanted = np.ascontiguousarray(needed.positions[:, :, list(dims)])
+    if not dims:
+        return [0] * needed.registers
+    found = [where.get(p.tobytes()) for p in wanted]
+    if any(f is None for f in found):
+        found = [_inside(needed, p, held, dims) if f is None else f for p, f in
+                 zip(wanted, found, strict=True)]  # fmt: skip
+    return None if any(f is None for f in found) else [int(f) for f in found if f is not None]
+
+
+def _inside(needed: Layout, wanted: np.ndarray, held: Layout, dims: tuple[int, ...]) -> int | None:
+    """A register that agrees wherever `wanted` is no padding."""
+    real = (wanted < np.array(held.shape, dtype=np.int64)).all(axis=1)
+    for k, have in enumerate(held.positions):
+        if (have[real] == wanted[real]).all():
+            return k
+    return None
+
+
+_PART = re.compile(r"(reg|lane|warp)\[([^\]]*)\]")
+
+
+def parse_layout(text: str, shape: Sequence[int]) -> Layout:
+    """The layout that `str` printed."""
+    parts = {name: tuple(map(_parse_digit, body.split())) for name, body in _PART.findall(text)}
+    return Layout(tuple(shape), parts["reg"], parts["lane"], parts["warp"])
+
+
+def _parse_digit(text: str) -> Digit:
+    dim, _, rest = text.partition(":")
+    size, _, stride = rest.partition("*")
+    return digit(None if dim == "-" else int(dim), int(size), int(stride or 0))
+
+
+# ---- constructions
+
+
+def blocked(shape: Sequence[int], lanes: int, warps: int, vector: int = 1) -> Layout:
+    """Consecutive threads hold consecutive elements of the last dimension, `vector` at a time.
+
+    Fits any shape: what does not divide is padding, threads left over replicate.
+    """
+    done = [1] * len(shape)  # elements of each dimension that the digits so far cover
+
+    def take(dim: int, most: int) -> int:
+        left = -(-shape[dim] // done[dim])
+        return min(1 << (left - 1).bit_length(), most)
+
+    def fill(count: int) -> Digits:
+        """Digits for `count` threads (a power of two), last dimension first."""
+        found = []
+        for dim in reversed(range(len(shape))):
+            size = take(dim, count)
+            if size > 1:
+                found.append(digit(dim, size, done[dim]))
+                done[dim] *= size
+                count //= size
+        if count > 1:
+            found.append(digit(None, count))
+        return tuple(found)
+
+    reg: list[Digit] = []
+    if shape and vector > 1 and shape[-1] % vector == 0:
+        reg.append(digit(len(shape) - 1, vector, 1))
+        done[-1] = vector
+    lane = fill(lanes)
+    warp = fill(warps)
+    for dim in reversed(range(len(shape))):
+        rest = -(-shape[dim] // done[dim])
+        if rest > 1:
+            reg.append(digit(dim, rest, done[dim]))
+    return Layout(tuple(shape), tuple(reg), lane, warp)
+
+
+def _fragment(shape: Sequence[int], pair: int, quad: int, warp: Digits, blocks: Digits) -> Layout:
+    """8x8 pieces as one lane quad holds a row: 2 neighbours along `pair`, 8 rows along `quad`."""
+    return Layout(
+        tuple(shape),
+        (digit(pair, 2, 1), *blocks),
+        (digit(pair, 4, 2), digit(quad, 8, 1)),
+        warp,
+    )
+
+
+@dataclass(frozen=True)
+class WarpGrid:
+    """How warps share a matrix product: along m, along n; `m_first` warps number m fastest."""
+
+    m: int
+    n: int
+    total: int
+
+    def digits(self, m: int | None, n: int | None, m_step: int, n_step: int) -> Digits:
+        found = [
+            digit(m, self.m, m_step) if m is not None else digit(None, self.m),
+            digit(n, self.n, n_step) if n is not None else digit(None, self.n),
+            digit(None, self.total // (self.m * self.n)),
+        ]
+        return tuple(d for d in found if d.size > 1)
+
+
+def accumulator(shape: Sequence[int], m: int, n: int, warps: WarpGrid) -> Layout:
+    """C fragments of m16n8 instructions; m and n are dimensions of the tile."""
+    m_step, n_step = shape[m] // warps.m, shape[n] // warps.n
+    blocks = _blocks(digit(m, 2, 8), digit(n, n_step // 8, 8), digit(m, m_step // 16, 16))
+    return _fragment(shape, n, m, warps.digits(m, n, m_step, n_step), blocks)
+
+
+def operand_a(shape: Sequence[int], m: int, k: int, warps: WarpGrid) -> Layout:
+    """A fragments of m16k16 for the product that `accumulator` lays out."""
+    m_step = shape[m] // warps.m
+    blocks = _blocks(digit(m, 2, 8), digit(k, shape[k] // 8, 8), digit(m, m_step // 16, 16))
+    return _fragment(shape, k, m, warps.digits(m, None, m_step, 0), blocks)
+
+
+def operand_b(shape: Sequence[int], n: int, k: int, warps: WarpGrid) -> Layout:
+    """B fragments of n8k16 for the product that `accumulator` lays out."""
+    n_step = shape[n] // warps.n
+    blocks = _blocks(digit(k, shape[k] // 8, 8), digit(n, n_step // 8, 8))
+    return _fragment(shape, k, n, warps.digits(None, n, 0, n_step), blocks)
+
+
+def _blocks(*digits: Digit) -> Digits:
+    return tuple(d for d in digits if d.size > 1)
+
+
+# ---- shared memory
+
+CHUNK = 16  # bytes that one thread moves at once, and one row of an 8x8 piece of 16-bit elements
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tile in shared memory: rows of `pitch` bytes, 16-byte chunks of a row permuted.
+
+    Chunk c of row r stands at c xor ((r >> shift) & mask). So the 8 rows of an 8x8 piece lie
+    in different banks, and a copy of whole rows still writes whole rows.
+    """
+
+    shape: tuple[int, ...]
+    element: int  # bytes
+    pitch: int
+    mask: int
+    shift: int
+
+    def __str__(self) -> str:
+        return f"shared[{self.element}*{self.pitch} {self.mask}>>{self.shift}]"
+
+    @property
+    def columns(self) -> int:
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def rows(self) -> int:
+        return _product(self.shape[:-1])
+
+    @property
+    def bytes(self) -> int:
+        return -(-self.rows * self.pitch // CHUNK) * CHUNK
+
+
+def shared(shape: Sequence[int], element: int) -> Shared:
+    """The shared layout of a tile: swizzled where rows are 2^n chunks, else with an odd pitch."""
+    columns = shape[-1] if shape else 1
+    chunks = -(-columns * element // CHUNK)
+    if chunks & (chunks - 1) or columns * element % CHUNK or chunks == 1:
+        chunks += 1 - chunks % 2
+        return Shared(tuple(shape), element, chunks * CHUNK, 0, 0)
+    mask = min(chunks, 8) - 1
+    shift = max(0, 3 - chunks.bit_length() + 1)  # rows that share one line of banks
+    return Shared(tuple(shape), element, chunks * CHUNK, mask, shift)
+
+
+_SHARED = re.compile(r"shared\[(\d+)\*(\d+) (\d+)>>(\d+)\]")
+
+
+def parse_shared(text: str, shape: Sequence[int]) -> Shared:
+    found = _SHARED.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a shared layout: {text}")
+    element, pitch, mask, shift = map(int, found.groups())
+    return Shared(tuple(shape), element, pitch, mask, shift)

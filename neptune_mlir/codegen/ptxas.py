@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""PTX to cubin with NVIDIA's assembler, and what it says about registers and spills."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from neptune_mlir.errors import ToolError
+from neptune_mlir.targets.nvidia import NvidiaTarget
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one kernel takes, as ptxas reports it (bytes of stack and spills are per thread)."""
+
+    registers: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+
+
+@dataclass(frozen=True)
+class Cubin:
+    code: bytes
+    figures: dict[str, Figures]  # by kernel name
+    warnings: tuple[str, ...]
+    tool: str  # version of ptxas
+
+
+def _candidates() -> list[Path]:
+    """Where ptxas may be: the pip package, $CUDA_HOME, the PATH, triton's own copy."""
+    found = []
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        found += sorted(Path(root).glob("*/bin/ptxas"), reverse=True)
+    if os.environ.get("CUDA_HOME"):
+        found.append(Path(os.environ["CUDA_HOME"]) / "bin" / "ptxas")
+    on_path = shutil.which("ptxas")
+    if on_path:
+        found.append(Path(on_path))
+    triton = importlib.util.find_spec("triton")
+    for root in (triton.submodule_search_locations or []) if triton else []:
+        found.append(Path(root) / "backends" / "nvidia" / "bin" / "ptxas")
+    return [p for p in found if p.is_file()]
+
+
+@functools.cache
+def find_ptxas() -> Path:
+    """The assembler to use. Raises ToolError when there is none."""
+    found = _candidates()
+    if not found:
+        raise ToolError(
+            "no ptxas found", hint="pip install nvidia-cuda-nvcc  (or set CUDA_HOME)"
+        )
+    return found[0]
+
+
+@functools.cache
+def version() -> str:
+    done = subprocess.run([find_ptxas(), "--version"], capture_output=True, text=True, check=True)
+    match = re.search(r"V([\d.]+)", done.stdout)
+    return f"ptxas {match[1] if match else 'of unknown version'}"
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+def assemble(text: str, target: NvidiaTarget) -> Cubin:
+    """Assemble PTX for `target`. Raises ToolError."""
+    with tempfile.TemporaryDirectory(prefix="neptune-") as folder:
+        source, output = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
+        source.write_text(text)
+        done = subprocess.run(
+            [find_ptxas(), f"-arch={target.name}", "-v", "-o", output, source],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        report = done.stdout + done.stderr
+        if done.returncode:
+            lines = [x for x in report.splitlines() if "error" in x or "fatal" in x]
+            raise ToolError(f"ptxas failed for {target.name}: {'; '.join(lines[:3]) or report}")
+        return Cubin(output.read_bytes(), read_report(report), _warnings(report), version())
+
+
+def read_report(report: str) -> dict[str, Figures]:
+    """Figures per kernel from what `ptxas -v` prints."""
+    figures: dict[str, Figures] = {}
+    name, spills = "", (0, 0, 0)
+    for line in report.splitlines():
+        if match := _ENTRY.search(line):
+            name, spills = match[1], (0, 0, 0)
+        elif match := _SPILLS.search(line):
+            spills = (int(match[1]), int(match[2]), int(match[3]))
+        elif (match := _REGISTERS.search(line)) and name:
+            figures[name] = Figures(int(match[1]), *spills)
+    return figures
+
+
+def _warnings(report: str) -> tuple[str, ...]:
+    """Warnings, and the notes that mean lost speed (serialised wgmma, ignored setmaxnreg)."""
+    marks = ("warning", "C75", "serializ", "Potential Performance Loss")
+    return tuple(x.strip() for x in report.splitlines() if any(m in x for m in marks))
