@@ -13,7 +13,7 @@ from typing import Any
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
 from neptune_mlir.algebra.normal import Normaliser, Poly, TooComplex, mono_key
-from neptune_mlir.algebra.proof import Obligation, Proof
+from neptune_mlir.algebra.proof import Obligation, Proof, relation
 from neptune_mlir.algebra.terms import (
     Term,
     const,
@@ -142,13 +142,16 @@ class Chain:
         self.normal = Normaliser(self.facts)
         self.linear = Normaliser(self.facts, spelled=True)
         self.kept = Normaliser(self.facts, spelled=True, differences=self.linear)
-        for normaliser in (self.normal, self.linear, self.kept):
+        self.proof = Normaliser(self.facts, reals=True)
+        for normaliser in (self.normal, self.linear, self.kept, self.proof):
             normaliser.dtype = dtype
         self.running: list[Running] = []
         self.finals: dict[str, Term] = {}
         self.proofs: dict[str, Proof] = {}
         self.steps: list[str] = []
         self.current: Reduction | None = None
+        self.relations: dict[str, Term] = {}
+        self.related: dict[str, Obligation] = {}
         self._known: dict[tuple[Any, ...], str] = {}
         self._raw: dict[str, Term] = {}  # bodies before guards, for proofs and look-ups
 
@@ -178,7 +181,7 @@ class Chain:
             folded |= used - set(reduction.axes)
         if folded != self.facts.folded:
             self.facts.folded = folded
-            for normaliser in (self.normal, self.linear, self.kept):
+            for normaliser in (self.normal, self.linear, self.kept, self.proof):
                 normaliser.forget()
 
     def conclude(self, final: Term) -> None:
@@ -258,6 +261,13 @@ class Chain:
         assert self.current is not None
         wanted = self.current.dtype
         return wanted if is_float(wanted) == is_float(body.dtype) else body.dtype
+
+    def relate(self, name: str, value: Term) -> None:
+        """Record that the sum `name` is a linear combination `value` of sums (`acc` leaves)."""
+        if name not in self.relations:
+            self.relations[name] = value
+            bodies = {r.name: self.raw(r.name) for r in self.running}
+            self.related[name] = relation(self.proof, name, bodies, value)
 
     def raw(self, name: str) -> Term:
         return self._raw[name]

@@ -197,9 +197,11 @@ class _Peel:
         name = chain.fresh(self.name)
         correction = None
         if keep:
-            h = make("mul", acc(name, t.dtype), ratio(keep, t.dtype))
+            mine, empty = acc(name, t.dtype), const(rules.IDENTITY[want], t.dtype)
+            h = make("mul", mine, ratio(keep, t.dtype))
+            h = make("select", make("eq", mine, empty), empty, h)  # -inf * 0 is not a number
             kept = mono_term(keep, Fraction(1), t.dtype)
-            found = proof.obligations(chain.normal, name, want, {name: body}, {name: h})
+            found = proof.obligations(chain.proof, name, want, {name: body}, {name: h})
             correction = Correction("exponential", h, references(kept), found)
             chain.step(f"exponential: {name} <- {show(h, proof.leaf_text)}")
         value = acc(chain.emit(name, want, body, correction), t.dtype)

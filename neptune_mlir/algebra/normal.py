@@ -120,11 +120,19 @@ class Normaliser:
             end up in final values, where multiplied out they would cancel.
         differences: also keep g(x) + t (data plus reference) as one atom, for the same reason;
             the argument is the normaliser that multiplies such differences out.
+        reals: no number is infinite, so comparisons with ±inf are decided (for proofs; a body
+            that is built again must keep them).
     """
 
     def __init__(
-        self, facts: Facts, *, spelled: bool = False, differences: Normaliser | None = None
+        self,
+        facts: Facts,
+        *,
+        spelled: bool = False,
+        differences: Normaliser | None = None,
+        reals: bool = False,
     ):
+        self.reals = reals
         self.facts = facts
         self.spelled = spelled
         self.expanded = differences
@@ -201,8 +209,6 @@ class Normaliser:
                 return p(t.args[0]) if is_float(t.dtype) else self._opaque(t)
             case "max" | "min":
                 return self._extremum(t)
-            case "sin" | "cos":
-                return self._rotation(t)
         if t.dtype == "i1":
             return self.indicator(t)
         return self._opaque(t)
@@ -394,25 +400,6 @@ class Normaliser:
         sign = -1 if op == "max" else 1
         return p == {((const(math.inf), ONE),): Fraction(sign)}
 
-    def _rotation(self, t: Term) -> Poly:
-        """sin and cos of data plus reference span a closed space: the angle sums."""
-        flat = self._inner(t.args[0])
-        if not self.is_difference(flat):
-            return self._opaque(t)
-        x = to_term({m: c for m, c in flat.items() if self.kind(m) != "ref"}, self.dtype)
-        r = to_term({m: c for m, c in flat.items() if self.kind(m) == "ref"}, self.dtype)
-
-        def at(op: str, u: Term) -> Poly:
-            return atom(term(op, (u,)))
-
-        if t.op == "sin":
-            return add(
-                self.mul(at("sin", x), at("cos", r)), self.mul(at("cos", x), at("sin", r))
-            )
-        return add(
-            self.mul(at("cos", x), at("cos", r)), self.mul(at("sin", x), at("sin", r)), -1
-        )
-
     def _select(self, t: Term) -> Poly:
         cond = self.indicator(t.args[0])
         if not cond:
@@ -468,7 +455,9 @@ class Normaliser:
     def _guard(self, c: Term) -> bool | None:
         """Comparisons that only ask whether a reference still is its identity: it is not."""
         for (a, b), flip in ((c.args, False), (c.args[::-1], True)):
-            if not (b.is_const and has_ref(a)) or has_ref(b):
+            if not b.is_const or not is_float(b.dtype) or a.is_const:
+                continue
+            if not (has_ref(a) or (self.reals and math.isinf(b.value))):
                 continue
             op = c.op
             if flip:

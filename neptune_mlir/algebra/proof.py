@@ -21,7 +21,7 @@ Leaves of a correction h (all without indices: h is elementwise over the accumul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from neptune_mlir.algebra.normal import Normaliser
@@ -108,13 +108,13 @@ def discharge(obligation: Obligation, normal: Normaliser, ordered: bool = False)
     """
     if ordered and obligation.kind == "homomorphism":
         return replace(obligation, status=PROVED, by="order")
-    for left, right in cases(obligation.left, obligation.right):
+    for left, right in cases(obligation.left, obligation.right, normal):
         if not normal.equal(left, right):
             return obligation
     return replace(obligation, status=PROVED, by="normal form")
 
 
-def cases(left: Term, right: Term) -> list[tuple[Term, Term]]:
+def cases(left: Term, right: Term, normal: Normaliser) -> list[tuple[Term, Term]]:
     """Both sides under each outcome of the masks that put ±inf where nothing is live."""
     for n in (*walk(left), *walk(right)):
         if n.op == "select" and any(a.is_const and math.isinf(a.value) for a in n.args[1:]):
@@ -122,9 +122,11 @@ def cases(left: Term, right: Term) -> list[tuple[Term, Term]]:
             if cond.is_const or any(x.op == "ref" for x in walk(cond)):
                 continue
             found = []
-            for outcome in (True, False):
+            decided = normal.indicator(cond)  # `x == -inf` never holds over the reals
+            outcomes = (False,) if not decided else (True,) if decided == {(): 1} else (True, False)
+            for outcome in outcomes:
                 table = {cond: const(outcome, "i1")}
-                found += cases(substitute(left, table), substitute(right, table))
+                found += cases(substitute(left, table), substitute(right, table), normal)
             return found
     return [(left, right)]
 
@@ -135,13 +137,8 @@ def obligations(
     combiner: str,
     bodies: dict[str, Term],
     hs: dict[str, Term],
-    vanishing: Sequence[tuple[str, Term]] = (),
 ) -> Proof:
-    """What h of `name` must satisfy, given its companions' bodies and corrections.
-
-    `vanishing` lists companions that are identically zero, with the reason as a term over
-    references; h may then leave them out.
-    """
+    """What h of `name` must satisfy, given its companions' bodies and corrections."""
     h = hs[name]
     one = _per_accumulator(h, lambda n: at_time(_bare(bodies[n.attr[1]]), old))
     found = [Obligation("re-basing", name, at_time(_bare(bodies[name]), new), one)]
@@ -157,21 +154,30 @@ def obligations(
     found.append(Obligation("composition", name, first, h))
     same = next((n for n in leaves(h, "ref") if n.attr == ("acc", name)), acc(name))
     found.append(Obligation("composition", name, _rename(h, new="old"), same))
-    for n, zero in vanishing:
-        found.append(Obligation(f"{n} vanishes", name, _bare(zero), const(0.0)))
     order = preserves(h, combiner, lambda n: combiner, normal.facts)
     return Proof(tuple(discharge(o, normal, order) for o in found))
 
 
 def finish_obligations(
-    normal: Normaliser, name: str, combiner: str, body: Term, final: Term,
+    normal: Normaliser,
+    name: str,
+    combiner: str,
+    body: Term,
+    final: Term,
     accumulators: dict[str, tuple[str, Term]],
+    relations: dict[str, Term],
 ) -> Proof:
     """What a final value over `acc` leaves must satisfy to be the reduction of `body`.
 
-    `accumulators` gives each one's combiner and body.
+    Args:
+        accumulators: each one's combiner and body.
+        relations: references that equal a combination of others (proved on their own).
     """
-    final, body = _bare(final), _bare(body)
+    known = {
+        ref(n, dtype=t.dtype): _per_accumulator(_bare(t), lambda a: ref(a.attr[1], dtype=a.dtype))
+        for n, t in relations.items()
+    }
+    final, body = substitute(_bare(final), known), substitute(_bare(body), known)
     one = _per_accumulator(final, lambda n: _bare(accumulators[n.attr[1]][1]))
     found = [Obligation("finish", name, one, body)]
     left = _per_accumulator(final, lambda n: make(accumulators[n.attr[1]][0], n, _other(n)))
@@ -179,6 +185,15 @@ def finish_obligations(
     found.append(Obligation("homomorphism", name, left, right))
     order = preserves(final, combiner, lambda n: accumulators[n.attr[1]][0], normal.facts)
     return Proof(tuple(discharge(o, normal, order) for o in found))
+
+
+def relation(
+    normal: Normaliser, name: str, bodies: dict[str, Term], value: Term
+) -> Obligation:
+    """Σ f = value, a linear combination of sums, because f is that combination of bodies."""
+    right = _per_accumulator(_bare(value), lambda n: _bare(bodies[n.attr[1]]))
+    kind = f"equals {show(value, leaf_text)}"
+    return discharge(Obligation(kind, name, _bare(bodies[name]), right), normal)
 
 
 def _bare(t: Term) -> Term:

@@ -23,7 +23,7 @@ from neptune_mlir.algebra.chain import (
 from neptune_mlir.algebra.deferral import defer
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import has_ref
-from neptune_mlir.algebra.proof import Proof, acc, finish_obligations, is_acc, new, old
+from neptune_mlir.algebra.proof import Proof, acc, finish_obligations, is_acc, new, old, references
 from neptune_mlir.algebra.sums import solve_sum
 from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
 from neptune_mlir.errors import InputError
@@ -58,9 +58,11 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
         final = _solve(chain, reduction, body)
         if not is_acc(final) or has_ref(body) and chain.raw(final.attr[1]) is not body:
             made = {r.name: (r.combiner, chain.raw(r.name)) for r in chain.running}
-            chain.proofs[reduction.name] = finish_obligations(
-                chain.normal, reduction.name, reduction.combiner, body, final, made
+            found = finish_obligations(
+                chain.proof, reduction.name, reduction.combiner, body, final, made, chain.relations
             )
+            used = [o for n, o in chain.related.items() if n in references(final)]
+            chain.proofs[reduction.name] = Proof((*used, *found.obligations))
         final = rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
         chain.conclude(final)
     return Solution(

@@ -191,7 +191,7 @@ def accumulate(chain: Chain, name: str, body: Term, keep: Mono, dtype: str) -> s
     h = make("mul", acc(name, dtype), ratio(keep, dtype))
     kept = mono_term(keep, Fraction(1), dtype)
     correction = Correction(
-        "exponential", h, references(kept), proof.obligations(chain.normal, name, "add", {name: body}, {name: h})
+        "exponential", h, references(kept), proof.obligations(chain.proof, name, "add", {name: body}, {name: h})
     )
     before = len(chain.running)
     name = chain.emit(name, "add", body, correction)
@@ -255,12 +255,18 @@ def _times_mono(p: Poly, m: Mono) -> Poly:
 
 @dataclass(frozen=True)
 class Difference:
-    """data - reference, to the `power`; `anchor` is what the loop uses for the reference."""
+    """data - reference, to some power.
+
+    Attributes:
+        anchor: what the loop uses for the reference: any running value will do, as long as the
+            final value is re-based from it to the reference proper.
+        gap: anchor - reference, at the end.
+    """
 
     data: Term
     reference: Term
     anchor: Term
-    power: int
+    gap: Term | None = None
 
 
 def moments(
@@ -271,76 +277,61 @@ def moments(
     differences: tuple[tuple[Term, int], ...],
     dtype: str,
 ) -> Term:
-    """Σ w·(g - t)^k as the top of a family of moments, closed under t -> t'.
+    """Σ w·(g - t)^k as the top of a family of moments, closed under t -> t'."""
+    terms = [_anchored(chain, t, dtype) for t, _ in differences]
+    top = tuple(k for _, k in differences)
+    names = _family(chain, name, _times_mono(weight, keep), keep, terms, top, dtype)
+    if all(d.gap is None for d in terms):
+        return acc(names[top], dtype)
+    zero = const(0.0, dtype)
+    return _binomial(top, names, [d.gap if d.gap is not None else zero for d in terms], dtype)
 
-    The anchor of the differences may be any running value, as long as the final value is
-    re-based from it to t: a running mean keeps every moment small.
+
+def _family(
+    chain: Chain,
+    name: str,
+    weight: Poly,
+    keep: Mono,
+    terms: list[Difference],
+    top: tuple[int, ...],
+    dtype: str,
+) -> dict[tuple[int, ...], str]:
+    """Emit the moments Σ w·Π(g_i - anchor_i)^v_i for all v <= top; exponents to names.
+
+    The first moment about a running mean would be zero in exact arithmetic. It is kept: it holds
+    what rounding the mean lost, which the higher moments would otherwise pick up.
     """
-    whole = _times_mono(weight, keep)
-    terms = [_anchored(chain, t, k, dtype) for t, k in differences]
-    top = tuple(d.power for d in terms)
     names: dict[tuple[int, ...], str] = {}
     bodies: dict[str, Term] = {}
     hs: dict[str, Term] = {}
-    gone: list[tuple[str, Term]] = []
-    shift = [
-        make("sub", at_time(d.anchor, old), at_time(d.anchor, new)) for d in terms
-    ]
+    shift = [make("sub", at_time(d.anchor, old), at_time(d.anchor, new)) for d in terms]
     scale = ratio(keep, dtype) if keep else None
-    low = sorted(itertools.product(*(range(k + 1) for k in top)), key=lambda v: (sum(v), v))
-    for v in low:
-        label = name if v == top else f"{name}.m{''.join(map(str, v))}"
-        body = to_term(whole, dtype)
+    moved = [n for d in terms for n in references(d.anchor)]
+    moved += references(mono_term(keep, Fraction(1), dtype))
+    for v in sorted(itertools.product(*(range(k + 1) for k in top)), key=lambda v: (sum(v), v)):
+        label = name if v == top else chain.fresh(f"{name}.m{''.join(map(str, v))}")
+        body = to_term(weight, dtype)
         for d, k in zip(terms, v, strict=True):
             for _ in range(k):
-                body = _product(body, make("sub", d.data, d.anchor))
+                difference = make("sub", d.data, d.anchor)
+                one = body.is_const and body.value == 1
+                body = difference if one else make("mul", body, difference)
         if sum(v) == 0:
             label = accumulate(chain, label, body, keep, dtype)
-            names[v], bodies[label] = label, body
             hs[label] = make("mul", acc(label, dtype), scale) if scale else acc(label, dtype)
+            names[v], bodies[label] = label, body
             continue
-        zero = _vanishing(chain, whole, terms[v.index(1)], names[low[0]], dtype) if sum(v) == 1 else None
-        label = label if zero is None else f"{label}?"  # never emitted
-        label = chain.fresh(label)
+        label = chain.find("add", body) or chain.fresh(label)
         names[v], bodies[label] = label, body
         h = _binomial(v, names, shift, dtype)
-        hs[label] = h if scale is None else make("mul", h, scale)
-        if zero is not None:
-            gone.append((label, zero))
-            chain.step(f"first moment Σ {show(body)} = {show(zero)} = 0, so it is not kept")
+        hs[label] = h = h if scale is None else make("mul", h, scale)
+        if any(r.name == label for r in chain.running):
             continue
-        full = {n: hs[n] for n in names.values()}
-        dead = {acc(n, dtype): const(0.0, dtype) for n, _ in gone}
-        obligations = proof.obligations(chain.normal, label, "add", bodies, full, gone)
-        h = _without(hs[label], dead)
-        moved = tuple(dict.fromkeys(n for d in terms for n in references(d.anchor)))
-        moved += tuple(n for n in references(mono_term(keep, Fraction(1), dtype)) if n not in moved)
-        emitted = chain.emit(
-            label, "add", body, Correction("augmented", h, moved, obligations)
-        )
-        chain.step(f"augmented: {emitted} = Σ {show(body)} <- {show(h, proof.leaf_text)}")
-        if emitted != label:
-            names[v] = emitted
-            bodies[emitted], hs[emitted] = bodies.pop(label), hs.pop(label)
-    return _finish(chain, terms, names, {n for n, _ in gone}, top, dtype)
-
-
-def _product(a: Term, b: Term) -> Term:
-    return b if a.is_const and a.value == 1 else make("mul", a, b)
-
-
-def _without(h: Term, dead: dict[Term, Term]) -> Term:
-    def rule(n: Term) -> Term | None:
-        if n in dead:
-            return dead[n]
-        zero = [a.is_const and a.value == 0 for a in n.args]
-        if n.op == "mul" and any(zero):
-            return const(0.0, n.dtype)
-        if n.op == "add" and any(zero):
-            return n.args[0] if zero[1] else n.args[1]
-        return None
-
-    return rewrite(h, rule)
+        obligations = proof.obligations(chain.proof, label, "add", bodies, hs)
+        correction = Correction("augmented", h, tuple(dict.fromkeys(moved)), obligations)
+        chain.emit(label, "add", body, correction)
+        chain.step(f"augmented: {label} = Σ {show(body)} <- {show(h, proof.leaf_text)}")
+    return names
 
 
 def _binomial(
@@ -351,9 +342,11 @@ def _binomial(
     for u in sorted(itertools.product(*(range(k + 1) for k in v)), key=lambda u: (-sum(u), u)):
         piece = acc(names[u], dtype)
         times = math.prod(math.comb(a, b) for a, b in zip(v, u, strict=True))
-        for d, a, b in zip(shift, v, u, strict=True):
-            for _ in range(a - b):
-                piece = make("mul", piece, d)
+        powers = [d for d, a, b in zip(shift, v, u, strict=True) for _ in range(a - b)]
+        if any(d.is_const and d.value == 0 for d in powers):
+            continue
+        for d in powers:
+            piece = make("mul", piece, d)
         if times != 1:
             piece = make("mul", piece, const(float(times), dtype))
         total = piece if total is None else make("add", total, piece)
@@ -361,35 +354,36 @@ def _binomial(
     return total
 
 
-def _finish(chain, terms, names, gone, top, dtype) -> Term:
-    """The top moment, re-based from the anchors to the references proper."""
-    shift = [make("sub", d.anchor, d.reference) for d in terms]
-    if all(d.anchor is d.reference for d in terms):
-        return acc(names[top], dtype) if names[top] not in gone else const(0.0, dtype)
-    h = _binomial(top, names, shift, dtype)
-    return _without(h, {acc(n, dtype): const(0.0, dtype) for n in gone})
-
-
-def _anchored(chain: Chain, difference: Term, power: int, dtype: str) -> Difference:
+def _anchored(chain: Chain, difference: Term, dtype: str) -> Difference:
     flat = chain.linear.poly(difference)
     data = to_term({m: c for m, c in flat.items() if chain.normal.kind(m) != "ref"}, dtype)
     moving = {m: -c for m, c in flat.items() if chain.normal.kind(m) == "ref"}
     reference = to_term(moving, dtype)
-    anchor = _running_mean(chain, data, moving, dtype) or reference
-    table = {}
-    for r in leaves(anchor, "ref"):
-        guarded = chain.guard(r, anchor)
-        if guarded is not r:
-            table[r] = guarded
-    if table:
-        anchor = substitute(anchor, table)
-    if anchor is not reference:
-        chain.step(f"the loop measures {show(data)} from {show(anchor)}; the end re-bases to {show(reference)}")
-    return Difference(data, reference, anchor, power)
+    found = _running_mean(chain, data, reference, moving, dtype)
+    if found is None:
+        anchor = _guard_all(chain, reference)
+        gap = None if anchor is reference else make("sub", anchor, reference)
+        found = Difference(data, reference, anchor, gap)
+    if found.anchor is not reference:
+        chain.step(
+            f"the loop measures {show(data)} from {show(found.anchor)}, "
+            f"the end re-bases to {show(reference)}"
+        )
+    return found
 
 
-def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Term | None:
-    """s / count in place of s / n, where s is a running sum: a mean from the first tile on."""
+def _guard_all(chain: Chain, t: Term) -> Term:
+    return substitute(t, {r: chain.guard(r, t) for r in leaves(t, "ref")})
+
+
+def _running_mean(
+    chain: Chain, data: Term, reference: Term, moving: Poly, dtype: str
+) -> Difference | None:
+    """s / count in place of s * c, where s is a running sum: a mean from the first tile on.
+
+    With r = Σ w·(g - s/count), which is what rounding lost, s = count * s/count + r, so the gap
+    s/count - c*s is s/count * (1 - c*count) - c*r: nothing cancels when c*count is 1.
+    """
     if len(moving) != 1:
         return None
     ((m, c),) = moving.items()
@@ -400,19 +394,29 @@ def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Term | 
     if chain.facts.combiner.get(total.attr) != "add" or has_ref(chain.raw(total.attr)):
         return None
     weight = _weight(chain, chain.raw(total.attr), data)
-    sign = 1
+    count = chain.emit(f"{total.attr}.count", "add", weight or const(1.0, dtype))
+    mean = _guard_all(chain, make("div", total, chain.at(count)))
     if weight is None:
-        weight, sign = const(1.0, dtype), 1 if c > 0 else -1
-    count = chain.emit(f"{total.attr}.count", "add", weight)
-    mean = make("div", total, chain.at(count))
-    return mean if sign > 0 else make("neg", mean)
+        anchor = mean if c > 0 else make("neg", mean)
+        return Difference(data, reference, anchor, make("sub", anchor, reference))
+    difference = Difference(data, reference, mean)
+    parts = chain.normal.poly(weight)
+    names = _family(chain, f"{total.attr}.rest", parts, (), [difference], (1,), dtype)
+    rest = names[(1,)]
+    whole = acc(total.attr, total.dtype)
+    chain.relate(rest, make("sub", whole, make("mul", mean, acc(count, dtype))))
+    share = mono_term(tuple(f for f in m if f[0] is not total), c, dtype)
+    gap = make(
+        "sub",
+        make("mul", mean, make("sub", const(1.0, dtype), make("mul", share, chain.at(count)))),
+        make("mul", share, chain.at(rest)),
+    )
+    return Difference(data, reference, mean, gap)
 
 
 def _weight(chain: Chain, body: Term, data: Term) -> Term | None:
     """w >= 0 with body = w * data, when there is one."""
     whole, unit = chain.normal.poly(body), chain.normal.poly(data)
-    if not whole or not unit:
-        return None
     for m, c in whole.items():
         for n, d in unit.items():
             q = mono_mul(m, tuple((t, -e) for t, e in n))
@@ -422,27 +426,3 @@ def _weight(chain: Chain, body: Term, data: Term) -> Term | None:
                 weight = to_term({q: c / d}, body.dtype)
                 return weight if chain.facts.sign(weight) == 1 else None
     return None
-
-
-def _vanishing(chain: Chain, whole: Poly, d: Difference, count: str, dtype: str) -> Term | None:
-    """Σ w·(g - t) = Σ w·g - t·Σ w, when both sums are at hand and the difference is 0."""
-    total = chain.find("add", to_term(chain.normal.mul(whole, chain.normal.poly(d.data)), dtype))
-    if total is None:
-        return None
-    zero = make(
-        "sub", ref(total, dtype=dtype), make("mul", d.anchor, ref(count, dtype=dtype))
-    )
-    bare = _bare(zero)
-    return zero if chain.normal.equal(bare, const(0.0, dtype)) else None
-
-
-def _bare(t: Term) -> Term:
-    """References without indices and without guards, to compare as values."""
-    def rule(n: Term) -> Term | None:
-        if n.op == "ref":
-            return ref(n.attr, dtype=n.dtype)
-        if n.op == "select" and n.args[0].op == "eq" and n.args[0].args[0] is n.args[2]:
-            return n.args[2]
-        return None
-
-    return rewrite(t, rule)
