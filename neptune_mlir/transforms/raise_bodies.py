@@ -99,7 +99,7 @@ def read_body(
         elif name == "math.fpowi":
             env[result] = _power(*(term_of(v) for v in operation.operands))
         else:
-            env[result] = op_to_term(op, [term_of(v) for v in operation.operands])
+            env[result] = _narrow(op_to_term(op, [term_of(v) for v in operation.operands]))
     raise NoTermForm("the region has no yield")
 
 
@@ -118,6 +118,29 @@ def _is_broadcast_guard(select: Any, sizes: Sizes) -> bool:
     if sizes.truth(condition) is True or sizes.of(zero) != Size(0):
         return False
     return any(sizes.of(v) == Size(1) for v in compare.operands)
+
+
+_MANTISSA = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+
+
+def _narrow(term: Term) -> Term:
+    """Compare in the type of the data: front ends widen to f64 to compare with a literal.
+
+    Widening is exact and keeps the order, so this changes nothing where the literal has the
+    narrow type too; infinities, zeros and small integers do.
+    """
+    if term.op not in T.COMPARISONS:
+        return term
+    for wide, literal in (term.args, term.args[::-1]):
+        if not (wide.op == "cast" and literal.is_const and T.is_float(literal.dtype)):
+            continue
+        source = wide.args[0]
+        if not T.is_float(source.dtype) or _MANTISSA[source.dtype] >= _MANTISSA[wide.dtype]:
+            continue
+        if abs(literal.value) in (0.0, 1.0, 2.0, float("inf")):
+            narrow = {wide: source, literal: T.const(literal.value, source.dtype)}
+            return T.make(term.op, *(narrow[a] for a in term.args))
+    return term
 
 
 def _power(base: Term, exponent: Term) -> Term:

@@ -93,7 +93,10 @@ class Raiser:
             rule = Raiser._structured
         if rule is not None:
             try:
-                if rule(self, op):
+                location = op.location  # a rule may erase the op
+                done = rule(self, op)
+                self._report_assumptions(location)
+                if done:
                     return
             except (NotRaised, NoTermForm) as reason:
                 self.report(op, reason)
@@ -101,6 +104,19 @@ class Raiser:
 
     def report(self, op: Any, reason: NotRaised | NoTermForm) -> None:
         remark(op.location, f"'{op.name}' is not raised: {reason.message}")
+
+    def _report_assumptions(self, location: Any) -> None:
+        for pair in self.sizes.assumed:
+            x, y = (self._describe(value) for value in pair)
+            remark(location, f"takes {x} and {y} to be equal")
+        self.sizes.assumed.clear()
+
+    def _describe(self, scalar: Any) -> str:
+        owner = scalar.owner
+        if not isinstance(owner, ir.Block) and owner.name == "tensor.dim":
+            tensor, dim = owner.operands
+            return f"dimension {self.sizes.of(dim).factor} of {self.values.key(tensor)}"
+        return self.values.key(scalar)
 
     def _leave(self, op: Any) -> None:
         """This op stays: it reads tensors from memory, and leaves its results there."""
@@ -152,7 +168,7 @@ class Raiser:
                 continue
             position = arith.ConstantOp(index, ir.IntegerAttr.get(index, k)).result
             dim = tensor_dialect.DimOp(tensor, position).result
-            sizes.append(self.sizes.symbol(dim, is_dim=True))
+            sizes.append(self.sizes.symbol(dim, dim=k))
             self.sizes.set(dim, sizes[-1])
         dims = self.digits.dims(sizes)
         dtype = str(kind.element_type)

@@ -36,7 +36,7 @@ ONE = Size(1)
 @dataclass
 class _Symbol:
     value: Any  # the SSA scalar
-    is_dim: bool  # a tensor dimension: never negative
+    dim: int | None  # which dimension of a tensor it is (so never negative), if it is one
     bound: Size | None = None
 
 
@@ -84,12 +84,13 @@ class Sizes:
         self._symbols: list[_Symbol] = []
         self._known: dict[Any, Size] = {}
         self._truths: dict[Any, bool | None] = {}
+        self.assumed: list[tuple[Any, Any]] = []  # SSA scalars taken to be equal, see `assume`
 
     # ---- arithmetic ------------------------------------------------------------------------
 
-    def symbol(self, value: Any, *, is_dim: bool) -> Size:
-        """A new symbol for the SSA scalar `value`."""
-        self._symbols.append(_Symbol(value, is_dim))
+    def symbol(self, value: Any, *, dim: int | None = None) -> Size:
+        """A new symbol for the SSA scalar `value`, dimension `dim` of some tensor."""
+        self._symbols.append(_Symbol(value, dim))
         return Size(1, (len(self._symbols) - 1,))
 
     def resolve(self, size: Size) -> Size:
@@ -108,13 +109,20 @@ class Sizes:
     def divide(self, a: Size, b: Size) -> Size | None:
         return quotient(self.resolve(a), self.resolve(b))
 
+    @staticmethod
+    def _without_common(a: Size, b: Size) -> tuple[Size, Size]:
+        """a and b without the symbols that both have: those say nothing in an equation."""
+        left, right = list(a.symbols), []
+        for symbol in b.symbols:
+            if symbol in left:
+                left.remove(symbol)
+            else:
+                right.append(symbol)
+        return Size(a.factor, tuple(left)), Size(b.factor, tuple(right))
+
     def equate(self, a: Size, b: Size) -> bool:
         """Record that a and b are the same number; False where that cannot be recorded."""
-        a, b = self.resolve(a), self.resolve(b)
-        for symbol in a.symbols:  # what both have in common says nothing
-            if symbol in b.symbols:
-                common = Size(1, (symbol,))
-                return self.equate(quotient(a, common), quotient(b, common))  # type: ignore[arg-type]
+        a, b = self._without_common(self.resolve(a), self.resolve(b))
         if a == b:
             return True
         # The younger symbol is expressed by the older one, whose value dominates more code.
@@ -127,8 +135,33 @@ class Sizes:
                     return True
         return False
 
+    def assume(self, a: Size, b: Size) -> bool:
+        """Like `equate`, but also for products: `batch * heads` of two tensors are taken to be
+        equal factor by factor, same dimensions first. `assumed` records each such pair."""
+        a, b = self.resolve(a), self.resolve(b)
+        a, b = self._without_common(a, b)
+        if a == b or len(a.symbols) == len(b.symbols) == 1:
+            self._note(a, b)
+            return self.equate(a, b)
+        if a.factor != b.factor or len(a.symbols) != len(b.symbols):
+            return self.equate(a, b)
+        for pair in zip(*(sorted(x.symbols, key=self._place) for x in (a, b)), strict=True):
+            x, y = (Size(1, (s,)) for s in pair)
+            self._note(x, y)
+            self.equate(x, y)
+        return True
+
+    def _place(self, symbol: int) -> tuple[int, int]:
+        dim = self._symbols[symbol].dim
+        return (-1 if dim is None else dim, symbol)
+
+    def _note(self, a: Size, b: Size) -> None:
+        if a != b:
+            x, y = (self._symbols[size.symbols[0]].value for size in (a, b))
+            self.assumed.append((x, y))
+
     def not_negative(self, size: Size) -> bool:
-        return size.factor >= 0 and all(self._symbols[s].is_dim for s in size.symbols)
+        return size.factor >= 0 and all(self._symbols[s].dim is not None for s in size.symbols)
 
     # ---- reading scalar code ---------------------------------------------------------------
 
@@ -136,7 +169,7 @@ class Sizes:
         """The size that an integer or index SSA value is."""
         if value not in self._known:
             found = self._fold(value)
-            self._known[value] = self.symbol(value, is_dim=False) if found is None else found
+            self._known[value] = self.symbol(value) if found is None else found
         return self.resolve(self._known[value])
 
     def set(self, value: Any, size: Size) -> None:

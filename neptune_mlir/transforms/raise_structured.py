@@ -267,7 +267,7 @@ class _Structured:
                 raise NotRaised("its region is not a known combiner of the result and a term")
             combiner, rest = split
             body = self._at_loops(rest, leaves)
-            total = read(self.nests.build(loops, body, flat, combiner), body.dtype)
+            total = self._nest(loops, body, flat, combiner)
             if accumulator not in leaves:
                 raise NotRaised("it accumulates into an undefined tensor")
             init = leaves[accumulator]
@@ -280,4 +280,16 @@ class _Structured:
             body = self._at_loops(term, leaves)
         if body.op == "read" or not accesses(body):
             return View(dims, body, body.dtype)
-        return View(dims, read(self.nests.build(flat, body, flat), body.dtype), body.dtype)
+        return View(dims, self._nest(flat, body, flat), body.dtype)
+
+    def _nest(
+        self, loops: list[int], body: Term, result: list[int], combiner: str | None = None
+    ) -> Term:
+        """Emit a nest and read it; what the body does not vary along is left to the view."""
+        used = {leaf.attr for leaf in T.leaves(body, "index")}
+        used = used.union(*(access.digits() for access in accesses(body)))
+        used |= set(loops) - set(result)
+        access = self.nests.build(
+            [d for d in loops if d in used], body, [d for d in result if d in used], combiner
+        )
+        return read(access, body.dtype)

@@ -165,16 +165,42 @@ class Digits:
         """Where the sizes alone do not decide: equal totals force equal extents."""
         if not a or not b:
             return all(self.sizes.equate(self.extent(d), Size(1)) for d in a + b)
-        if len(a) == len(b):
-            pairs = [(self.extent(x), self.extent(y)) for x, y in zip(a, b, strict=True)]
-            symbolic = all(x.symbols and y.symbols for x, y in pairs)
-            if (len(a) == 1 or symbolic) and all(self.sizes.equate(x, y) for x, y in pairs):
-                for x, y in zip(a, b, strict=True):
-                    self.cut(y, (x,))
-                return True
-            return False
+        if len(a) == len(b) == 1:
+            self.cut(b[0], (a[0],))
+            return self.sizes.equate(self.extent(a[0]), self.extent(b[0]))
         for one, many in ((a, b), (b, a)):
             if len(one) == 1 and self.sizes.equate(self.extent(one[0]), self.total(many)):
+                self.cut(one[0], many)
+                return True
+        return self._match_assuming(a, b)
+
+    def _match_assuming(self, a: list[int], b: list[int]) -> bool:
+        """Match at the static extents that both sides have in the same order; what lies between
+        them is taken to be equal part by part (a run-time program may do otherwise, but then
+        its batch or heads differ between the operands)."""
+        sides = []
+        for digits in (a, b):
+            anchors = [k for k, d in enumerate(digits) if self.extent(d).static is not None]
+            bounds = [-1, *anchors, len(digits)]
+            sides.append((
+                [digits[k] for k in anchors],
+                [digits[i + 1 : j] for i, j in zip(bounds, bounds[1:], strict=False)],
+            ))  # fmt: skip
+        (anchors_a, parts_a), (anchors_b, parts_b) = sides
+        if [self.extent(d) for d in anchors_a] != [self.extent(d) for d in anchors_b]:
+            return False
+        for x, y in zip(anchors_a, anchors_b, strict=True):
+            self.cut(y, (x,))
+        return all(self._assume_equal(x, y) for x, y in zip(parts_a, parts_b, strict=True))
+
+    def _assume_equal(self, a: list[int], b: list[int]) -> bool:
+        if len(a) == len(b):
+            for x, y in zip(a, b, strict=True):
+                self.cut(y, (x,))
+            pairs = [(self.extent(x), self.extent(y)) for x, y in zip(a, b, strict=True)]
+            return all(self.sizes.assume(x, y) for x, y in pairs)
+        for one, many in ((a, b), (b, a)):
+            if len(one) == 1 and many and self.sizes.assume(self.total(one), self.total(many)):
                 self.cut(one[0], many)
                 return True
         return False
