@@ -97,12 +97,14 @@ class Solution:
             means "at the result's own position".
         proofs: original name -> obligations of a final value that is more than a running one.
         steps: the derivation, for people.
+        facts: what is known of the running values (hypotheses of the proofs).
     """
 
     running: tuple[Running, ...]
     finals: dict[str, Term]
     steps: tuple[str, ...] = ()
     proofs: dict[str, Proof] = field(default_factory=dict)
+    facts: Facts = field(default_factory=lambda: Facts(frozenset()))
 
     @property
     def proved(self) -> bool:

@@ -66,7 +66,7 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
         final = rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
         chain.conclude(final)
     return Solution(
-        tuple(chain.running), dict(chain.finals), tuple(chain.steps), dict(chain.proofs)
+        tuple(chain.running), chain.finals, tuple(chain.steps), chain.proofs, chain.facts
     )
 
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Obligations as SMT-LIB 2, decided by z3 when that is installed.
+
+Each obligation becomes `assert not (left = right)` over the reals; `unsat` proves it. The text
+is made from the terms themselves, not from the normal forms that the first proof compares.
+Transcendental functions are uninterpreted, with the ground instances of
+
+    exp(a + b) = exp(a) * exp(b)     exp(a) > 0     exp(log(u)) = u for u > 0
+    sqrt(u) >= 0, sqrt(u)^2 = u      a <= b implies f(a) <= f(b) for increasing f
+
+that the terms at hand call for, so the problem has no quantifiers. Hypotheses: denominators
+are not zero, and sums known to be non-negative are positive (an element was seen).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.normal import LN2, Normaliser, TooComplex, to_term
+from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
+from neptune_mlir.algebra.terms import Term, const, is_float, make, show
+
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "="}
+_LOGIC = {"and": "and", "or": "or", "xor": "xor", "not": "not"}
+
+
+class _Problem:
+    """One equation: declarations, axiom instances, hypotheses and the negated goal."""
+
+    def __init__(self, facts: Facts):
+        self.facts = facts
+        self.normal = Normaliser(facts, reals=True)
+        self.declared: dict[str, str] = {}
+        self.names: dict[tuple[Any, ...], str] = {}
+        self.axioms: dict[str, None] = {}
+        self.hypotheses: dict[str, None] = {}
+        self.calls: dict[str, list[str]] = {}
+        self._text: dict[Term, str] = {}
+        self._exps: set[Term] = set()
+
+    def script(self, left: Term, right: Term, title: str) -> str:
+        a, b = self.text(left), self.text(right)
+        for op, args in self.calls.items():
+            direction = rules.MONOTONE.get(op)
+            for i, x in enumerate(args):
+                for y in args[:i]:
+                    if direction:
+                        lo, hi = (x, y) if direction > 0 else (y, x)
+                        self.axioms[f"(=> (<= {x} {y}) (<= ({op} {lo}) ({op} {hi})))"] = None
+                        self.axioms[f"(=> (<= {y} {x}) (<= ({op} {hi}) ({op} {lo})))"] = None
+        lines = [f"; {line}" for line in title.splitlines()]
+        lines += ["(set-logic ALL)"]
+        lines += self.declared.values()
+        lines += [f"(assert {h}) ; hypothesis" for h in self.hypotheses]
+        lines += [f"(assert {x})" for x in self.axioms]
+        lines += [f"(assert (not (= {a} {b})))", "(check-sat)"]
+        return "\n".join(lines) + "\n"
+
+    def name(self, key: tuple[Any, ...], text: str, sort: str) -> str:
+        found = self.names.get(key)
+        if found is None:
+            found = re.sub(r"[^A-Za-z0-9_.~*']+", "_", text).strip("_").replace("'", "~")
+            while found in self.declared:
+                found += "~"
+            self.names[key] = found
+            self.declared[found] = f"(declare-const {found} {sort})"
+        return found
+
+    def function(self, op: str, arity: int) -> None:
+        sorts = " ".join(["Real"] * arity)
+        self.declared.setdefault(op, f"(declare-fun {op} ({sorts}) Real)")
+
+    def text(self, t: Term) -> str:
+        found = self._text.get(t)
+        if found is None:
+            found = self._text[t] = self._make(t)
+        return found
+
+    def _make(self, t: Term) -> str:
+        if t.is_const:
+            return _number(t.value)
+        if t.is_leaf:
+            idx = tuple(show(a) for a in t.args)
+            text = leaf_text(t) or show(t)
+            found = self.name((t.op, t.attr, idx), text, "Bool" if t.dtype == "i1" else "Real")
+            if t.op == "ref" and self.facts.name(t) in self.facts.nonneg:
+                self.hypotheses[f"(> {found} 0)"] = None
+            return found
+        op = t.op
+        if op in ("exp", "exp2") and self.normal.equal(t, const(0.0)):
+            return "0.0"  # exp(-inf): a masked element
+        if op == "select" and self.text(t.args[0]) in ("true", "false"):
+            return self.text(t.args[1 if self.text(t.args[0]) == "true" else 2])
+        args = [self.text(a) for a in t.args]
+        if op in ("eq", "ne", "lt", "le", "gt", "ge"):
+            return self._compare(t, args)
+        if op in _LOGIC:
+            return f"({_LOGIC[op]} {' '.join(args)})"
+        if op == "cast":
+            if t.args[0].dtype == "i1":
+                return f"(ite {args[0]} 1.0 0.0)"
+            if is_float(t.dtype) or not is_float(t.args[0].dtype):
+                return args[0]
+        if op == "select":
+            return f"(ite {' '.join(args)})"
+        if op == "div" and is_float(t.dtype):
+            if not t.args[1].is_const:
+                self.hypotheses[f"(distinct {args[1]} 0)"] = None
+            return f"(/ {args[0]} {args[1]})"
+        if op in _BINARY and op != "div":
+            return f"({_BINARY[op]} {args[0]} {args[1]})"
+        if op == "neg":
+            return f"(- {args[0]})"
+        if op == "abs":
+            return f"(ite (>= {args[0]} 0) {args[0]} (- {args[0]}))"
+        if op in ("max", "min"):
+            sign = ">=" if op == "max" else "<="
+            return f"(ite ({sign} {args[0]} {args[1]}) {args[0]} {args[1]})"
+        return self._function(t, args)
+
+    def _compare(self, t: Term, args: list[str]) -> str:
+        decided = self.normal.indicator(t)
+        if not decided:
+            return "false"
+        if decided == {(): 1}:
+            return "true"
+        if t.op == "ne":
+            return f"(distinct {args[0]} {args[1]})"
+        return f"({_COMPARE[t.op]} {args[0]} {args[1]})"
+
+    def _function(self, t: Term, args: list[str]) -> str:
+        op = t.op
+        if op == "exp2":
+            return self.text(make("exp", make("mul", t.args[0], LN2)))
+        if op == "log2":
+            return self.text(make("div", make("log", t.args[0]), LN2))
+        if op == "expm1":
+            return f"(- {self.text(make('exp', t.args[0]))} 1.0)"
+        if op == "log1p":
+            return self.text(make("log", make("add", const(1.0), t.args[0])))
+        if op == "rsqrt":
+            return f"(/ 1.0 {self.text(make('sqrt', t.args[0]))})"
+        if op == "pow" and t.args[1].is_const and t.args[1].value in (1, 2, 3, 4):
+            return f"(* {' '.join([args[0]] * int(t.args[1].value))} 1.0)"
+        self.function(op, len(args))
+        call = f"({op} {' '.join(args)})"
+        if op == "exp":
+            self._exponential(t.args[0], call)
+        elif op == "log":
+            self.hypotheses[f"(> {args[0]} 0)"] = None
+        elif op == "sqrt":
+            self.hypotheses[f"(> {args[0]} 0)"] = None
+            self.axioms[f"(> {call} 0)"] = None
+            self.axioms[f"(= (* {call} {call}) {args[0]})"] = None
+        if len(args) == 1 and args[0] not in self.calls.setdefault(op, []):
+            self.calls[op].append(args[0])
+        return call
+
+    def _exponential(self, exponent: Term, call: str) -> None:
+        """exp of a sum is the product of exponentials; each is positive."""
+        self.axioms[f"(> {call} 0)"] = None
+        if exponent in self._exps:
+            return
+        self._exps.add(exponent)
+        try:
+            addends = self.normal.poly(exponent)
+        except TooComplex:
+            return
+        over, under = [], [call]
+        for m, c in addends.items():
+            if len(m) == 1 and m[0][0].op == "log" and m[0][1] == 1 and abs(c) == 1:
+                inner = self.text(m[0][0].args[0])
+                self.hypotheses[f"(> {inner} 0)"] = None
+                (over if c > 0 else under).append(inner)
+                continue
+            piece = f"(exp {self.text(to_term({m: abs(c)}, 'f32'))})"
+            self.axioms[f"(> {piece} 0)"] = None
+            (over if c > 0 else under).append(piece)
+        if [call] != under or over != [call]:
+            self.axioms[f"(= {_product(under)} {_product(over)})"] = None
+
+
+def _product(factors: list[str]) -> str:
+    if len(factors) < 2:
+        return factors[0] if factors else "1.0"
+    return f"(* {' '.join(factors)})"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if math.isinf(value) or math.isnan(value):
+        return "not_a_real"
+    exact = Fraction(value)
+    text = f"{abs(exact.numerator)}.0"
+    if exact.denominator != 1:
+        text = f"(/ {text} {exact.denominator}.0)"
+    return f"(- {text})" if exact < 0 else text
+
+
+def scripts(obligation: Obligation, facts: Facts) -> list[str]:
+    """One SMT-LIB problem per case of the obligation; all must be unsatisfiable."""
+    normal = Normaliser(facts, reals=True)
+    found = []
+    for left, right in cases(obligation.left, obligation.right, normal):
+        if left is not right:
+            found.append(_Problem(facts).script(left, right, str(replace(obligation, status=""))))
+    return found
+
+
+def export(proof: Proof, facts: Facts) -> str:
+    """All obligations as one SMT-LIB 2 file; every `check-sat` should answer unsat."""
+    texts = [s for o in proof.obligations for s in scripts(o, facts)]
+    return "(reset)\n".join(texts)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What z3 says: proved, refuted (with a model), or unknown."""
+
+    status: str
+    model: str = ""
+
+
+def decide(obligation: Obligation, facts: Facts, timeout_ms: int = 2000) -> Verdict:
+    """Ask z3.
+
+    Raises:
+        ToolError: z3 is not installed.
+    """
+    try:
+        import z3
+    except ImportError:
+        from neptune_mlir.errors import ToolError
+
+        raise ToolError(
+            "cannot verify with z3: the package is not installed",
+            hint="pip install neptune-mlir[verify]",
+        ) from None
+    for script in scripts(obligation, facts):
+        solver = z3.Solver()
+        solver.set("timeout", timeout_ms)
+        solver.set("random_seed", 0)
+        solver.from_string(script)
+        answer = solver.check()
+        if answer == z3.sat:
+            model = solver.model()
+            values = sorted((d.name(), str(model[d])) for d in model.decls() if d.arity() == 0)
+            return Verdict(REFUTED, ", ".join(f"{n} = {v}" for n, v in values))
+        if answer != z3.unsat:
+            return Verdict("unknown", solver.reason_unknown())
+    return Verdict(PROVED)
