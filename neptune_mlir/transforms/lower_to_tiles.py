@@ -9,21 +9,24 @@ comes out; `lower_to_tiles_kernel` says which role each axis plays.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.bindings import ir, passmanager, scf, tensor
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.transforms import lower_to_tiles_index as ix
+from neptune_mlir.transforms.lower_to_tiles_bodies import split_invariants
+from neptune_mlir.transforms.lower_to_tiles_bounds import Range, live_ranges
 from neptune_mlir.transforms.lower_to_tiles_emit import (
-    DYNAMIC,
     Frame,
     Program,
     Tile,
     extract_slice,
+    slice_operands,
 )
 from neptune_mlir.transforms.lower_to_tiles_index import Index
-from neptune_mlir.transforms.lower_to_tiles_kernel import Kernel, read_kernel
+from neptune_mlir.transforms.lower_to_tiles_kernel import LOOPED, Kernel, read_kernel
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
 
@@ -59,6 +62,7 @@ def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
 
 def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
     """Emit the forall of one kernel at the insertion point; returns its results."""
+    split_invariants(kernel)
     grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid"]
     bounds: list[Index] = [kernel.chunks] if kernel.chunks else []
     bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
@@ -85,7 +89,7 @@ def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
         parallel = scf.InParallelOp()
         with ir.InsertionPoint(parallel.block):
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
-                _parallel_insert(value, out, offsets, sizes)
+                tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
 
 
@@ -122,9 +126,25 @@ def _stream(program: Program, chunk: Any) -> None:
         frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))
         return [program.tile_of(r.updated, frame) for r in kernel.running]
 
-    ranges = program.whole_range(kernel.stream, split=True)
-    finals = program.loop(root, kernel.stream, ranges, starts, step)
+    finals = program.loop(root, kernel.stream, _stream_ranges(program, chunk), starts, step)
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
+
+
+def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
+    """The tiles of the streamed axis that this program visits."""
+    kernel, root = program.kernel, program.root
+    axis = kernel.axes[kernel.stream]
+    start, stop = 0, axis.extent
+    with root.here():
+        if chunk is not None:  # chunks are cut between tiles
+            tiles = ix.ceildiv(ix.ceildiv(axis.extent, axis.size), kernel.chunks)
+            length = ix.scale(tiles, axis.size)
+            start = ix.mul(length, chunk)
+            stop = ix.minimum(axis.extent, ix.add(start, length))
+        return live_ranges(
+            start, stop, axis.size, kernel.stream, affine_part(kernel.live), program.span,
+            divides=axis.divides, exists=program.exists(kernel.stream),
+        )  # fmt: skip
 
 
 Store = tuple[Any, list[Index], list[Index]]  # what, and where in the result: offsets, sizes
@@ -136,50 +156,101 @@ def _finish(program: Program, outs: Sequence[Any], chunk: Any) -> list[Store]:
     stores: dict[int, Store] = {}
     sweeps: dict[tuple[int, ...], list[int]] = {}
     for k, key in enumerate(kernel.results):
-        swept = tuple(
-            a for a in kernel.result_axes(key) if kernel.axes[a].role in ("loop", "stream")
-        )
+        swept = sorted(a for a in kernel.result_axes(key) if kernel.axes[a].role in LOOPED)
         if swept:
-            sweeps.setdefault(tuple(sorted(swept)), []).append(k)
+            sweeps.setdefault(tuple(swept), []).append(k)
         else:
             value = program.tile_of(key, program.root)
-            offsets, sizes = _window(program, key, program.root, chunk)
-            kept = [d for d, a in enumerate(kernel.result_axes(key)) if kernel.axes[a].size > 1]
+            window = _window(program, key, program.root)
             with program.root.here():
-                stores[k] = (_valid_part(value, [sizes[d] for d in kept]), offsets, sizes)
+                stores[k] = (_valid_part(value, window), window.offsets, window.sizes)
     for axes, members in sweeps.items():
-        stores.update(_sweep(program, axes, members, outs))
+        stores.update(_sweep(program, axes, {k: outs[k] for k in members}))
     if chunk is not None:
-        stores = {k: (v, [chunk, *offsets], [1, *sizes]) for k, (v, offsets, sizes) in stores.items()}
+        stores = {k: (v, [chunk, *o], [1, *s]) for k, (v, o, s) in stores.items()}
     return [stores[k] for k in range(len(kernel.results))]
 
 
-def _window(program: Program, key: str, frame: Frame, chunk: Any) -> tuple[list[Index], list[Index]]:
-    """Offsets and sizes of the valid part of a tile inside the result."""
+@dataclass(frozen=True)
+class Window:
+    """The valid part of a tile in a result; `kept` are the dimensions that the tile has."""
+
+    offsets: list[Index]
+    sizes: list[Index]
+    kept: list[int]
+
+
+def _window(program: Program, key: str, frame: Frame) -> Window:
     tiles = [frame.tile(a) for a in program.kernel.result_axes(key)]
-    return [t.offset for t in tiles], [t.valid for t in tiles]
+    return Window(
+        [t.offset for t in tiles],
+        [t.valid for t in tiles],
+        [d for d, t in enumerate(tiles) if t.size > 1],
+    )
 
 
-def _valid_part(value: Any, sizes: Sequence[Index]) -> Any:
-    if list(ir.RankedTensorType(value.type).shape) == list(sizes):
+def _valid_part(value: Any, window: Window) -> Any:
+    sizes = [window.sizes[d] for d in window.kept]
+    if list(ir.RankedTensorType(value.type).shape) == sizes:
         return value
     return extract_slice(value, [0] * len(sizes), sizes, range(len(sizes)))
 
 
-def _parallel_insert(value: Any, out: Any, offsets: Sequence[Index], sizes: Sequence[Index]) -> None:
-    tensor.ParallelInsertSliceOp(
-        value, out,
-        [o for o in offsets if not ix.is_static(o)],
-        [s for s in sizes if not ix.is_static(s)],
-        [],
-        [o if ix.is_static(o) else DYNAMIC for o in offsets],
-        [s if ix.is_static(s) else DYNAMIC for s in sizes],
-        [1] * len(offsets),
-    )  # fmt: skip
+def _sweep(program: Program, axes: Sequence[int], outs: dict[int, Any]) -> dict[int, Store]:
+    """Fill results that carry looped axes: a strip of each, tile after tile."""
+    kernel = program.kernel
+    strips: dict[int, Window] = {}
+    start = []
+    for k, out in outs.items():
+        strips[k] = window = _strip(program, kernel.results[k], axes)
+        with program.root.here():
+            start.append(extract_slice(out, window.offsets, window.sizes, window.kept))
+
+    def fill(frame: Frame, rest: Sequence[int], carried: Sequence[Any]) -> list[Any]:
+        if rest:
+            ranges = program.whole_range(rest[0], split=len(rest) == 1)
+            return program.loop(
+                frame, rest[0], ranges, carried, lambda inner, c: fill(inner, rest[1:], c)
+            )
+        return [
+            _insert(program, kernel.results[k], frame, axes, strip)
+            for k, strip in zip(outs, carried, strict=True)
+        ]
+
+    filled = fill(program.root, axes, start)
+    return {
+        k: (v, strips[k].offsets, strips[k].sizes) for k, v in zip(outs, filled, strict=True)
+    }
 
 
-def _sweep(program: Program, axes: Sequence[int], members: Sequence[int], outs: Sequence[Any]) -> dict[int, Store]:
-    raise NotImplementedError
+def _strip(program: Program, key: str, swept: Sequence[int]) -> Window:
+    """What one program fills of a result: its own tile, but all of the swept axes."""
+    offsets: list[Index] = []
+    sizes: list[Index] = []
+    kept = []
+    for d, a in enumerate(program.kernel.result_axes(key)):
+        axis = program.kernel.axes[a]
+        tile = Tile(0, 0, axis.extent) if a in swept else program.root.tile(a)
+        offsets.append(tile.offset)
+        sizes.append(tile.valid)
+        if a in swept or tile.size > 1:
+            kept.append(d)
+    return Window(offsets, sizes, kept)
 
 
-__all__ = ["lower_to_tiles", "mlir_type"]
+def _insert(program: Program, key: str, frame: Frame, swept: Sequence[int], strip: Any) -> Any:
+    """Write the tile of a result at hand into its strip."""
+    value = program.tile_of(key, frame)
+    window = _window(program, key, frame)
+    dims = [
+        d for d, a in enumerate(program.kernel.result_axes(key))
+        if a in swept or d in window.kept
+    ]  # fmt: skip
+    offsets = [
+        window.offsets[d] if program.kernel.result_axes(key)[d] in swept else 0 for d in dims
+    ]
+    with frame.here():
+        part = _valid_part(value, window)
+        return tensor.InsertSliceOp(
+            part, strip, *slice_operands(offsets, [window.sizes[d] for d in dims])
+        ).result

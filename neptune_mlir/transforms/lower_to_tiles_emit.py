@@ -17,13 +17,17 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
+from neptune_mlir.analysis.masks import Linear, linear
 from neptune_mlir.bindings import arith, ir, linalg, scf, tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.dialects.scalars import Emitter, constant, mlir_type
 from neptune_mlir.transforms import lower_to_tiles_index as ix
+from neptune_mlir.transforms.lower_to_tiles_bodies import Bodies
+from neptune_mlir.transforms.lower_to_tiles_bounds import Range, tail_ranges
 from neptune_mlir.transforms.lower_to_tiles_index import Index
-from neptune_mlir.transforms.lower_to_tiles_kernel import Kernel, TileNest
+from neptune_mlir.transforms.lower_to_tiles_kernel import LOOPED, Kernel
 
 DYNAMIC = nests.DYNAMIC
 ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
@@ -45,9 +49,16 @@ class Tile:
 class Frame:
     """One loop level: the axes it binds, and the tile tensors made in it so far."""
 
-    def __init__(self, block: Any, tiles: dict[int, Tile], parent: Frame | None = None):
+    def __init__(
+        self,
+        block: Any,
+        tiles: dict[int, Tile],
+        parent: Frame | None = None,
+        known: Sequence[Linear] = (),
+    ):
         self.block = block
         self.parent = parent
+        self.known: list[Linear] = [*(parent.known if parent else ()), *known]
         self.tiles = tiles
         self.made: dict[Any, Any] = {}
         self._loop: Any = None  # the loop being filled in this frame's block
@@ -84,8 +95,9 @@ class Program:
         self.values = values
         self.root = frame
         self._needs: dict[str, frozenset[int]] = {}
+        self._bodies = Bodies(kernel, self.extent)
         self._looped = frozenset(
-            k for k, axis in enumerate(kernel.axes) if axis.role in ("stream", "loop")
+            k for k, axis in enumerate(kernel.axes) if axis.role in LOOPED
         )
 
     # ---- what a value depends on
@@ -108,7 +120,7 @@ class Program:
             found |= self.needs(nest.init)
         return found - self._loops_around(nest)
 
-    def _loops_around(self, nest: TileNest) -> frozenset[int]:
+    def _loops_around(self, nest: FusedNest) -> frozenset[int]:
         """The looped axes that this nest reduces over in loops of its own."""
         own = frozenset(nest.reduced_axes) & self._looped
         return own - {self.kernel.stream} if nest.in_body else own
@@ -176,7 +188,7 @@ class Program:
                 axes.append(axis)
                 kept.append(dim)
         loaded = extract_slice(self.values[read.attr], offsets, sizes, kept)
-        return pad(loaded, [frame.tile(a).size for a in axes]), axes
+        return pad(loaded, [frame.tile(a) for a in axes]), axes
 
     def _place(self, position: Term, frame: Frame) -> tuple[Index, Tile | None, int]:
         """Where an access stands: its offset, and the tile it spans (None: one element)."""
@@ -197,30 +209,42 @@ class Program:
             )
         return ix.floordiv(tile.offset, divisor), None, axis
 
+    def span(self, atom: Term) -> tuple[Index, Index]:
+        """The smallest and the largest value of an axis or a scalar in this program."""
+        if atom.op == "index":
+            axis = self.kernel.axes[atom.attr]
+            if axis.role == "loop":
+                return 0, ix.sub(axis.extent, 1)
+            tile = self.root.tile(atom.attr)
+            return tile.offset, ix.add(tile.offset, tile.size - 1)
+        scalar = T.make("cast", atom, dtype="index")
+        value = Emitter(lambda leaf: self.values[leaf.attr]).emit(scalar)
+        return value, value
+
     # ---- nests
 
-    def _emit(self, nest: TileNest, frame: Frame) -> Any:
+    def _emit(self, nest: FusedNest, frame: Frame) -> Any:
         if nest.combiner is None:
             return self._generic(nest, frame, self._empty(nest, frame))
         start = self._start(nest, frame)
         return self._reduce(nest, frame, start, sorted(self._loops_around(nest)))
 
-    def _empty(self, nest: TileNest, frame: Frame) -> Any:
+    def _empty(self, nest: FusedNest, frame: Frame) -> Any:
         shape = [frame.tile(a).size for a in nest.result_axes if self._extends(a)]
         return tensor.empty(shape, mlir_type(nest.dtype))
 
-    def _start(self, nest: TileNest, frame: Frame) -> Any:
+    def _start(self, nest: FusedNest, frame: Frame) -> Any:
         """The tile that a reduction accumulates into."""
         if nest.init is not None:
             access = T.read(nest.init, *map(T.index, nest.result_axes), dtype=nest.dtype)
             return self._operand(access, frame)[0]
         return self.identity(nest, frame)
 
-    def identity(self, nest: TileNest, frame: Frame) -> Any:
+    def identity(self, nest: FusedNest, frame: Frame) -> Any:
         neutral = arith.ConstantOp(mlir_type(nest.dtype), nest.op.operation.attributes["identity"])
         return linalg.fill(neutral.result, outs=[self._empty(nest, frame)])
 
-    def _reduce(self, nest: TileNest, frame: Frame, start: Any, axes: list[int]) -> Any:
+    def _reduce(self, nest: FusedNest, frame: Frame, start: Any, axes: list[int]) -> Any:
         """Accumulate into `start`, in one loop per axis of `axes`."""
         if not axes:
             return self._generic(nest, frame, start)
@@ -231,21 +255,30 @@ class Program:
 
         return self.loop(frame, axis, self.whole_range(axis, split=not rest), [start], step)[0]
 
-    def whole_range(self, axis: int, split: bool) -> list[tuple[Index, Index, bool]]:
-        """All of an axis as ranges `(from, to, full)`; with `split` the ragged tail is apart."""
+    def whole_range(self, axis: int, split: bool = True) -> list[Range]:
+        """All of an axis; with `split` its ragged tail is a range of its own."""
         extent, size = self.kernel.axes[axis].extent, self.kernel.axes[axis].size
-        if self.kernel.axes[axis].divides:
-            return [(0, extent, True)]
-        if not split:
-            return [(0, extent, False)]
-        middle = ix.round_down(extent, size)
-        return [(0, middle, True), (middle, extent, False)]
+        return tail_ranges(extent, size, split, self.exists(axis))
+
+    def extent(self, axis: int) -> Term:
+        """The extent of an axis as a term."""
+        extent = self.kernel.axes[axis].extent
+        if ix.is_static(extent):
+            return T.const(extent, "index")
+        return scalar_term(extent, self.values)
+
+    def exists(self, axis: int) -> Linear:
+        """The form that is >= 0 at the positions of `axis` that exist: extent - 1 - position."""
+        last = linear(T.make("sub", self.extent(axis), T.const(1, "index")))
+        position = linear(T.index(axis))
+        assert last is not None and position is not None
+        return last.plus(position, -1)
 
     def loop(
         self,
         frame: Frame,
         axis: int,
-        ranges: Sequence[tuple[Index, Index, bool]],
+        ranges: Sequence[Range],
         carried: Sequence[Any],
         step: Callable[[Frame, Sequence[Any]], list[Any]],
     ) -> list[Any]:
@@ -253,23 +286,25 @@ class Program:
         size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
         carried = list(carried)
         outer = frame._loop
-        for start, stop, full in ranges:
+        for part in ranges:
             with frame.here():
-                op = scf.ForOp(ix.value(start), ix.value(stop), ix.value(size), carried)
+                op = scf.ForOp(ix.value(part.start), ix.value(part.stop), ix.value(size), carried)
             frame._loop = op
             offset = op.induction_variable
             with ir.InsertionPoint(op.body):
-                valid = size if full else ix.minimum(size, ix.sub(extent, offset))
-                inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame)
+                whole = part.full or self.kernel.axes[axis].divides
+                valid = size if whole else ix.minimum(size, ix.sub(extent, offset))
+                inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
                 scf.YieldOp(step(inner, op.inner_iter_args))
             frame._loop = outer
             carried = list(op.results)
         return carried
 
-    def _generic(self, nest: TileNest, frame: Frame, out: Any) -> Any:
+    def _generic(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
         """One `linalg.generic` over the tile at hand, into `out`."""
         loops = [a for a in nest.loops if self._extends(a)]
-        body = nest.body
+        ragged = [a for a in nest.loops if frame.tile(a).ragged]
+        body = self._bodies.body(nest, ragged, frame.known)
         reads = nest.reads if body is None else T.leaves(body, "read")
         operands = [self._operand(read, frame) for read in reads]
         covered = {a for _, axes in operands for a in axes} | set(nest.result_axes)
@@ -296,7 +331,7 @@ class Program:
 
     def _scalar(
         self,
-        nest: TileNest,
+        nest: FusedNest,
         body: Term | None,
         frame: Frame,
         loops: list[int],
@@ -330,10 +365,12 @@ class Program:
                     "neptune.index": lambda o: position(nest.loops[o.attributes["dim"].value]),
                 },
             )  # fmt: skip
-            value = self._masked(nest, frame, emitter, value)
-            element = T.read("element", dtype=nest.dtype)
-            elements[element] = value
-            body = element
+            body = T.read("element", dtype=nest.dtype)
+            elements[body] = value
+            for axis in nest.reduced_axes:
+                if frame.tile(axis).ragged:
+                    neutral = T.const(nest.identity or 0, nest.dtype)
+                    body = T.make("select", self._bodies.inside(axis), body, neutral)
         if nest.combiner is None:
             return emitter.emit(body)
         if nest.combiner == "custom":
@@ -343,11 +380,8 @@ class Program:
         before = T.read(ACCUMULATOR, dtype=nest.dtype)
         return emitter.emit(T.make(_combine_op(nest), before, body))
 
-    def _masked(self, nest: TileNest, frame: Frame, emitter: Emitter, value: Any) -> Any:
-        return value
 
-
-def _combine_op(nest: TileNest) -> str:
+def _combine_op(nest: FusedNest) -> str:
     """The operator that combines two elements; on booleans max is or, min and mul are and."""
     assert nest.combiner is not None
     if nest.dtype == "i1":
@@ -366,39 +400,32 @@ def _mixed(indices: Sequence[Index]) -> tuple[list[Any], list[int]]:
     return operands, [i if ix.is_static(i) else DYNAMIC for i in indices]
 
 
+def slice_operands(offsets: Sequence[Index], sizes: Sequence[Index]) -> list[list[Any]]:
+    """What the slice ops take after their tensors: offsets, sizes and unit strides."""
+    dynamic_offsets, static_offsets = _mixed(offsets)
+    dynamic_sizes, static_sizes = _mixed(sizes)
+    strides = [1] * len(offsets)
+    return [dynamic_offsets, dynamic_sizes, [], static_offsets, static_sizes, strides]
+
+
 def extract_slice(
     source: Any, offsets: Sequence[Index], sizes: Sequence[Index], kept: Sequence[int]
 ) -> Any:
     """The slice of `source`, with the dimensions `kept` (the others have size 1 and vanish)."""
-    dynamic_offsets, static_offsets = _mixed(offsets)
-    dynamic_sizes, static_sizes = _mixed(sizes)
-    kind = ir.RankedTensorType.get(
-        [static_sizes[d] for d in kept], ir.RankedTensorType(source.type).element_type
-    )
-    return tensor.ExtractSliceOp(
-        kind, source, dynamic_offsets, dynamic_sizes, [],
-        static_offsets, static_sizes, [1] * len(offsets),
-    ).result  # fmt: skip
+    shape = [sizes[d] if ix.is_static(sizes[d]) else DYNAMIC for d in kept]
+    kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(source.type).element_type)
+    return tensor.ExtractSliceOp(kind, source, *slice_operands(offsets, sizes)).result
 
 
-def pad(source: Any, shape: Sequence[int]) -> Any:
-    """`source` padded at its end with 0 to the static `shape`."""
-    kind = ir.RankedTensorType(source.type)
-    if list(kind.shape) == list(shape):
+def pad(source: Any, tiles: Sequence[Tile]) -> Any:
+    """`source`, the valid part of `tiles`, padded at its end with 0 to their static sizes."""
+    if not any(t.ragged for t in tiles):
         return source
-    missing = []
-    for dim, size in enumerate(shape):
-        have = kind.shape[dim]
-        if have == DYNAMIC:
-            position = arith.ConstantOp(ir.IndexType.get(), dim).result
-            have = tensor.DimOp(source, position).result
-        missing.append(ix.sub(size, have))
-    dynamic, static = _mixed(missing)
-    element = kind.element_type
-    op = tensor.PadOp(
-        ir.RankedTensorType.get(list(shape), element), source, [], dynamic, [0] * len(shape), static
-    )
-    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * len(shape))
+    element = ir.RankedTensorType(source.type).element_type
+    kind = ir.RankedTensorType.get([t.size for t in tiles], element)
+    dynamic, static = _mixed([ix.sub(t.size, t.valid) for t in tiles])
+    op = tensor.PadOp(kind, source, [], dynamic, [0] * len(tiles), static)
+    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * len(tiles))
     with ir.InsertionPoint(block):
         tensor.YieldOp(constant(0, str(element)))
     return op.result

@@ -59,6 +59,15 @@ def scale(a: Index, factor: int) -> Index:
     return _apply([a], lambda x: x * factor)
 
 
+def mul(a: Index, b: Index) -> Index:
+    """The product of two indices."""
+    if is_static(a):
+        return scale(b, a)
+    if is_static(b):
+        return scale(a, b)
+    return arith.MulIOp(a, b).result
+
+
 def floordiv(a: Index, divisor: int) -> Index:
     if is_static(a) or divisor == 1:
         return a // divisor if is_static(a) else a
@@ -93,3 +102,21 @@ def _extremum(op: Callable[..., Any], fold: Callable[..., int], operands: Iterab
     unknown = list(dict.fromkeys(o for o in operands if not is_static(o)))
     rest = unknown + known
     return rest[0] if len(rest) == 1 else _affine(op, rest, lambda *exprs: list(exprs))
+
+
+def weighted_sum(parts: Iterable[tuple[Index, int]], constant: int) -> Index:
+    """`sum of factor * index, plus constant`."""
+    parts = list(parts)
+    constant += sum(i * c for i, c in parts if is_static(i))
+    unknown = [(i, c) for i, c in parts if not is_static(i)]
+    if not unknown:
+        return constant
+    factors = [c for _, c in unknown]
+
+    def build(*dims: Any) -> Any:
+        total = ir.AffineExpr.get_constant(constant)
+        for dim, c in zip(dims, factors, strict=True):
+            total = total + dim * c
+        return total
+
+    return _apply([i for i, _ in unknown], build)

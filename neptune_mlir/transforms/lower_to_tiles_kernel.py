@@ -21,12 +21,20 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.analysis.fused_nests import (
+    FusedNest,
+    accumulation,
+    read_live,
+    read_nest,
+    read_region,
+)
+from neptune_mlir.bindings import location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.errors import LoweringError, ScheduleError
 
+TRUE = T.const(True, "i1")
+LOOPED = ("stream", "loop")  # roles of axes that a loop inside the program runs over
 Extent = Any  # an int, or an ir.Value of index type
 
 
@@ -45,37 +53,6 @@ class Axis:
         return isinstance(self.extent, int) and self.extent % self.size == 0
 
 
-@dataclass
-class TileNest:
-    """A map, reduce or accumulate over axes of the kernel.
-
-    `body` is None when the region has no term form; then the region is cloned. `reads` are
-    the distinct elements that one point reads, positions written over the kernel's axes.
-    """
-
-    key: str
-    op: Any
-    reads: list[Term]
-    body: Term | None
-    loops: tuple[int, ...]
-    result_axes: tuple[int, ...]
-    dtype: str
-    combiner: str | None = None  # None for a map
-    init: str | None = None
-    in_body: bool = False  # of a stream
-
-    @property
-    def reduced_axes(self) -> tuple[int, ...]:
-        return tuple(a for a in self.loops if a not in self.result_axes)
-
-    @property
-    def used_axes(self) -> frozenset[int]:
-        """The axes that one element of the result depends on by position or by access."""
-        if self.body is not None:
-            return T.axes_of(self.body) | frozenset(self.result_axes)
-        return frozenset(self.loops)
-
-
 @dataclass(frozen=True)
 class Running:
     """A running value of a stream: its key in the body, the nest that makes it anew, and the
@@ -83,7 +60,7 @@ class Running:
 
     key: str
     updated: str
-    origin: TileNest
+    origin: FusedNest
     start: str | None = None
 
 
@@ -91,13 +68,13 @@ class Running:
 class Kernel:
     op: Any
     axes: list[Axis]
-    nests: dict[str, TileNest] = field(default_factory=dict)
+    nests: dict[str, FusedNest] = field(default_factory=dict)
     stream: int | None = None
     chunks: int | None = None
     running: list[Running] = field(default_factory=list)
     finish_keys: list[str] = field(default_factory=list)  # of the final running values
     results: list[str] = field(default_factory=list)
-    live: Term | None = None
+    live: Term = TRUE
 
     def result_axes(self, key: str) -> tuple[int, ...]:
         """The axis of each dimension of a nest's result or a running value."""
@@ -123,7 +100,7 @@ def read_kernel(op: Any, values: nests.Values) -> Kernel:
     if isinstance(op, N.StreamOp):
         return _read_stream(op, values)
     if isinstance(op, N.GlobalOp):
-        found, produced = _read_block(op.body.blocks[0], values, in_body=False)
+        found, produced = read_region(op.body.blocks[0], values)
         axes = _axes(op, found, None, _tiles(op))
         return Kernel(op, axes, {n.key: n for n in found}, results=produced)
     if isinstance(op, N.MapOp | N.ReduceOp | N.AccumulateOp):
@@ -135,8 +112,8 @@ def read_kernel(op: Any, values: nests.Values) -> Kernel:
 
 def _read_stream(op: Any, values: nests.Values) -> Kernel:
     body, finish = op.body.blocks[0], op.finish.blocks[0]
-    in_body, updated = _read_block(body, values, in_body=True)
-    in_finish, results = _read_block(finish, values, in_body=False)
+    in_body, updated = read_region(body, values, in_body=True)
+    in_finish, results = read_region(finish, values)
     found = in_body + in_finish
     kernel = Kernel(
         op, _axes(op, found, op.axis.value, _tiles(op)), {n.key: n for n in found},
@@ -145,61 +122,17 @@ def _read_stream(op: Any, values: nests.Values) -> Kernel:
     )  # fmt: skip
     for argument, produced in zip(body.arguments, updated, strict=True):
         key = values.key(argument)
-        origin = _accumulation(kernel.nests, produced, key)
+        origin = accumulation(kernel.nests, produced, key)
         if origin is None:
             raise kernel.error("a running value is not made by a neptune.accumulate")
         kernel.running.append(Running(key, produced, origin))
-    if len(op.live.blocks):
-        kernel.live = _read_live(op, values)
+    kernel.live = read_live(op, values)
     return kernel
-
-
-def _accumulation(found: dict[str, TileNest], key: str, argument: str) -> TileNest | None:
-    """The accumulation that leads from the running value `argument` to `key`.
-
-    Corrections that became maps may stand before and behind it.
-    """
-    if key not in found:
-        return None
-    nest = found[key]
-    if nest.init is not None:
-        reaches = _reaches(found, nest.init, argument)
-        return nest if reaches else _accumulation(found, nest.init, argument)
-    if nest.combiner is not None:
-        return None
-    before = (_accumulation(found, read.attr, argument) for read in nest.reads)
-    return next(filter(None, before), None)
-
-
-def _reaches(found: dict[str, TileNest], key: str, argument: str) -> bool:
-    if key == argument:
-        return True
-    nest = found.get(key)
-    if nest is None or nest.combiner is not None:
-        return False
-    return any(_reaches(found, read.attr, argument) for read in nest.reads)
-
-
-def _read_live(op: Any, values: nests.Values) -> Term | None:
-    block = op.live.blocks[0]
-    arguments = [T.index(k) for k in range(len(block.arguments))]
-    try:
-        return region_to_terms(block, arguments, lambda v: scalar_term(v, values))[0]
-    except NoTermForm:
-        return None  # nothing is skipped then, which is always right
-
-
-def scalar_term(value: Any, values: nests.Values) -> Term:
-    """A scalar from outside as a term: a constant, or a run-time scalar."""
-    owner = value.owner
-    if not isinstance(owner, ir.Block) and owner.name == "arith.constant":
-        return T.const(owner.attributes["value"].value, str(value.type))
-    return T.sym(values.key(value), str(value.type))
 
 
 def _read_lone(op: Any, values: nests.Values) -> Kernel:
     """A lone reduce that is cut along a reduced axis is a stream of one running value."""
-    nest = _read_nest(op, values, in_body=False)
+    nest = read_nest(op, values)
     tiles = _tiles(op)
     extents = _extents(op)
     cut = [a for a in nest.reduced_axes if tiles[a] and tiles[a] != extents[a]]
@@ -211,49 +144,6 @@ def _read_lone(op: Any, values: nests.Values) -> Kernel:
     return Kernel(
         op, _axes(op, [nest], stream, tiles), {nest.key: nest}, stream=stream,
         running=[Running(running, nest.key, nest, start)], finish_keys=[final], results=[final],
-    )  # fmt: skip
-
-
-def _read_block(
-    block: Any, values: nests.Values, in_body: bool
-) -> tuple[list[TileNest], list[str]]:
-    """The nests of one region of a fused op, and the keys of what it produces."""
-    found: list[TileNest] = []
-    for op in block.operations:
-        name = op.operation.name
-        if name == "neptune.produce":
-            return found, [values.key(v) for v in op.operation.operands]
-        if name not in ("neptune.map", "neptune.reduce", "neptune.accumulate"):
-            raise LoweringError(
-                f"'{name}' cannot be lowered to tiles inside a fused op",
-                loc=location_text(op.operation.location),
-                hint="run lower-correct first" if name == "neptune.correct" else None,
-            )
-        found.append(_read_nest(op, values, in_body))
-    raise AssertionError("a verified region ends in neptune.produce")
-
-
-def _read_nest(op: Any, values: nests.Values, in_body: bool) -> TileNest:
-    op = op.operation.opview
-    loops = nests.nest_axes(op) or tuple(range(len(list(op.domain))))
-    place = {loop: T.index(axis) for loop, axis in enumerate(loops)}
-    try:
-        body = T.rename_axes(nests.read_nest(op, values).body, place)
-        reads = T.leaves(body, "read")
-    except NoTermForm:
-        body = None
-        reads = [
-            T.rename_axes(nests.read_access(o, values), place)
-            for o in op.operation.regions[0].blocks[0].operations
-            if o.operation.name == "neptune.read"
-        ]
-        reads = list(dict.fromkeys(reads))
-    return TileNest(
-        values.key(op.result), op, reads, body, loops,
-        tuple(loops[k] for k in op.result_axes), nests.element_type(op.result),
-        combiner=None if isinstance(op, N.MapOp) else op.combiner.value,
-        init=values.key(op.init) if isinstance(op, N.AccumulateOp) else None,
-        in_body=in_body,
     )  # fmt: skip
 
 
@@ -279,7 +169,7 @@ def _extents(op: Any) -> list[Extent]:
     return [next(dynamic) if d == nests.DYNAMIC else d for d in op.domain]
 
 
-def _axes(op: Any, found: Iterable[TileNest], stream: int | None, tiles: list[int]) -> list[Axis]:
+def _axes(op: Any, found: Iterable[FusedNest], stream: int | None, tiles: list[int]) -> list[Axis]:
     reduced = {a for n in found for a in n.reduced_axes}
     names = [a.value for a in op.axis_names] if hasattr(op, "axis_names") else None
     axes: list[Axis] = []

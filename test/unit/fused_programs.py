@@ -9,8 +9,8 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.bindings import func, ir, make_context, tensor
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.nests import DYNAMIC, build_correct, build_map, build_reduce
 from neptune_mlir.dialects.neptune import segment_sizes
+from neptune_mlir.dialects.nests import DYNAMIC, build_correct, build_map, build_reduce
 from neptune_mlir.dialects.scalars import constant, mlir_type
 
 INF = float("inf")
@@ -30,7 +30,9 @@ def produce(*tensors: Any) -> None:
 class Fused:
     """Builds the shared domain of a fused op; axes are named by letters."""
 
-    def __init__(self, axes: str, sizes: Sequence[int], extents: Sequence[Any], tile: Sequence[int]):
+    def __init__(
+        self, axes: str, sizes: Sequence[int], extents: Sequence[Any], tile: Sequence[int]
+    ):
         self.names, self.sizes, self.extents = axes, list(sizes), list(extents)
         self.tile = tile
         self.values = nests.Values()

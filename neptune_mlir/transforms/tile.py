@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`tile`: choose a tile size for every axis of every kernel (`neptune.tile`).
+
+A size of 0 leaves an axis uncut. Sizes that a schedule has set already stay. The default rule
+looks at the part that an axis plays, never at what the program is for:
+
+* the streamed axis: 64 with a contraction in the kernel, 256 without;
+* other reduced axes: uncut when static and at most 512, else 64; a chunk axis is never cut;
+* parallel axes of a contraction: those that both operands share, 1; of the others the last
+  is a column, uncut in a stream when static and at most 256 (cutting it would repeat what the
+  rows share), else 64; the rest are rows, 64;
+* parallel axes without a contraction: the last is uncut when static and at most 256, else 256;
+  the one before it 16; the rest 1. A stream's rows count as the one before;
+* an axis that is also read divided by a constant: 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import FusedNest, read_nest, read_region
+from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import DYNAMIC, Values
+from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.registry import register
+
+WHOLE_REDUCED = 512
+WHOLE_PARALLEL = 256
+
+
+@register("tile", "choose tile sizes for streams, globals and lone nests")
+def tile(module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0) -> None:
+    """
+    Args:
+        sizes: all sizes of every stream, `1x1x64x64x0x0`.
+        rows: instead of the rule's size for row axes.
+        stream: instead of the rule's size for streamed axes.
+    """
+    given = _parse_sizes(sizes)
+    for function in functions(module):
+        values = Values()
+        for op in kernel_ops(function):
+            attributes = op.operation.attributes
+            if "neptune.tile" in attributes:
+                continue
+            is_stream = isinstance(op, N.StreamOp)
+            chosen = given if given and is_stream else default_tile(op, values, rows, stream)
+            if len(chosen) != len(list(op.domain)):
+                raise ScheduleError(
+                    f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
+                    loc=location_text(op.operation.location),
+                )
+            with op.operation.context:
+                attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(chosen)
+
+
+def _parse_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split("x")] if text else []
+    except ValueError:
+        sizes = [-1]
+    if min(sizes, default=0) < 0:
+        raise UsageError(f"tile sizes are written 1x64x0, one per axis, not '{text}'")
+    return sizes
+
+
+def kernel_ops(function: Any) -> list[Any]:
+    """The ops of a function that carry tile sizes: streams, globals and lone nests."""
+    found = []
+    for op in function.regions[0].blocks[0].operations:
+        view = op.operation.opview
+        if isinstance(view, N.PrivateOp):
+            view = view.body.blocks[0].operations[0].operation.opview
+        if isinstance(view, N.StreamOp | N.GlobalOp | N.MapOp | N.ReduceOp | N.AccumulateOp):
+            found.append(view)
+    return found
+
+
+def default_tile(op: Any, values: Values, rows: int = 0, stream: int = 0) -> list[int]:
+    """The tile sizes that the default rule gives a kernel."""
+    axis = op.axis.value if isinstance(op, N.StreamOp) else None
+    nests = _nests(op, values)
+    domain = list(op.domain)
+    reduced = {a for nest in nests for a in nest.reduced_axes}
+    parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
+    free = _free_axes(nests)
+    sizes = dict.fromkeys(range(len(domain)), 1)
+    for a in reduced:
+        is_chunks = isinstance(op, N.GlobalOp) and a == 0
+        sizes[a] = 0 if is_chunks or _at_most(domain[a], WHOLE_REDUCED) else 64
+    if free:
+        ends = [a for a in parallel if a in free]
+        column = ends[-1] if len(ends) > 1 or axis is None else None
+        for a in ends:
+            sizes[a] = rows or 64
+        if column is not None:
+            uncut = axis is not None and _at_most(domain[column], WHOLE_PARALLEL)
+            sizes[column] = 0 if uncut else 64
+    elif parallel:
+        inner = parallel.pop() if axis is None else None
+        if parallel:
+            sizes[parallel[-1]] = rows or 16
+        if inner is not None:
+            sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
+    for a in _divided_axes(nests):
+        sizes[a] = 1
+    if axis is not None:
+        sizes[axis] = stream or (64 if free else 256)
+    return [_clip(sizes[a], domain[a]) for a in range(len(domain))]
+
+
+def _nests(op: Any, values: Values) -> list[FusedNest]:
+    if isinstance(op, N.StreamOp):
+        blocks = [op.body.blocks[0], op.finish.blocks[0]]
+    elif isinstance(op, N.GlobalOp):
+        blocks = [op.body.blocks[0]]
+    else:
+        return [read_nest(op, values)]
+    return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]
+
+
+def _at_most(extent: int, limit: int) -> bool:
+    return extent != DYNAMIC and extent <= limit
+
+
+def _clip(size: int, extent: int) -> int:
+    """A static axis that fits one tile is not cut."""
+    return 0 if extent != DYNAMIC and extent <= size else size
+
+
+def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
+    """Parallel axes in the order of the results' dimensions (the last nest's count most)."""
+    order: list[int] = []
+    for nest in reversed(nests):
+        order = [a for a in nest.result_axes if a in parallel and a not in order] + order
+    return order
+
+
+def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
+    """The axes that only one operand of some contraction has."""
+    free: set[int] = set()
+    for nest in nests:
+        if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
+            continue
+        left, right = (_read_axes(a) for a in nest.body.args)
+        if left and right:
+            free |= (left ^ right) & set(nest.result_axes)
+    return free
+
+
+def _read_axes(factor: Term) -> frozenset[int]:
+    while factor.op == "cast":
+        factor = factor.args[0]
+    return T.axes_of(factor) if factor.op == "read" else frozenset()
+
+
+def _divided_axes(nests: Sequence[FusedNest]) -> set[int]:
+    positions = (p for nest in nests for read in nest.reads for p in read.args)
+    return {a for p in positions if p.op == "floordiv" for a in T.axes_of(p)}
