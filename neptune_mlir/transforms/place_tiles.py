@@ -32,6 +32,8 @@ def place_tiles(module: Any) -> None:
 
     module.operation.walk(visit)
     for kernel in kernels:
+        for position in _outputs(kernel):
+            _own(kernel.operation, position)
         body = kernel.regions[0].blocks[0]
         _copy_static_loads(body)
         _own_destinations(body)
@@ -114,9 +116,9 @@ def _own(op: Any, position: int) -> None:
     source = _defining(value)
     if source is None or not isinstance(value.type, ir.RankedTensorType):
         return
-    if source.name == "tensor.empty" and value.type.has_static_shape:
+    if source.name == "tensor.empty":
         with ir.InsertionPoint(op), op.location:
-            op.operands[position] = _fresh_empty(value.type)
+            op.operands[position] = source.clone().results[0]
     elif source.name == "linalg.fill" and value.type.has_static_shape:
         with ir.InsertionPoint(op), op.location:
             empty = _fresh_empty(value.type)

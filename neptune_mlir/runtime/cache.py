@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiled bundles on disk, found again by the content of what made them.
+
+The folder is `NEPTUNE_CACHE_DIR`, else the user's cache folder. An entry is written to a
+temporary file and renamed, so readers see all of it or none; a damaged one counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.bundle import Bundle
+
+
+def folder() -> Path:
+    """Where entries live (not made until one is written)."""
+    chosen = os.environ.get("NEPTUNE_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("neptune-mlir"))
+
+
+def key(*parts: str) -> str:
+    """A name for what these texts (a program, a target, options) and this compiler make."""
+    digest = hashlib.sha256()
+    for part in (*parts, compiler_version()):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part.encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def compiler_version() -> str:
+    """Versions of the tools, and the time stamps of this package's own files."""
+    tools = []
+    for name in ("torch-mlir", "mlir", "llvmlite", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            tools.append(f"{name}={importlib.metadata.version(name)}")
+    root = Path(__file__).parent.parent
+    files = sorted(
+        f"{path.relative_to(root)}:{stat.st_mtime_ns}:{stat.st_size}"
+        for path in root.rglob("*.py")
+        for stat in [path.stat()]
+    )
+    return " ".join(tools) + hashlib.sha256("\n".join(files).encode()).hexdigest()
+
+
+def load(name: str) -> Bundle | None:
+    """The entry of that name, or None when there is none (or a damaged one)."""
+    try:
+        return Bundle.from_bytes(_path(name).read_bytes())
+    except (OSError, ToolError):
+        return None
+
+
+def store(name: str, bundle: Bundle) -> None:
+    """Write an entry. A folder that cannot be written is no error: nothing is cached then."""
+    path = _path(name)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(bundle.to_bytes())
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+
+
+def get_or_make(name: str, make: Callable[[], Bundle]) -> tuple[Bundle, bool]:
+    """The entry, made and stored when absent; and whether it was there already."""
+    found = load(name)
+    if found is not None:
+        return found, True
+    bundle = make()
+    store(name, bundle)
+    return bundle, False
+
+
+def _path(name: str) -> Path:
+    return folder() / name[:2] / f"{name}.bundle"

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a CPU bundle on arrays: checks the arguments, evaluates the plan, calls the kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.runtime import workers
+from neptune_mlir.runtime.arrays import ArrayView, storage_dtype, view
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Argument, Plan, describe, evaluate
+
+_lock = threading.Lock()
+
+
+class CpuExecutable:
+    """A compiled function.
+
+    Call it with the arguments in order: arrays (NumPy, or anything with DLPack, of any strides,
+    used in place) and numbers. `out=` (one array, or a sequence of one per result) receives the
+    results, else new NumPy arrays are made. Returns the array, or a tuple of them.
+    """
+
+    def __init__(self, bundle: Bundle | bytes):
+        self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
+        self.plan: Plan = self.bundle.plan
+        names = sorted({launch.kernel for launch in self.plan.launches})
+        self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
+        self._kernels = dict(zip(names, addresses, strict=True))
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        views, scalars = check(self.plan, arguments)
+        shapes = [v.shape if v else None for v in views]
+        names = [a.name for a in self.plan.arguments]
+        for left, right in self.plan.equal:
+            a, b = evaluate(left, shapes, scalars), evaluate(right, shapes, scalars)
+            if a != b:
+                raise ArgumentError(
+                    f"{describe(left, names)} is {a}, but {describe(right, names)} is {b}: "
+                    "they must be equal"
+                )
+        buffers: list[Any] = [None] * len(self.plan.buffers)
+        results = _take_out(self.plan, out, shapes, scalars, views, buffers)
+        for k, buffer in enumerate(self.plan.buffers):
+            if buffers[k] is None:
+                shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+                array = np.empty(shape, storage_dtype(buffer.dtype))
+                buffers[k] = _buffer_view(array, buffer.dtype)
+        for launch in self.plan.launches:
+            self._launch(launch, views, buffers, shapes, scalars)
+        values = []
+        for reference, target in zip(self.plan.results, results, strict=True):
+            source = (buffers if reference[0] == "buffer" else views)[reference[1]]
+            if target is None:
+                target = np.array(source.owner) if reference[0] == "argument" else source.owner
+            elif source.owner is not target:
+                np.copyto(_as_numpy(target), _as_numpy(source.owner))
+            values.append(target)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _launch(
+        self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any
+    ) -> None:
+        grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
+        programs = 1
+        for extent in grid:
+            programs *= extent
+        if programs <= 0:
+            return
+        operands: list[Any] = []
+        for operand in launch.operands:
+            if operand[0] == "value":
+                operands.append(_c_scalar(operand[1], evaluate(operand[2], shapes, scalars)))
+            else:
+                array = (buffers if operand[0] == "buffer" else views)[operand[1]]
+                operands.append(array.descriptor())
+        operands += [ctypes.c_int64(extent) for extent in grid]
+        counter = ctypes.c_int64(0)
+        address = ctypes.addressof(counter)
+        operands.append((ctypes.c_int64 * 5)(address, address, 0, 1, 1))
+        kernel = ctypes.CFUNCTYPE(None)(self._kernels[launch.kernel])
+
+        def task() -> None:
+            memory = workers.scratch(max(self.plan.scratch, 64))
+            start = memory.__array_interface__["data"][0]
+            kernel(*operands, (ctypes.c_int64 * 5)(start, start, 0, memory.nbytes, 1))
+
+        workers.run(task, min(workers.count(), programs))
+
+
+def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
+    """Put an object file into this process: what keeps it there, and the functions' addresses."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.load_library_permanently("libm.so.6")
+        empty = llvm.parse_assembly("")
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        engine = llvm.create_mcjit_compiler(empty, machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        addresses = [engine.get_function_address(name) for name in names]
+    if not all(addresses):
+        raise ToolError("the compiled code lacks a kernel that its plan names")
+    return engine, addresses
+
+
+def check(plan: Plan, arguments: Sequence[Any]) -> tuple[list[ArrayView | None], list[Any]]:
+    """Arguments against the plan: views of the arrays, and the scalars (else None) by position.
+
+    Raises:
+        ArgumentError: a wrong number, type, rank or extent.
+    """
+    if len(arguments) != len(plan.arguments):
+        raise ArgumentError(
+            f"{plan.entry} takes {len(plan.arguments)} arguments, {len(arguments)} were given"
+        )
+    views: list[ArrayView | None] = []
+    scalars: list[Any] = []
+    for value, wanted in zip(arguments, plan.arguments, strict=True):
+        if wanted.kind == "tensor":
+            views.append(_check_array(view(value, wanted.name), wanted))
+            scalars.append(None)
+        else:
+            views.append(None)
+            scalars.append(_check_scalar(value, wanted))
+    return views, scalars
+
+
+def _check_array(array: ArrayView, wanted: Argument) -> ArrayView:
+    shape = f"[{', '.join('?' if n is None else str(n) for n in wanted.shape)}]"
+    fits = len(array.shape) == len(wanted.shape) and all(
+        n is None or n == m for n, m in zip(wanted.shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise ArgumentError(f"{wanted.name} has shape {list(array.shape)}, not {shape}")
+    if not _same_type(array.dtype, wanted.dtype):
+        raise ArgumentError(f"{wanted.name} has type {array.dtype}, not {wanted.dtype}")
+    return array if array.dtype == wanted.dtype else ArrayView(
+        array.address, wanted.dtype, array.shape, array.strides, array.readonly, array.owner
+    )  # fmt: skip
+
+
+def _same_type(given: str, wanted: str) -> bool:
+    """MLIR integers have no sign; NumPy without ml_dtypes holds bf16 as its bits."""
+    given = given.removeprefix("u")
+    return given == wanted or (given, wanted) in (("i16", "bf16"), ("i64", "index"))
+
+
+def _check_scalar(value: Any, wanted: Argument) -> Any:
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
+        value = value.item()
+    whole = wanted.dtype == "index" or wanted.dtype.startswith("i")
+    if not isinstance(value, int if whole else (int, float)):
+        kind = "an integer" if whole else "a number"
+        raise ArgumentError(f"{wanted.name} is a {type(value).__name__}, not {kind}")
+    if whole:
+        bits = 64 if wanted.dtype == "index" else int(wanted.dtype[1:])
+        if not -(1 << (bits - 1)) <= value < 1 << bits:
+            raise ArgumentError(f"{wanted.name} is {value}, which {wanted.dtype} cannot hold")
+    return value if whole else float(value)
+
+
+def _c_scalar(dtype: str, value: Any) -> Any:
+    if dtype == "f32":
+        return ctypes.c_float(value)
+    if dtype == "f64":
+        return ctypes.c_double(value)
+    if dtype == "index":
+        return ctypes.c_int64(value)
+    if dtype.startswith("i"):
+        return ctypes.c_int64(value)
+    raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
+
+
+def _take_out(
+    plan: Plan, out: Any, shapes: Any, scalars: Any, views: Any, buffers: list[Any]
+) -> list[Any]:
+    """The arrays of `out=` by result; those that can be written in place become buffers."""
+    if out is None:
+        return [None] * len(plan.results)
+    targets = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(targets) != len(plan.results):
+        raise ArgumentError(f"out= has {len(targets)} arrays for {len(plan.results)} results")
+    seen = []
+    for k, (reference, target) in enumerate(zip(plan.results, targets, strict=True)):
+        name = f"out[{k}]" if len(targets) > 1 else "out"
+        array = view(target, name)
+        if reference[0] == "buffer":
+            buffer = plan.buffers[reference[1]]
+            shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+            dtype = buffer.dtype
+        else:
+            source = views[reference[1]]
+            shape, dtype = source.shape, source.dtype
+        array = _check_array(array, Argument("tensor", dtype, shape, name))
+        if array.readonly:
+            raise ArgumentError(f"{name} is read-only")
+        if array.owner is not target and isinstance(target, np.ndarray):
+            raise ArgumentError(f"{name} has elements that are not at whole element positions")
+        seen.append((name, array, reference))
+    for position, (name, array, reference) in enumerate(seen):
+        low, high = array.span()
+        others = [v for v in views if v] + [a for _, a, _ in seen[:position]]
+        apart = all(high <= v.span()[0] or v.span()[1] <= low for v in others)
+        if reference[0] == "buffer" and apart and buffers[reference[1]] is None:
+            if array.strides == _buffer_strides(array.shape):
+                buffers[reference[1]] = ArrayView(
+                    array.address, array.dtype, array.shape, array.strides, False, targets[position]
+                )
+        del name
+    return targets
+
+
+def _buffer_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    from neptune_mlir.runtime.arrays import contiguous
+
+    return contiguous(shape)
+
+
+def _buffer_view(array: np.ndarray[Any, Any], dtype: str) -> ArrayView:
+    found = view(array, "a buffer")
+    return ArrayView(found.address, dtype, found.shape, found.strides, False, array)
+
+
+def _as_numpy(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else np.from_dlpack(value)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The launch plan of a compiled function: what its host code did, as data (JSON).
+
+A plan says, from the arguments alone, which buffers to make and which kernels to launch with
+which grid, in order. Sizes and scalars are expressions, small prefix lists:
+
+    7                        itself (also a float)
+    ["dim", 0, 2]            extent 2 of argument 0
+    ["argument", 3]          the scalar argument 3
+    ["ceildiv", E, E]        and add sub mul div floordiv mod min max, lt le eq ne and or,
+                             select (condition, then, else), neg, int, float, exp, log, sqrt
+
+so `["ceildiv", ["dim", 0, 2], 64]` is ceil(extent 2 of argument 0 / 64).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Expression = Any  # int | float | list
+
+
+@dataclass(frozen=True)
+class Argument:
+    """`kind` is "tensor" or "scalar"; an extent of None is known at run time only."""
+
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array that a call makes: an intermediate, or a result."""
+
+    dtype: str
+    shape: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. `operands`: ["argument", k] and ["buffer", k] name arrays,
+    ["value", dtype, expression] is a scalar."""
+
+    kernel: str
+    grid: tuple[Expression, ...]
+    operands: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """See the module's text. `equal` holds pairs of expressions that a call must make equal;
+    `results` are references as in `Launch.operands`; `scratch` is bytes per worker."""
+
+    entry: str
+    arguments: tuple[Argument, ...]
+    equal: tuple[tuple[Expression, Expression], ...]
+    buffers: tuple[Buffer, ...]
+    launches: tuple[Launch, ...]
+    results: tuple[Any, ...]
+    scratch: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        data = json.loads(text)
+        return Plan(
+            entry=data["entry"],
+            arguments=tuple(
+                Argument(a["kind"], a["dtype"], tuple(a["shape"]), a["name"])
+                for a in data["arguments"]
+            ),
+            equal=tuple((a, b) for a, b in data["equal"]),
+            buffers=tuple(Buffer(b["dtype"], tuple(b["shape"])) for b in data["buffers"]),
+            launches=tuple(
+                Launch(x["kernel"], tuple(x["grid"]), tuple(x["operands"]))
+                for x in data["launches"]
+            ),
+            results=tuple(data["results"]),
+            scratch=data["scratch"],
+        )
+
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": operator.floordiv,
+    "ceildiv": lambda a, b: -(-a // b),
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "select": lambda c, a, b: a if c else b,
+    "neg": operator.neg,
+    "int": int,
+    "float": float,
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+}
+
+
+def evaluate(expression: Expression, shapes: Sequence[Any], scalars: Sequence[Any]) -> Any:
+    """The value of an expression; `shapes[k]` and `scalars[k]` belong to argument k."""
+    if not isinstance(expression, (list, tuple)):
+        return expression
+    head, *rest = expression
+    if head == "dim":
+        return shapes[rest[0]][rest[1]]
+    if head == "argument":
+        return scalars[rest[0]]
+    return _OPERATIONS[head](*(evaluate(e, shapes, scalars) for e in rest))
+
+
+def describe(expression: Expression, names: Sequence[str]) -> str:
+    """An expression as a person would write it, for messages."""
+    if not isinstance(expression, (list, tuple)):
+        return str(expression)
+    head, *rest = expression
+    if head == "dim":
+        return f"{names[rest[0]]}.shape[{rest[1]}]"
+    if head == "argument":
+        return names[rest[0]]
+    infix = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+    texts = [describe(e, names) for e in rest]
+    if head in infix:
+        return f"({texts[0]} {infix[head]} {texts[1]})"
+    return f"{head}({', '.join(texts)})"

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `outline-kernels`: every `scf.forall` becomes a kernel, the host function a launch plan.
+
+Runs on bufferized tile IR. A kernel is a function of the arrays and scalars that the forall
+captured, the grid extents, a shared counter and this worker's scratch memory. Any number of
+workers call it at once: each takes the next program of the grid from the counter until none is
+left. The counter runs down, because in a triangular grid the last programs are the long ones.
+
+The plan (`neptune_mlir/runtime/plan.py`) is left as JSON in the module's `neptune.plan`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.bindings import arith, func, ir, location_text, memref, scf
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.transforms.registry import register
+
+
+@register("outline-kernels", "turn each scf.forall into a kernel and the host code into a plan")
+def outline_kernels(module: Any, *, entry: str = "") -> None:
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    chosen = [f for f in functions if not entry or f.name.value == entry]
+    if len(chosen) != 1:
+        names = ", ".join(f.name.value for f in functions)
+        raise LoweringError(f"no single function '{entry}' to compile", hint=f"there are: {names}")
+    host = _Host(chosen[0])
+    plan = host.plan(module)
+    for function in functions:
+        function.operation.erase()
+    module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+
+
+class _Host:
+    """Reads the host function op by op into a plan."""
+
+    def __init__(self, function: Any):
+        self.function = function
+        self.expressions: dict[Any, Any] = {}  # scalar value -> expression
+        self.arrays: dict[Any, Any] = {}  # memref value -> ["argument"|"buffer", k]
+        self.shapes: dict[Any, list[Any]] = {}  # same keys -> extents as expressions
+        self.constants: dict[Any, Any] = {}  # scalar value -> the op that makes it
+        self.buffers: list[Buffer] = []
+        self.launches: list[Launch] = []
+        self.results: tuple[Any, ...] = ()
+
+    def plan(self, module: Any) -> Plan:
+        block = self.function.regions[0].blocks[0]
+        arguments = []
+        for k, value in enumerate(block.arguments):
+            if isinstance(value.type, ir.MemRefType):
+                shape = [
+                    None if value.type.is_dynamic_dim(d) else value.type.shape[d]
+                    for d in range(value.type.rank)
+                ]
+                arguments.append(
+                    Argument("tensor", str(value.type.element_type), tuple(shape), f"argument {k}")
+                )
+                self.arrays[value] = ["argument", k]
+                self.shapes[value] = [
+                    ["dim", k, d] if n is None else n for d, n in enumerate(shape)
+                ]
+            else:
+                arguments.append(Argument("scalar", str(value.type), (), f"argument {k}"))
+                self.expressions[value] = ["argument", k]
+        for op in block.operations:
+            self._op(op, module)
+        return Plan(
+            self.function.name.value, tuple(arguments), self._equalities(), tuple(self.buffers),
+            tuple(self.launches), self.results,
+        )  # fmt: skip
+
+    def _equalities(self) -> tuple[tuple[Any, Any], ...]:
+        """`neptune.equal_dims`: groups [a0, d0, a1, d1, ...] of extents that must agree."""
+        attributes = self.function.attributes
+        if "neptune.equal_dims" not in attributes:
+            return ()
+        pairs = []
+        for group in attributes["neptune.equal_dims"]:
+            flat = [int(x) for x in group]
+            dims = [["dim", flat[k], flat[k + 1]] for k in range(0, len(flat), 2)]
+            pairs += [(dims[0], other) for other in dims[1:]]
+        return tuple(pairs)
+
+    def _op(self, op: Any, module: Any) -> None:
+        name = op.operation.name
+        if name == "func.return":
+            self.results = tuple(self.arrays[value] for value in op.operands)
+        elif name == "memref.alloc":
+            kind, sizes = op.result.type, iter(op.operation.operands)
+            shape = [
+                self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
+                for d in range(kind.rank)
+            ]
+            self.arrays[op.result] = ["buffer", len(self.buffers)]
+            self.shapes[op.result] = shape
+            self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
+        elif name == "memref.cast":
+            self.arrays[op.results[0]] = self.arrays[op.operands[0]]
+            self.shapes[op.results[0]] = self.shapes[op.operands[0]]
+        elif name == "memref.dim":
+            dimension = self.expressions[op.operands[1]]
+            self.expressions[op.results[0]] = self.shapes[op.operands[0]][dimension]
+        elif name == "memref.dealloc":
+            pass  # the runtime frees what a call made
+        elif name == "scf.forall":
+            self._launch(op, module)
+        else:
+            self._scalar(op, name)
+
+    def _scalar(self, op: Any, name: str) -> None:
+        if name == "arith.constant":
+            value = op.attributes["value"]
+            if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
+                self.expressions[op.results[0]] = value.value
+                self.constants[op.results[0]] = op.operation
+                return
+        if name in ("affine.apply", "affine.min", "affine.max"):
+            attribute = op.attributes["map"]
+            table = [self.expressions[v] for v in op.operands]
+            split = attribute.value.n_dims
+            outcomes = [
+                _affine(e, table[:split], table[split:]) for e in attribute.value.results
+            ]
+            whole = outcomes[0]
+            for other in outcomes[1:]:
+                whole = [name.removeprefix("affine."), whole, other]
+            self.expressions[op.results[0]] = whole
+            return
+        head = _SCALAR_OPS.get(name)
+        if name in ("arith.cmpi", "arith.cmpf"):
+            head = _COMPARISONS.get((name, int(ir.IntegerAttr(op.attributes["predicate"]).value)))
+        if head is None:
+            raise LoweringError(
+                f"'{name}' outside of any kernel: the host may only size and launch",
+                loc=location_text(op.location),
+            )
+        operands = [self.expressions[v] for v in op.operands]
+        if head[0] == "swap":
+            head, operands = head[1], operands[::-1]
+        self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
+
+    def _launch(self, forall: Any, module: Any) -> None:
+        lows, highs, steps = _bounds(forall)
+        rank = len(highs)
+
+        def term(bound: Any) -> Any:
+            return bound if isinstance(bound, int) else self.expressions[bound]
+
+        grid = tuple(
+            _fold("ceildiv", _fold("sub", term(h), term(low)), term(s))
+            for low, h, s in zip(lows, highs, steps, strict=True)
+        )
+        body = forall.regions[0].blocks[0]
+        captured = _captured(forall)
+        arrays = [v for v in captured if v in self.arrays]
+        scalars = [v for v in captured if v not in self.arrays and v not in self.constants]
+        for bound in [*lows, *steps]:  # the kernel turns grid positions into loop variables
+            if not isinstance(bound, int) and bound not in scalars:
+                scalars.append(bound)
+        attributes = forall.operation.attributes
+        if "neptune.kernel" in attributes:
+            name = ir.StringAttr(attributes["neptune.kernel"]).value
+        else:
+            name = f"{self.function.name.value}_{len(self.launches)}"
+
+        index = ir.IndexType.get()
+        counter = ir.MemRefType.get([1], ir.IntegerType.get_signless(64))
+        scratch = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], _byte())
+        kinds = [v.type for v in [*arrays, *scalars]] + [index] * rank + [counter, scratch]
+        with ir.InsertionPoint(module.body), forall.location:
+            kernel = func.FuncOp(name, (kinds, []))
+            kernel.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+            kernel.attributes["neptune.grid_kernel"] = ir.UnitAttr.get()
+            entry = kernel.add_entry_block()
+        inside = dict(zip([*arrays, *scalars], entry.arguments, strict=False))
+        extents = list(entry.arguments)[len(inside) : len(inside) + rank]
+        with ir.InsertionPoint(entry), forall.location:
+            for value in captured:
+                if value in self.constants:
+                    inside[value] = self.constants[value].clone().results[0]
+            program, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents)
+            with ir.InsertionPoint(loop_body):
+                position = program
+                ids = []
+                for extent in reversed(extents):  # the last dimension runs fastest
+                    ids.insert(0, arith.remui(position, extent))
+                    position = arith.divui(position, extent)
+                for argument, iv, low, step in zip(
+                    list(body.arguments)[:rank], ids, lows, steps, strict=True
+                ):
+                    if (low, step) != (0, 1):
+                        iv = arith.addi(
+                            arith.muli(iv, _index_value(step, inside)), _index_value(low, inside)
+                        )
+                    argument.replace_all_uses_with(iv)
+                end = scf.YieldOp([])
+            func.ReturnOp([])
+        for op in list(body.operations)[:-1]:
+            op.operation.move_before(end.operation)
+        for op in _nested(loop_body):
+            for k, operand in enumerate(op.operands):
+                if operand in inside:
+                    op.operands[k] = inside[operand]
+        operands = [self.arrays[v] for v in arrays]
+        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
+        self.launches.append(Launch(name, grid, tuple(operands)))
+
+
+def _take_programs(counter: Any, extents: list[Any]) -> tuple[Any, Any]:
+    """`while ((i = counter++) < programs)`: the program's number (from the top), the body."""
+    index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
+    one = arith.constant(i64, 1)
+    first, next_ = arith.constant(index, 0), arith.constant(index, 1)
+    total = next_
+    for extent in extents:
+        total = arith.muli(total, extent)
+    loop = scf.WhileOp([index], [])
+    before = loop.regions[0].blocks.append()
+    after = loop.regions[1].blocks.append(index)
+    with ir.InsertionPoint(before):
+        taken = memref.AtomicRMWOp(arith.AtomicRMWKind.addi, one, counter, [first]).result
+        here = arith.index_cast(index, taken)
+        scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.slt, here, total), [here])
+    with ir.InsertionPoint(after):
+        program = arith.subi(arith.subi(total, next_), after.arguments[0])
+    return program, after
+
+
+def _byte() -> Any:
+    return ir.IntegerType.get_signless(8)
+
+
+def _index_value(bound: Any, inside: dict[Any, Any]) -> Any:
+    return arith.constant(ir.IndexType.get(), bound) if isinstance(bound, int) else inside[bound]
+
+
+def _bounds(forall: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Lower bounds, upper bounds and steps, each a Python int or a value."""
+    attributes, operands = forall.operation.attributes, list(forall.operation.operands)
+    bounds = []
+    for name in ("staticLowerBound", "staticUpperBound", "staticStep"):
+        static = [int(x) for x in ir.DenseI64ArrayAttr(attributes[name])]
+        dynamic = ir.ShapedType.get_dynamic_size()
+        bounds.append([operands.pop(0) if x == dynamic else x for x in static])
+    return bounds[0], bounds[1], bounds[2]
+
+
+def _nested(block: Any) -> list[Any]:
+    found = []
+    for op in block.operations:
+        found.append(op.operation)
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                found += _nested(inner)
+    return found
+
+
+def _captured(forall: Any) -> list[Any]:
+    """Values used inside the forall and defined outside, in order of first use."""
+    own: set[Any] = set()
+    used: list[Any] = []
+    body = forall.regions[0].blocks[0]
+    own.update(body.arguments)
+    for op in _nested(body):
+        for operand in op.operands:
+            if operand not in used:
+                used.append(operand)
+        own.update(op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+    return [value for value in used if value not in own]
+
+
+def _fold(head: str, a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b if head == "sub" else -(-a // b)
+    if (head, b) in (("sub", 0), ("ceildiv", 1)):
+        return a
+    return [head, a, b]
+
+
+def _affine(expression: Any, dims: list[Any], symbols: list[Any]) -> Any:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value
+    if isinstance(expression, ir.AffineDimExpr):
+        return dims[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return symbols[expression.position]
+    for kind, head in (
+        (ir.AffineAddExpr, "add"), (ir.AffineMulExpr, "mul"), (ir.AffineModExpr, "mod"),
+        (ir.AffineFloorDivExpr, "floordiv"), (ir.AffineCeilDivExpr, "ceildiv"),
+    ):  # fmt: skip
+        if isinstance(expression, kind):
+            left = _affine(expression.lhs, dims, symbols)
+            return [head, left, _affine(expression.rhs, dims, symbols)]
+    raise AssertionError(f"an affine expression of no known kind: {expression}")
+
+
+# "" stands for the identity; ("swap", x) for x with its operands exchanged
+_SCALAR_OPS: dict[str, Any] = {
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.ceildivsi": "ceildiv",
+    "arith.ceildivui": "ceildiv", "arith.floordivsi": "floordiv", "arith.divui": "floordiv",
+    "arith.remui": "mod", "arith.minsi": "min", "arith.maxsi": "max", "arith.minui": "min",
+    "arith.maxui": "max", "arith.select": "select", "arith.index_cast": "",
+    "arith.index_castui": "", "arith.extsi": "", "arith.extui": "", "arith.trunci": "",
+    "arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul", "arith.divf": "div",
+    "arith.negf": "neg", "arith.extf": "", "arith.truncf": "", "arith.sitofp": "float",
+    "arith.uitofp": "float", "arith.fptosi": "int", "arith.andi": "and", "arith.ori": "or",
+    "math.exp": "exp", "math.log": "log", "math.sqrt": "sqrt",
+}  # fmt: skip
+
+# MLIR numbers its predicates; unsigned ones compare sizes, which are not negative
+_COMPARISONS: dict[tuple[str, int], Any] = {
+    ("arith.cmpi", 0): "eq", ("arith.cmpi", 1): "ne",
+    ("arith.cmpi", 2): "lt", ("arith.cmpi", 3): "le",
+    ("arith.cmpi", 4): ("swap", "lt"), ("arith.cmpi", 5): ("swap", "le"),
+    ("arith.cmpi", 6): "lt", ("arith.cmpi", 7): "le",
+    ("arith.cmpi", 8): ("swap", "lt"), ("arith.cmpi", 9): ("swap", "le"),
+    ("arith.cmpf", 1): "eq", ("arith.cmpf", 2): ("swap", "lt"),
+    ("arith.cmpf", 3): ("swap", "le"), ("arith.cmpf", 4): "lt", ("arith.cmpf", 5): "le",
+}  # fmt: skip
