@@ -14,6 +14,7 @@ from typing import Any
 from neptune_mlir.errors import NeptuneError
 
 _LOCATED = re.compile(r"(?P<file>.*?):(?P<line>\d+):(?P<col>\d+)$", re.DOTALL)
+_TEXT = re.compile(r"(?P<loc>.+?:\d+:\d+): (?P<kind>error|warning|remark|note): (?P<message>.*)")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
     if isinstance(error, NeptuneError):
         if hasattr(error.__cause__, "error_diagnostics"):
             return [*of_exception(error.__cause__), Entry("note", fallback, error.message)]
+        located = [_TEXT.match(line) for line in error.message.splitlines()]
+        if located and all(located):  # diagnostics of a parse, already as text
+            return [Entry(m["kind"], m["loc"], m["message"]) for m in located if m]
         entries = [Entry("error", error.loc or fallback, error.message)]
         if error.hint:
             entries.append(Entry("note", error.loc or fallback, f"hint: {error.hint}"))

@@ -84,7 +84,7 @@ def _steps(given: list[tuple[str, str]]) -> list[Any]:
         if kind == "pipeline":
             steps += parse_pipeline(value)
         elif kind == "schedule":
-            steps.append(Step("apply-schedule", f"file={value}"))
+            steps.append(Step("apply-schedule", {"file": value}))
         else:
             name, _, options = value.partition("=")
             steps.append(Step(name, options.strip("{}")))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,16 @@ from neptune_mlir.transforms import registry
 
 @dataclass(frozen=True)
 class Step:
-    """One pass and its options as text: `Step("tile", "sizes=64")`."""
+    """One pass and its options: as text, `Step("tile", "sizes=64")`, or, for a pass of ours, as
+    keyword arguments, `Step("apply-schedule", {"file": path})`."""
 
     name: str
-    options: str = ""
+    options: str | Mapping[str, Any] = ""
 
     def __str__(self) -> str:
-        return f"{self.name}{{{self.options}}}" if self.options else self.name
+        if isinstance(self.options, str):
+            return f"{self.name}{{{self.options}}}" if self.options else self.name
+        return f"{self.name}{{{','.join(f'{k}={v}' for k, v in self.options.items())}}}"
 
 
 def parse_pipeline(text: str) -> list[Step]:
@@ -78,7 +81,8 @@ def prepare(step: Step, context: Any) -> Callable[[Any], None]:
     """
     if step.name in registry.names():
         spec = registry.lookup(step.name)
-        options = registry.parse_options(spec, step.options)
+        given = step.options
+        options = registry.parse_options(spec, given) if isinstance(given, str) else given
         return lambda module: spec.run(module, **options)
     manager = _upstream(step, context)
     return lambda module: manager.run(module.operation)

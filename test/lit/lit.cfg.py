@@ -24,7 +24,7 @@ config.environment["PYTHONPATH"] = os.pathsep.join(paths)
 config.environment["PATH"] = os.pathsep.join(
     [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
 )
-config.environment["NEPTUNE_CACHE"] = os.path.join(config.test_exec_root, "Output", "cache")
+config.environment["NEPTUNE_CACHE_DIR"] = os.path.join(config.test_exec_root, "Output", "cache")
 
 
 def tool(name: str, module: str) -> None:

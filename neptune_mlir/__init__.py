@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""neptune-mlir: fuses sequences of dependent reductions with proved corrections, on MLIR.
+
+    import neptune_mlir as neptune
+
+    kernel = neptune.compile(neptune.ops.attention(causal=True))
+    out = kernel(q, k, v)
+
+Everything loads on first use: importing this package imports neither MLIR nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.errors import NeptuneError
+
+if TYPE_CHECKING:
+    from neptune_mlir import ops
+    from neptune_mlir.kernel import Kernel, compile
+
+__version__ = "0.1.0"
+__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops"]
+
+_HOME = {"compile": "neptune_mlir.kernel", "Kernel": "neptune_mlir.kernel"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ops":
+        return importlib.import_module("neptune_mlir.ops")
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'neptune_mlir' has no attribute '{name}'")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune compile`: a program for a target, whole (a bundle) or at one of its levels."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from neptune_mlir.cli.inputs import read_source
+from neptune_mlir.errors import UsageError
+
+LEVELS = ("neptune", "fused", "tile", "target", "llvm", "ptx", "asm", "bundle")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("--target", default="cpu", help="cpu, sm_90a, gfx942, ...")
+    parser.add_argument("--emit", choices=LEVELS, default="bundle")
+    parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
+    parser.add_argument("--entry", help="the function, where the program has several")
+    parser.add_argument("-o", dest="output", metavar="OUT",
+                        help="default: IN.bundle for a bundle, else stdout")  # fmt: skip
+
+
+def execute(options: argparse.Namespace) -> int:
+    from neptune_mlir import compiler
+    from neptune_mlir.kernel import compile
+
+    source = read_source(options.input)
+    if options.emit in compiler.COMMON_LEVELS:
+        module, facts = compiler.lower_text(
+            source.text, source.name, options.target, options.schedule, options.emit
+        )
+        print(*facts.get("remarks", ()), sep="\n", file=sys.stderr)
+        return _write(options.output, str(module).encode())
+    if options.emit != "bundle":
+        text = compiler.emit_text(
+            source.text, source.name, options.target, options.schedule, options.entry, options.emit
+        )
+        return _write(options.output, text.encode())
+    kernel = compile(source, options.target, options.schedule, entry=options.entry)
+    print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)
+    default = "program.bundle" if options.input == "-" else f"{Path(options.input).stem}.bundle"
+    return _write(options.output or default, kernel.bundle.to_bytes())
+
+
+def _write(path: str | None, data: bytes) -> int:
+    if path in (None, "-"):
+        sys.stdout.buffer.write(data.rstrip(b"\n") + b"\n")
+        return 0
+    try:
+        Path(str(path)).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}") from None
+    return 0

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune doctor`: what is installed, which devices, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `state` is ok or missing; `get` says how to get it."""
+
+    what: str
+    state: str
+    detail: str
+    get: str = ""
+
+
+# (package, what it is for, extra that brings it; "" where it is always needed)
+_PACKAGES = (
+    ("numpy", "arrays", ""),
+    ("llvmlite", "code generation", ""),
+    ("torch", "comparisons, importing PyTorch code", "torch"),
+    ("z3-solver", "deciding proof obligations", "verify"),
+    ("nvidia-cuda-nvcc", "assembling NVIDIA code (ptxas)", "nvidia"),
+    ("nvidia-cuda-nvdisasm", "reading NVIDIA machine code", "nvidia"),
+    ("cuda-core", "running on NVIDIA GPUs", "nvidia"),
+    ("ziglang", "linking AMD code", "amd"),
+    ("triton", "the Triton backend", "triton"),
+    ("lit", "the tests", "test"),
+)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _bindings() -> Finding:
+    from neptune_mlir.errors import ToolError
+
+    try:
+        from neptune_mlir import bindings
+    except ToolError as error:
+        return Finding("MLIR bindings", "missing", error.message, "pip install torch-mlir")
+    version = _version(bindings.PACKAGE.replace("_", "-")) or "?"
+    return Finding("MLIR bindings", "ok", f"{bindings.PACKAGE} {version}")
+
+
+def _cpu() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        from neptune_mlir.targets.cpu import host
+    except ImportError:
+        return Finding("CPU", "missing", f"{platform.machine()}, {cores} cores", "llvmlite")
+    core = host()
+    return Finding("CPU", "ok", f"{core.name}, {core.vector_bits}-bit vectors, {cores} cores")
+
+
+def _gpu() -> Finding:
+    what = "NVIDIA GPU"
+    try:
+        from cuda.core import Device, system
+    except ImportError:
+        if shutil.which("nvidia-smi"):
+            return Finding(what, "missing", "no cuda-core", "pip install 'neptune-mlir[nvidia]'")
+        return Finding(what, "missing", "none found; compiling for one needs none")
+    try:
+        names = [Device(k).name for k in range(system.get_num_devices())]
+    except Exception as error:
+        return Finding(what, "missing", f"none usable ({type(error).__name__})")
+    return Finding(what, "ok" if names else "missing", ", ".join(names) or "none found")
+
+
+def findings() -> list[Finding]:
+    """Everything that the report shows, in order."""
+    rows = [Finding("Python", "ok", platform.python_version()), _bindings(), _cpu(), _gpu()]
+    for package, purpose, extra in _PACKAGES:
+        version = _version(package)
+        if version:
+            rows.append(Finding(package, "ok", f"{version}: {purpose}"))
+        else:
+            get = f"pip install 'neptune-mlir[{extra}]'" if extra else f"pip install {package}"
+            rows.append(Finding(package, "missing", purpose, get))
+    return rows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+
+
+def execute(options: argparse.Namespace) -> int:
+    rows = findings()
+    if options.json:
+        print(json.dumps({row.what: asdict(row) for row in rows}))
+        return 0
+    width = max(len(row.what) for row in rows)
+    for row in rows:
+        line = f"{'ok ' if row.state == 'ok' else '-- '} {row.what:{width}}  {row.detail}"
+        print(f"{line}   get it: {row.get}" if row.get else line)
+    required = {"MLIR bindings", "CPU", "numpy", "llvmlite"}
+    return 1 if any(row.what in required and row.state != "ok" for row in rows) else 0

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune explain`: the fused loop nest as pseudo-code, with every correction."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from neptune_mlir.cli.inputs import read_source
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--html", metavar="OUT", help="write one self-contained page instead")
+
+
+def execute(options: argparse.Namespace) -> int:
+    from neptune_mlir import explain
+    from neptune_mlir.compiler import lower_text
+
+    source = read_source(options.input)
+    module, facts = lower_text(
+        source.text, source.name, options.target, options.schedule, "fused"
+    )
+    if options.html:
+        page = explain.explain_html(module, f"{Path(source.name).name}, fused", facts["remarks"])
+        Path(options.html).write_text(page)
+        return 0
+    print(explain.explain(module))
+    print(f"\nschedule: {facts['schedule']}")
+    for remark in facts["remarks"]:
+        print(remark)
+    return 0

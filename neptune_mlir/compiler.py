@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From program text to a bundle: runs the pipelines, level by level.
+
+`kernel.py` is the door for users; it comes here only when the cache has no entry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir import bindings
+from neptune_mlir.errors import InputError, ToolError, UsageError
+from neptune_mlir.pipelines import common, runner
+from neptune_mlir.pipelines import schedule as schedules
+from neptune_mlir.transforms import registry
+
+# the levels of docs/architecture.md that are MLIR and the same for every target
+COMMON_LEVELS = ("neptune", "fused", "tile")
+
+_FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
+
+
+def pipeline_of(target: str) -> Any:
+    """The module of `pipelines/` that compiles for `target`.
+
+    Raises:
+        UsageError: no such target.
+        ToolError: a target that this version does not build yet.
+    """
+    family = next((f for prefix, f in _FAMILIES.items() if target.startswith(prefix)), None)
+    if family is None or (family == "cpu" and target != "cpu"):
+        raise UsageError(
+            f"unknown target '{target}'", hint="cpu, sm_80, sm_90a, gfx942, gfx1100, triton, ..."
+        )
+    name = f"neptune_mlir.pipelines.{family}"
+    if importlib.util.find_spec(name) is None:
+        raise ToolError(f"target '{target}' is not built yet in this version", hint="use cpu")
+    return importlib.import_module(name)
+
+
+@dataclass
+class Lowering:
+    """A program on its way down. `facts` is JSON data for the bundle."""
+
+    module: Any
+    target: str
+    schedule: str | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_text(cls, text: str, source: str, target: str, schedule: str | None) -> Lowering:
+        """Parse a program. Raises InputError."""
+        with bindings.source_name(source):
+            module = bindings.parse(text, source=source)
+        if not _functions(module):
+            raise InputError("the program has no function with a body", loc=source)
+        return cls(module, target, schedule)
+
+    def run(self, steps: Any) -> None:
+        with registry.collect_remarks() as remarks:
+            runner.run(self.module, tuple(steps))
+        self.facts.setdefault("remarks", []).extend(str(r) for r in remarks)
+
+    def to_program(self) -> None:
+        self.run(common.IMPORT)
+        self.facts["nests"] = count(self.module, "neptune.map", "neptune.reduce")
+
+    def to_fused(self) -> None:
+        chosen = self.schedule or schedules.choose(self.module, parallelism(self.target))
+        self.facts["schedule"] = chosen
+        self.run([runner.Step("apply-schedule", {"file": chosen})])
+        self.facts["corrections"] = count(self.module, "neptune.correct")
+        self.facts["fused"] = count(self.module, "neptune.stream")
+
+    def to_tiles(self) -> None:
+        self.run(common.TO_TILES)
+        self.facts["kernels"] = count(self.module, "scf.forall")
+
+    def to(self, level: str) -> None:
+        """Lower a fresh program to one of COMMON_LEVELS."""
+        steps = (self.to_program, self.to_fused, self.to_tiles)
+        for name, step in zip(COMMON_LEVELS, steps, strict=True):
+            step()
+            if name == level:
+                return
+        raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))
+
+
+def parallelism(target: str) -> int:
+    """How many programs the target runs at once (the schedule rule asks)."""
+    if target == "cpu":
+        from neptune_mlir.runtime import workers
+
+        return workers.count()
+    return 132  # streaming multiprocessors or compute units: the order of magnitude decides
+
+
+def count(module: Any, *names: str) -> int:
+    """How many ops of these names a module holds."""
+    found = 0
+
+    def visit(op: Any) -> Any:
+        nonlocal found
+        found += op.name in names
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _functions(module: Any) -> list[Any]:
+    return [
+        op
+        for op in module.body.operations
+        if op.operation.name == "func.func" and len(op.regions[0].blocks)
+    ]
+
+
+def lower_text(
+    text: str, source: str, target: str, schedule: str | None, level: str
+) -> tuple[Any, dict[str, Any]]:
+    """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
+    lowering = Lowering.of_text(text, source, target, schedule)
+    with bindings.source_name(source):
+        lowering.to(level)
+    return lowering.module, lowering.facts
+
+
+def compile_text(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None
+) -> Any:
+    """The bundle of a program."""
+    started = time.perf_counter()
+    pipeline = pipeline_of(target)
+    lowering = Lowering.of_text(text, source, target, schedule)
+    with bindings.source_name(source):
+        lowering.to("tile")
+        bundle = pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts)
+    bundle.facts["compile_s"] = time.perf_counter() - started
+    return bundle

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs as pseudo-code: how people read the `neptune` dialect, which prints generically.
+
+    stream over j, tile (i = 64, j = 64)
+      where j <= i
+      start  max0 = -inf, sum1 = 0
+      t0[i, j]   = sum over d: q[i, d] * k[j, d]
+      max0[i]    = max(max0', max over j: t0[i, j])
+      sum1[i]    = repair(sum1') + sum over j: exp(t0[i, j] - max0[i])
+          repair: sum1' * exp(max0' - max0)                          exponential
+      finish
+        r0[i]    = log(sum1[i]) + max0[i]
+
+A name with a prime is a running value as the tile at hand found it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest
+from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
+
+_COMBINER_WORDS = {"add": "sum", "mul": "product"}
+_JOIN = {"add": "{} + {}", "mul": "{} * {}", "and": "{} and {}", "or": "{} or {}"}
+_NESTS = ("neptune.map", "neptune.reduce", "neptune.accumulate", "neptune.correct")
+_QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
+
+
+def explain(module: Any) -> str:
+    """The module's functions as pseudo-code."""
+    parts = []
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and len(op.regions[0].blocks):
+            parts.append("\n".join(_Writer().function(op)))
+    return "\n\n".join(parts)
+
+
+def explain_html(module: Any, title: str = "neptune explain", notes: Sequence[str] = ()) -> str:
+    """`explain` as one self-contained web page; `notes` stand below the program."""
+    listing = "\n".join(_html_line(line) for line in explain(module).splitlines())
+    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return _PAGE.format(
+        title=html.escape(title), listing=listing, notes=f"<ul>{items}</ul>" if items else ""
+    )
+
+
+_KEYWORDS = ("stream", "private", "global", "function", "finish", "start", "where", "repair:")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; }}
+pre {{ line-height: 1.5; overflow-x: auto; }} .key {{ font-weight: 600; color: #7a2e8d; }}
+.repair {{ color: #b04a00; }} li {{ font-family: monospace; margin: .3rem 0; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; color: #ddd; }}
+  .key {{ color: #c792ea; }} .repair {{ color: #f78c6c; }} }}
+</style></head><body><h1>{title}</h1><pre>{listing}</pre>{notes}</body></html>
+"""
+
+
+def _html_line(line: str) -> str:
+    body = line.lstrip(" ")
+    indent, first = line[: len(line) - len(body)], body.split(" ")[0]
+    text = html.escape(body)
+    if first == "repair:":
+        return f'{indent}<span class="repair">{text}</span>'
+    if first in _KEYWORDS:
+        text = f'<span class="key">{html.escape(first)}</span>{html.escape(body[len(first) :])}'
+    return indent + text
+
+
+class _Writer:
+    """Writes one function; names values as it meets them."""
+
+    def __init__(self) -> None:
+        self.values = Values()
+        self.lines: list[str] = []
+        self.used: set[str] = set()
+
+    # ---- names
+
+    def name(self, value: Any, stem: str) -> str:
+        """Give `value` a name: `stem` itself when it is free, else numbered."""
+        number = 0
+        numbered = not stem[-1].isdigit() and len(stem) < 2
+        chosen = f"{stem}{number}" if numbered else stem
+        while chosen in self.used:
+            number += 1
+            chosen = f"{stem}{number}"
+        self.used.add(chosen)
+        self.values.bind(chosen, value)
+        return chosen
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    # ---- levels
+
+    def function(self, function: Any) -> list[str]:
+        block = function.regions[0].blocks[0]
+        name = function.operation.attributes["sym_name"].value
+        arguments = [self.name(a, f"arg{k}") for k, a in enumerate(block.arguments)]
+        typed = [
+            f"{n}: {_type_text(a.type)}" for n, a in zip(arguments, block.arguments, strict=True)
+        ]
+        self.line(0, f"function {name}({', '.join(typed)})")
+        self.block(block, 1)
+        return self.lines
+
+    def block(self, block: Any, depth: int) -> None:
+        for op in block.operations:
+            operation = op.operation
+            name = operation.name
+            if name in _NESTS:
+                self.nest(operation, depth)
+            elif name == "neptune.stream":
+                self.stream(operation, depth)
+            elif name == "neptune.private":
+                self.private(operation, depth)
+            elif name == "neptune.global":
+                self.join(operation, depth)
+            elif name in ("func.return", "neptune.produce"):
+                if len(operation.operands):
+                    self.line(depth, "return " + self.keys(operation.operands))
+            elif name == "tensor.dim":
+                self.dim(operation)
+            elif name not in _QUIET:
+                results = ", ".join(self.name(r, "t") for r in operation.results)
+                given = self.keys(operation.operands)
+                self.line(depth, f"{results} = {name}({given})" if results else f"{name}({given})")
+
+    def keys(self, values: Iterable[Any]) -> str:
+        return ", ".join(self.values.key(v, "t") for v in values)
+
+    def dim(self, operation: Any) -> None:
+        source, position = operation.operands
+        owner = position.owner
+        constant = getattr(owner, "name", None) == "arith.constant"
+        index = owner.attributes["value"].value if constant else self.values.key(position)
+        text = f"{self.values.key(source)}.shape[{index}]"
+        self.values.bind(text, operation.results[0])
+
+    # ---- fused ops
+
+    def stream(self, operation: Any, depth: int, private: str = "") -> None:
+        names = _axis_names(operation)
+        axis = operation.attributes["axis"].value
+        self.line(depth, f"stream over {names[axis]}{private}{_tile_text(operation, names)}")
+        extents = _extents(operation, operation.operands, self.values)
+        inner = depth + 1
+        sizes = ", ".join(f"{n} < {e}" for n, e in zip(names, extents, strict=True))
+        self.line(inner, f"axes   {sizes}")
+        self.live(operation, names, inner)
+        body = operation.regions[0].blocks[0]
+        running = self.name_running(body)
+        starts = [f"{name} = {start}" for name, start in running]
+        self.line(inner, f"start  {', '.join(starts)}")
+        self.block_without_terminator(body, inner)
+        finish = operation.regions[1].blocks[0]
+        for argument, (name, _) in zip(finish.arguments, running, strict=True):
+            self.values.rebind(name, argument)
+        if len(finish.operations) > 1:
+            self.line(inner, "finish")
+            self.block_without_terminator(finish, inner + 1)
+        self.name_results(operation, finish)
+
+    def name_running(self, body: Any) -> list[tuple[str, str]]:
+        """Name the running values of a stream; their names and what they start from."""
+        found = []
+        produced = list(body.operations)[-1].operation.operands
+        for argument, value in zip(body.arguments, produced, strict=True):
+            maker = value.owner
+            while maker.name != "neptune.accumulate":  # a map that a correction became
+                maker = _first_read(maker).owner
+            combiner = maker.attributes["combiner"].value
+            name = self.name(value, _COMBINER_WORDS.get(combiner, combiner) + str(len(found)))
+            self.values.bind(f"{name}'", argument)
+            found.append((name, _number(maker.attributes["identity"].value)))
+        return found
+
+    def name_results(self, operation: Any, block: Any) -> None:
+        """Results of a fused op take the names of what its last region produces."""
+        produced = list(block.operations)[-1].operation.operands
+        for result, value in zip(operation.results, produced, strict=True):
+            self.values.rebind(self.values.key(value, "t"), result)
+
+    def live(self, operation: Any, names: Sequence[str], depth: int) -> None:
+        region = operation.regions[2]
+        if not len(region.blocks):
+            return
+        block = region.blocks[0]
+        (condition,) = region_to_terms(block, [T.index(k) for k in range(len(names))], self.capture)
+        self.line(depth, f"where  {_strip(_show(condition, names))}")
+
+    def capture(self, value: Any) -> Term:
+        from neptune_mlir.dialects.scalars import constant_value
+
+        owner = value.owner
+        if getattr(owner, "name", None) == "arith.constant":
+            return T.const(constant_value(owner.opview), str(value.type))
+        return T.sym(self.values.key(value), str(value.type))
+
+    def private(self, operation: Any, depth: int) -> None:
+        chunks = operation.attributes["chunks"].value
+        body = operation.regions[0].blocks[0]
+        self.line(depth, f"private in {chunks} chunks, in parallel")
+        self.block_without_terminator(body, depth + 1)
+        produced = list(body.operations)[-1].operation.operands
+        for result, value in zip(operation.results, produced, strict=True):
+            self.name(result, f"{self.values.key(value)}_part")
+
+    def join(self, operation: Any, depth: int) -> None:
+        names = _axis_names(operation)
+        self.line(depth, f"global over {names[0]}: re-base the parts and join them")
+        body = operation.regions[0].blocks[0]
+        self.block_without_terminator(body, depth + 1)
+        self.name_results(operation, body)
+
+    def block_without_terminator(self, block: Any, depth: int) -> None:
+        before = len(self.lines)
+        self.block(block, depth)
+        if len(self.lines) > before and self.lines[-1].strip().startswith("return "):
+            del self.lines[-1]
+
+    # ---- nests
+
+    def nest(self, operation: Any, depth: int) -> None:
+        try:
+            nest = read_nest(operation, self.values)
+        except NoTermForm as error:
+            name = self.name(operation.results[0], "t")
+            self.line(depth, f"{name} = {operation.name} that has no short form: {error.message}")
+            return
+        names = _loop_names(operation, nest)
+        key = self.values.key(nest.result) if self.known(nest.result) else None
+        key = key or self.name(nest.result, "c" if nest.kind == "correct" else "t")
+        position = f"[{', '.join(names[k] for k in nest.result_axes)}]" if nest.result_axes else ""
+        body = _strip(_show(nest.body, names))
+        if nest.kind == "correct":
+            self.line(depth, f"{key}{position} = {_show(nest.accumulators[0], names)}, repaired")
+            references = ", ".join(
+                f"{_show(old, names)} -> {_show(new, names)}"
+                for old, new in zip(nest.old, nest.new, strict=True)
+            )
+            self.line(depth + 2, f"repair: {body}    as {references}    ({nest.form})")
+            return
+        if nest.kind == "map":
+            self.line(depth, f"{key}{position} = {body}")
+            return
+        over = ", ".join(names[k] for k in nest.reduced_axes)
+        word = _COMBINER_WORDS.get(nest.combiner or "", nest.combiner)
+        value = f"{word} over {over}: {body}"
+        if nest.init is not None:
+            started = f"{nest.init}{position}"
+            joined = _JOIN.get(nest.combiner or "")
+            value = joined.format(started, value) if joined else f"{word}({started}, {value})"
+        self.line(depth, f"{key}{position} = {value}")
+
+    def known(self, value: Any) -> bool:
+        return value in self.values._keys
+
+
+# ---- text of small things ---------------------------------------------------------------------
+
+
+def _first_read(operation: Any) -> Any:
+    """The tensor that a nest's region reads first."""
+    for op in operation.regions[0].blocks[0].operations:
+        if op.operation.name == "neptune.read":
+            return op.operation.operands[0]
+    raise NoTermForm(f"'{operation.name}' reads no running value")
+
+
+def _axis_names(operation: Any) -> list[str]:
+    return [name.value for name in operation.attributes["axis_names"]]
+
+
+def _extents(operation: Any, operands: Iterable[Any], values: Values) -> list[str]:
+    dynamic = iter(operands)
+    return [
+        values.key(next(dynamic)) if size == DYNAMIC else str(size)
+        for size in operation.attributes["domain"]
+    ]
+
+
+def _tile_text(operation: Any, names: Sequence[str]) -> str:
+    if "neptune.tile" not in operation.attributes:
+        return ""
+    sizes = zip(names, operation.attributes["neptune.tile"], strict=True)
+    pairs = ", ".join(f"{name} = {size or 'all'}" for name, size in sizes)
+    return f", tile ({pairs})"
+
+
+def _loop_names(operation: Any, nest: Nest) -> list[str]:
+    parent = operation.parent
+    if nest.axes is not None and "axis_names" in parent.attributes:
+        shared = _axis_names(parent)
+        return [shared[axis] for axis in nest.axes]
+    if nest.names is not None:
+        return list(nest.names)
+    letters = "ijklmnpqrstuvw"
+    return [letters[k] if k < len(letters) else f"i{k}" for k in range(len(nest.domain))]
+
+
+def _type_text(kind: Any) -> str:
+    if isinstance(kind, ir.RankedTensorType):
+        extents = ", ".join("?" if n == DYNAMIC else str(n) for n in kind.shape)
+        return f"{kind.element_type}[{extents}]"
+    return str(kind)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _show(term: Term, names: Sequence[str]) -> str:
+    return T.show(term, lambda leaf: names[leaf.attr] if leaf.op == "index" else None)
+
+
+def _strip(text: str) -> str:
+    """Without the outer brackets, when one pair holds all of `text`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for position, char in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`compile` and `Kernel`: the door of the package.
+
+A program that was compiled before, by any process, comes from the on-disk cache, keyed by its
+text, the target, the schedule and this compiler; then nothing here imports MLIR.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.errors import UsageError
+
+if TYPE_CHECKING:
+    from neptune_mlir.runtime.bundle import Bundle
+
+
+@dataclass(frozen=True)
+class Source:
+    """Program text and what diagnostics call the place that it came from."""
+
+    text: str
+    name: str = "<program>"
+
+    @classmethod
+    def of(cls, program: Any) -> Source:
+        """The text of a program: MLIR text, a path to some, a module, or a built program.
+
+        Raises:
+            UsageError: something else.
+        """
+        if isinstance(program, Source):
+            return program
+        if isinstance(program, os.PathLike):
+            return cls(Path(program).read_text(), os.fspath(program))
+        if isinstance(program, str):
+            return cls(program)
+        if hasattr(program, "to_mlir"):  # a program in index notation
+            return cls(str(program.to_mlir()))
+        if hasattr(program, "operation"):  # an ir.Module, or an op that prints as one
+            return cls(program.operation.get_asm(enable_debug_info=True))
+        raise UsageError(
+            f"cannot compile a {type(program).__name__}",
+            hint="pass MLIR text, a path, an ir.Module or a program of neptune_mlir.ops",
+        )
+
+
+class Kernel:
+    """A compiled program.
+
+    Call it with arrays and numbers, in the order of the program's arguments; `out=` takes
+    arrays for the results. `facts` says how it came about (nests, kernels, corrections,
+    schedule, remarks), `cached` whether it came from the on-disk cache.
+    """
+
+    def __init__(self, source: Source, target: str, schedule: str | None, bundle: Bundle,
+                 cached: bool = False):  # fmt: skip
+        self.source = source
+        self.target = target
+        self.schedule = schedule
+        self.bundle = bundle
+        self.cached = cached
+        self._executable = _load(bundle)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.bundle.facts
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        return self._executable(*arguments, out=out)
+
+    def ir(self, level: str = "fused") -> str:
+        """The program as MLIR at a level: neptune, fused or tile."""
+        from neptune_mlir.compiler import lower_text
+
+        module, _ = lower_text(
+            self.source.text, self.source.name, self.target, self.schedule, level
+        )
+        return str(module)
+
+    def explain(self) -> str:
+        """The fused loop nest as pseudo-code, and what the passes remarked."""
+        from neptune_mlir.compiler import lower_text
+        from neptune_mlir.explain import explain
+
+        module, facts = lower_text(
+            self.source.text, self.source.name, self.target, self.schedule, "fused"
+        )
+        return "\n".join([explain(module), "", *facts["remarks"]]).rstrip()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bundle to a file; `Kernel.load` reads it on a machine without MLIR."""
+        Path(path).write_bytes(self.bundle.to_bytes())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Kernel:
+        """A kernel from a file that `save` wrote. It has no source to explain."""
+        from neptune_mlir.runtime.bundle import Bundle
+
+        bundle = Bundle.from_bytes(Path(path).read_bytes())
+        return Kernel(Source("", os.fspath(path)), bundle.target, None, bundle)
+
+
+def _load(bundle: Bundle) -> Any:
+    from neptune_mlir.runtime.cpu import CpuExecutable
+
+    return CpuExecutable(bundle)
+
+
+def compile(
+    program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None
+) -> Kernel:
+    """Compile a program into a callable `Kernel`.
+
+    Args:
+        program: MLIR text, a path to it, an `ir.Module`, or a program of `neptune_mlir.ops`.
+        target: "cpu", or a chip (see `neptune doctor`).
+        schedule: a transform-dialect script: a shipped one by name, or a path. Default: the
+            rule of `pipelines.schedule.choose`.
+        entry: the function, where the program has several.
+
+    Raises:
+        NeptuneError: the program, the schedule or the target cannot be compiled.
+    """
+    from neptune_mlir.runtime import cache
+
+    source = Source.of(program)
+    # Dumps are wanted of a compilation, and a cached kernel has none.
+    key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target))
+
+    def make() -> Bundle:
+        from neptune_mlir.compiler import compile_text
+
+        return compile_text(source.text, source.name, target, schedule, entry)
+
+    if os.environ.get("NEPTUNE_DUMP"):
+        return Kernel(source, target, schedule, make())
+    bundle, cached = cache.get_or_make(key, make)
+    return Kernel(source, target, schedule, bundle, cached)
+
+
+def _schedule_text(schedule: str | None) -> str:
+    """What identifies a schedule: its text where it is a file, else its name."""
+    if schedule and os.path.isfile(schedule):
+        return Path(schedule).read_text()
+    return schedule or ""
+
+
+def _host(target: str) -> str:
+    """What else the code depends on: the CPU's features and how many workers it has."""
+    if target != "cpu":
+        return ""
+    from neptune_mlir.runtime import workers
+    from neptune_mlir.targets.cpu import host
+
+    core = host()
+    return f"{core.triple} {core.name} {core.features} {workers.count()}"

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The part of every pipeline that no target changes, as data.
+
+    program   IMPORT     linalg and friends become nests
+    fused     a schedule (pipelines/schedules/), chosen by `schedule.choose` unless one is given
+    tile      TO_TILES   a grid of programs over static tiles
+
+What follows is the target's own: pipelines/cpu.py and its siblings.
+"""
+
+from __future__ import annotations
+
+from neptune_mlir.pipelines.runner import Step
+
+IMPORT = (
+    Step("raise-linalg"),
+    Step("canonicalize"),
+    Step("cse"),
+)
+
+TO_TILES = (
+    Step("lower-correct"),
+    Step("lower-to-tiles"),
+    Step("canonicalize"),
+    Step("cse"),
+)

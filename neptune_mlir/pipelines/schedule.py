@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Schedules: transform-dialect scripts, the ones that ship, and the rule that chooses one.
+
+A script is data: a `transform.named_sequence @__transform_main` over the module, with the ops of
+`dialects/transform_neptune.py` and knobs (`transform.tune.knob`). `apply` binds knobs by name and
+interprets the script. Shipped templates stand in `pipelines/schedules/`:
+
+* `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
+* `private`: the stream is cut into chunks that run in parallel and are joined (decode-like).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.bindings import diagnostic_lines, ir, module
+from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+
+ENTRY = "__transform_main"
+
+
+def shipped() -> dict[str, str]:
+    """The text of each shipped schedule by name."""
+    folder = resources.files("neptune_mlir.pipelines") / "schedules"
+    return {
+        entry.name.removesuffix(".mlir"): entry.read_text()
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
+        if entry.name.endswith(".mlir")
+    }
+
+
+def read(name_or_path: str) -> str:
+    """The text of a shipped schedule (`streamed`) or of a file.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    known = shipped()
+    if name_or_path in known:
+        return known[name_or_path]
+    try:
+        return Path(name_or_path).read_text()
+    except OSError as error:
+        raise UsageError(
+            f"no schedule '{name_or_path}': {error.strerror or error}",
+            hint=f"a file, or one of: {', '.join(known)}",
+        ) from None
+
+
+def parse(text: str, context: Any, source: str = "<schedule>") -> Any:
+    """The script as an MLIR module. Raises InputError."""
+    from neptune_mlir.dialects import transform_neptune
+
+    transform_neptune.load(context)
+    with context:
+        try:
+            # same length, so locations stay right (see dialects/transform_neptune.py)
+            script = ir.Module.parse(text.replace("transform.neptune.", "transform_neptune."))
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, source))) from None
+    if _entry(script) is None:
+        raise InputError(
+            f"the schedule {source} has no transform.named_sequence @{ENTRY}",
+            hint="put the steps in one, and 'transform.with_named_sequence' on the module",
+        )
+    return script
+
+
+def _entry(script: Any) -> Any:
+    for op in script.body.operations:
+        attributes = op.operation.attributes
+        if "sym_name" in attributes and attributes["sym_name"].value == ENTRY:
+            return op
+    return None
+
+
+def knobs(script: Any) -> dict[str, Any]:
+    """The knob ops of a script by name."""
+    found: dict[str, Any] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name == "transform.tune.knob":
+            found[op.attributes["name"].value] = op
+        return ir.WalkResult.ADVANCE
+
+    script.operation.walk(visit)
+    return found
+
+
+def bind(script: Any, values: Mapping[str, int]) -> None:
+    """Set knobs by name.
+
+    Raises:
+        ScheduleError: no such knob, or a value that is not among its options.
+    """
+    known = knobs(script)
+    for name, value in values.items():
+        if name not in known:
+            raise ScheduleError(
+                f"the schedule has no knob '{name}'", hint=f"knobs: {', '.join(known) or 'none'}"
+            )
+        options = known[name].attributes["options"]
+        allowed = [o.value for o in options] if isinstance(options, ir.ArrayAttr) else [value]
+        if value not in allowed:
+            raise ScheduleError(
+                f"knob '{name}' cannot be {value}", hint=f"options: {', '.join(map(str, allowed))}"
+            )
+        with script.context:
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        known[name].attributes["selected"] = number
+
+
+def apply(payload: Any, text: str, values: Mapping[str, int], source: str) -> None:
+    """Run a script on a module, its knobs bound to `values`.
+
+    Raises:
+        ScheduleError: a step of the script failed on this program.
+        NeptuneError: whatever a pass raised.
+    """
+    script = parse(text, payload.context, source)
+    bind(script, values)
+    interpreter = module("dialects.transform.interpreter")
+    # A handler would show upstream's own wording of a failure beside ours.
+    try:
+        interpreter.apply_named_sequence(
+            payload.operation, _entry(script).operation, script.operation
+        )
+    except NeptuneError:
+        raise
+    except ValueError as error:
+        raise ScheduleError(_readable(str(error), source)) from None
+
+
+def _readable(message: str, source: str) -> str:
+    """Upstream's message, with places in the script named as such."""
+    found = re.findall(r'at loc\("-":(\d+):(\d+)\): (.*)', message)
+    if not found:
+        return f"{source}: {message.strip()}"
+    line, column, text = found[0]
+    return f"schedule {source}:{line}:{column}: {text}"
+
+
+LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
+
+
+def choose(payload: Any, parallel_programs: int) -> str:
+    """The template for a program (at program level): `private` or `streamed`.
+
+    The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
+    elements (or a run-time number of them) into each. With fewer results than the target runs
+    programs at once, rows alone leave it idle, so the stream is cut: `private`. Everything else,
+    and whatever is known at run time only, is `streamed`.
+    """
+    fewest = None
+    for function in payload.body.operations:
+        if function.operation.name != "func.func":
+            continue
+        for block in function.regions[0].blocks:
+            for op in block.operations:
+                if op.operation.name == "neptune.reduce":
+                    results, reduced = _extents(op.operation)
+                    if reduced >= LONG_STREAM:
+                        fewest = results if fewest is None else min(fewest, results)
+    return "private" if fewest is not None and fewest < parallel_programs else "streamed"
+
+
+def _extents(reduce: Any) -> tuple[float, float]:
+    """Numbers of results and of elements in each, infinite where known at run time only."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    results = reduced = 1.0
+    kept = set(reduce.attributes["result_axes"])
+    for loop, extent in enumerate(reduce.attributes["domain"]):
+        size = float("inf") if extent == dynamic else float(extent)
+        if loop in kept:
+            results *= size
+        else:
+            reduced *= size
+    return results, reduced

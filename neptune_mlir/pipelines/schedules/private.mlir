@@ -1,0 +1,29 @@
+// Private reductions: the stream is cut into chunks that run in parallel and are joined.
+//
+// For programs with few result rows and a long stream (decode), where rows alone leave the machine
+// idle. Each chunk keeps private running values; a global nest re-bases and joins them.
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
+    %f = transform.structured.match ops{["func.func"]} in %module
+        : (!transform.any_op) -> !transform.any_op
+    %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
+    %deferred = "transform.neptune.defer"(%inlined) : (!transform.any_op) -> !transform.any_op
+    %fused = "transform.neptune.rolling_update"(%deferred)
+        : (!transform.any_op) -> !transform.any_op
+    %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
+
+    %chunks = transform.tune.knob<"chunks"> = 8 from options = [2, 4, 8, 16, 32, 64, 128]
+        -> !transform.any_param
+    %split = "transform.neptune.privatize"(%pruned, %chunks)
+        : (!transform.any_op, !transform.any_param) -> !transform.any_op
+
+    // 0 leaves a size to the rule of the pass.
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64]
+        -> !transform.any_param
+    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream) {axes = ["rows", "stream"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
+    transform.yield
+  }
+}

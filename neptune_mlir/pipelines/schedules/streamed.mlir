@@ -1,0 +1,23 @@
+// Streamed reductions: one program per tile of result rows runs over the whole stream.
+//
+// For programs with enough result rows to fill the machine (prefill): nothing is joined afterwards.
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
+    %f = transform.structured.match ops{["func.func"]} in %module
+        : (!transform.any_op) -> !transform.any_op
+    %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
+    %deferred = "transform.neptune.defer"(%inlined) : (!transform.any_op) -> !transform.any_op
+    %fused = "transform.neptune.rolling_update"(%deferred)
+        : (!transform.any_op) -> !transform.any_op
+    %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
+
+    // 0 leaves a size to the rule of the pass.
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 8, 16, 32, 64, 128, 256]
+        -> !transform.any_param
+    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream) {axes = ["rows", "stream"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
+    transform.yield
+  }
+}

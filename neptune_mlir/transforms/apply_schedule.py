@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`apply-schedule`: run a transform-dialect script on the module.
+
+    neptune-opt IN.mlir --schedule=streamed            a shipped one by name
+    neptune-opt IN.mlir --schedule=my.mlir             a file
+    neptune-opt IN.mlir --apply-schedule=file=streamed,knobs=rows:32;stream:64
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.transforms.registry import register
+
+
+@register("apply-schedule", "run a transform-dialect schedule (file=, or a shipped name)")
+def apply_schedule(module: Any, *, file: str = "", knobs: str = "") -> None:
+    from neptune_mlir.pipelines import schedule
+
+    if not file:
+        raise UsageError(
+            "apply-schedule needs file=", hint=f"shipped: {', '.join(schedule.shipped())}"
+        )
+    values = {}
+    for item in filter(None, knobs.split(";")):
+        name, colon, number = item.partition(":")
+        if not colon or not number.strip().isdigit():
+            raise UsageError(f"knob '{item}' is not NAME:NUMBER")
+        values[name.strip()] = int(number)
+    schedule.apply(module, schedule.read(file), values, file)
