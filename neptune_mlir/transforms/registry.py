@@ -20,6 +20,7 @@ from neptune_mlir.errors import UsageError
 
 # pass name -> module that defines it (imported on first use, so start-up stays fast)
 _MODULES: dict[str, str] = {
+    "apply-schedule": "neptune_mlir.transforms.apply_schedule",
     "raise-linalg": "neptune_mlir.transforms.raise_linalg",
     "lower-to-linalg": "neptune_mlir.transforms.lower_to_linalg",
     "inline-maps": "neptune_mlir.transforms.inline_maps",
