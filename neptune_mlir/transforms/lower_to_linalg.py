@@ -75,7 +75,8 @@ def _lower(op: Any) -> Any:
         ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
         ir.ArrayAttr.get([
             ir.Attribute.parse(f"#linalg.iterator_type<{name}>")
-            for name in ("parallel" if k in result_axes else "reduction" for k in range(len(domain)))
+            for k in range(len(domain))
+            for name in ("parallel" if k in result_axes else "reduction",)
         ]),
     )  # fmt: skip
     types = [ir.RankedTensorType(v.type).element_type for v in [*inputs, init]]

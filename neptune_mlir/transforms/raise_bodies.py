@@ -96,10 +96,14 @@ def read_body(
         elif name == "arith.select" and _is_broadcast_guard(operation, sizes):
             env[result] = term_of(operation.operands[2])
             guarded.add(result)
+        elif name == "affine.apply":
+            args = [term_of(v) for v in operation.operands]
+            env[result] = _affine(operation.attributes["map"].value, args)
         elif name == "math.fpowi":
             env[result] = _power(*(term_of(v) for v in operation.operands))
         else:
-            env[result] = _narrow(op_to_term(op, [term_of(v) for v in operation.operands]))
+            args = [term_of(v) for v in operation.operands]
+            env[result] = _unsigned(operation, args) or _narrow(op_to_term(op, args))
     raise NoTermForm("the region has no yield")
 
 
@@ -118,6 +122,66 @@ def _is_broadcast_guard(select: Any, sizes: Sizes) -> bool:
     if sizes.truth(condition) is True or sizes.of(zero) != Size(0):
         return False
     return any(sizes.of(v) == Size(1) for v in compare.operands)
+
+
+def _affine(affine_map: Any, args: list[Term]) -> Term:
+    """The value of a one-result affine map on index terms."""
+    ops = (
+        (ir.AffineAddExpr, "add"), (ir.AffineMulExpr, "mul"), (ir.AffineFloorDivExpr, "floordiv"),
+    )  # fmt: skip
+
+    def term(expr: Any) -> Term:
+        if isinstance(expr, ir.AffineConstantExpr):
+            return T.const(ir.AffineConstantExpr(expr).value, "index")
+        if isinstance(expr, ir.AffineDimExpr):
+            return args[ir.AffineDimExpr(expr).position]
+        if isinstance(expr, ir.AffineSymbolExpr):
+            return args[affine_map.n_dims + ir.AffineSymbolExpr(expr).position]
+        binary = ir.AffineBinaryExpr(expr)
+        for kind, op in ops:
+            if isinstance(expr, kind):
+                return T.make(op, term(binary.lhs), term(binary.rhs))
+        if isinstance(expr, ir.AffineModExpr) and _not_negative(term(binary.lhs)):
+            return T.make("rem", term(binary.lhs), term(binary.rhs))
+        raise NoTermForm(f"'affine.apply' of '{expr}' has no term form")
+
+    return term(affine_map.results[0])
+
+
+def _not_negative(term: Term) -> bool:
+    """Positions, and what adds, multiplies or divides them, are not negative."""
+    if term.is_const:
+        return term.value >= 0
+    if term.op == "cast":
+        return not T.is_float(term.dtype) and _not_negative(term.args[0])
+    if term.op in ("add", "mul", "floordiv", "rem", "min", "max", "div"):
+        return not T.is_float(term.dtype) and all(_not_negative(a) for a in term.args)
+    return term.op == "index"
+
+
+_UNSIGNED = {"arith.divui": "floordiv", "arith.remui": "rem", "arith.maxui": "max",
+             "arith.minui": "min"}  # fmt: skip
+_UNSIGNED_COMPARE = {6: "lt", 7: "le", 8: "gt", 9: "ge"}
+
+
+def _unsigned(op: Any, args: list[Term]) -> Term | None:
+    """Unsigned integer ops on what is not negative are the signed ones.
+
+    So are divisions: rounding down and rounding to zero agree, and the first is an access.
+    """
+    if not args or not all(_not_negative(a) for a in args):
+        return None
+    if op.name in _UNSIGNED:
+        return T.make(_UNSIGNED[op.name], *args)
+    if op.name == "arith.divsi":
+        return T.make("floordiv", *args)
+    if op.name in ("arith.index_castui", "arith.extui", "arith.uitofp"):
+        return T.make("cast", *args, dtype=str(op.results[0].type))
+    if op.name == "arith.cmpi":
+        code = op.attributes["predicate"].value
+        if code in _UNSIGNED_COMPARE:
+            return T.make(_UNSIGNED_COMPARE[code], *args)
+    return None
 
 
 _MANTISSA = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}

@@ -14,28 +14,22 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir, linalg
-from neptune_mlir.dialects.nests import DYNAMIC, Values, identity_value
+from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.scalars import NoTermForm
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.raise_bodies import (
-    Extract,
-    operand,
-    read_body,
     scalar_term,
-    split_combiner,
 )
 from neptune_mlir.transforms.raise_nests import NestBuilder
-from neptune_mlir.transforms.raise_sizes import Size, Sizes, times
+from neptune_mlir.transforms.raise_sizes import Size, Sizes
 from neptune_mlir.transforms.raise_views import (
     Access,
     Digits,
-    Dims,
     Fixed,
     NotRaised,
     Part,
     View,
-    accesses,
     read,
 )
 from neptune_mlir.transforms.registry import register, remark
@@ -45,6 +39,9 @@ from neptune_mlir.transforms.registry import register, remark
 def raise_linalg(module: Any) -> None:
     for function in functions(module):
         block = function.regions[0].blocks[0]
+        if any(_is_elementwise(op.operation) for op in block.operations):
+            pipeline = "builtin.module(func.func(convert-elementwise-to-linalg))"
+            passmanager.PassManager.parse(pipeline).run(module.operation)
         erase_unused(block)
         Raiser(block).run()
         erase_unused(block)
@@ -58,6 +55,16 @@ def erase_unused(block: Any) -> None:
         if operation.name.partition(".")[0] in pure and operation.results:
             if all(next(iter(r.uses), None) is None for r in operation.results):
                 operation.erase()
+
+
+def _is_elementwise(op: Any) -> bool:
+    """`arith.addf %a, %b : tensor<...>` and its like."""
+    return (
+        op.name.partition(".")[0] in ("arith", "math")
+        and op.name != "arith.constant"
+        and len(op.results) == 1
+        and is_tensor(op.results[0])
+    )
 
 
 def is_tensor(value: Any) -> bool:
@@ -185,6 +192,20 @@ class Raiser:
         return self.digits.fresh(self.views[tensor], self.nests.size_term)
 
     def _capture(self, value: Any) -> Term:
+        """A scalar defined outside: the element of a tensor where it was extracted, else itself."""
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.name == "tensor.extract":
+            tensor, *positions = owner.operands
+            at = [self.sizes.of(p).static for p in positions]
+            if tensor in self.views and None not in at:
+                view = self._view(tensor)
+                if view.body is not None and all(len(dim) <= 1 for dim in view.dims):
+                    table: dict[int, tuple[Part, ...]] = {}
+                    for dim, k in zip(view.dims, at, strict=True):
+                        for digit in dim:
+                            extent = self.digits.extent(digit).static
+                            table[digit] = (Fixed(k, 0 if extent is None else extent),)
+                    return self.digits.rename(view.body, table, self.nests.size_term)
         return T.sym(self.values.key(value), str(value.type))
 
     # ---- ops that only move elements ---------------------------------------------------------
@@ -238,7 +259,9 @@ class Raiser:
         if not is_tensor(op.results[0]) or op.operands[0] not in self.views:
             return False
         view = self._view(op.operands[0])
-        for dim, extent in zip(view.dims, ir.RankedTensorType(op.results[0].type).shape, strict=True):
+        for dim, extent in zip(
+            view.dims, ir.RankedTensorType(op.results[0].type).shape, strict=True
+        ):
             if extent != DYNAMIC:
                 self.sizes.equate(self.digits.total(dim), Size(extent))
         self.views[op.results[0]] = view

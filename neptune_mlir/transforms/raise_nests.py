@@ -8,6 +8,7 @@ them apart: then the first one is expanded (`tensor.expand_shape`, which moves n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,7 +126,7 @@ class NestBuilder:
                 if len(used) != len(set(used)):
                     raise NotRaised("a tensor is read along a diagonal")
                 for parts in access.dims:
-                    pairs = list(zip(parts, parts[1:], strict=False))
+                    pairs = list(itertools.pairwise(parts))
                     if all(may_join(a, b) for a, b in pairs):
                         joined.update(pairs)  # type: ignore[arg-type]
                     else:
@@ -255,10 +256,16 @@ class NestBuilder:
         dims = tuple(self.digits.pieces(dim) for dim in view.dims)
         if view.body is None:
             extents, values = self.shape([self.digits.total(dim) for dim in dims])
-            empty = tensor_dialect.EmptyOp(extents, mlir_type(view.dtype)).result if not values else (
-                ir.Operation.create(
-                    "tensor.empty", [ir.RankedTensorType.get(extents, mlir_type(view.dtype))], values
-                ).results[0]
+            empty = (
+                tensor_dialect.EmptyOp(extents, mlir_type(view.dtype)).result
+                if not values
+                else (
+                    ir.Operation.create(
+                        "tensor.empty",
+                        [ir.RankedTensorType.get(extents, mlir_type(view.dtype))],
+                        values,
+                    ).results[0]
+                )
             )
             return self.cast(empty, kind)
         body = self.digits.rename(view.body, {}, self.size_term)

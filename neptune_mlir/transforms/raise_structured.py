@@ -16,9 +16,8 @@ from neptune_mlir.transforms.raise_bodies import (
     scalar_term,
     split_combiner,
 )
-from neptune_mlir.transforms.raise_sizes import Size, times
+from neptune_mlir.transforms.raise_sizes import Size
 from neptune_mlir.transforms.raise_views import (
-    Access,
     Dims,
     Fixed,
     NotRaised,
@@ -41,6 +40,18 @@ def raise_structured(raiser: Raiser, op: Any) -> bool:
     Raises NotRaised or NoTermForm where none could.
     """
     return _Structured(raiser, op).run()
+
+
+def _loop_floordiv(position: Term) -> tuple[int, int] | None:
+    """(loop, divisor) where the position is a loop, maybe divided by a constant."""
+    divisor = 1
+    while position.op in ("cast", "floordiv"):
+        if position.op == "floordiv":
+            if not position.args[1].is_const or position.args[1].value < 1:
+                return None
+            divisor *= int(position.args[1].value)
+        position = position.args[0]
+    return (position.attr, divisor) if position.op == "index" else None
 
 
 class _Structured:
@@ -114,8 +125,16 @@ class _Structured:
             self._bind_loop(dim, ir.AffineDimExpr(expr).position)
         elif isinstance(expr, ir.AffineConstantExpr):
             self._fix(dim, ir.AffineConstantExpr(expr).value)
+        elif isinstance(expr, ir.AffineFloorDivExpr):
+            binary = ir.AffineBinaryExpr(expr)
+            if not isinstance(binary.rhs, ir.AffineConstantExpr):
+                raise NotRaised(f"index '{expr}' is divided by a run-time value")
+            shared = self.digits.new(Size(ir.AffineConstantExpr(binary.rhs).value))
+            self._bind_dim(dim + shared, binary.lhs)
         else:
-            raise NotRaised(f"index '{expr}' is not a loop or a constant")
+            raise NotRaised(
+                f"index '{expr}' is not a loop, a loop floordiv a constant, or a constant"
+            )
 
     def _bind_loop(self, dim: tuple[int, ...], loop: int) -> None:
         if loop in self.loops:
@@ -170,14 +189,16 @@ class _Structured:
             if not dim or position.is_const:
                 self._fix(dim, int(position.value) if dim else 0)
                 roles.append(None)
-            elif position.op == "index":
-                loop = self.loops.get(position.attr, ())
+            elif (found := _loop_floordiv(position)) is not None:
+                loop_number, divisor = found
+                loop = self.loops.get(loop_number, ())
+                dim += self.digits.new(Size(divisor))
                 extents = self.digits.total(loop), self.digits.total(dim)
                 if not (guarded or self.sizes.same(*extents)):
                     if not all(extent.symbols for extent in extents):
                         raise NotRaised("it extracts from a part of a tensor")
                     remark(self.op.location, "takes a gathered tensor to be as long as the result")
-                self._bind_loop(dim, position.attr)
+                self._bind_loop(dim, loop_number)
                 roles.append(None)
             else:
                 roles.append((GATHERED, dim, idx))

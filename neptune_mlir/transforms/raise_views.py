@@ -15,6 +15,7 @@ broadcast key heads `[kv g]` gives `h = (kv g)`, and the keys are read at `h flo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +185,7 @@ class Digits:
             bounds = [-1, *anchors, len(digits)]
             sides.append((
                 [digits[k] for k in anchors],
-                [digits[i + 1 : j] for i, j in zip(bounds, bounds[1:], strict=False)],
+                [digits[i + 1 : j] for i, j in itertools.pairwise(bounds)],
             ))  # fmt: skip
         (anchors_a, parts_a), (anchors_b, parts_b) = sides
         if [self.extent(d) for d in anchors_a] != [self.extent(d) for d in anchors_b]:
