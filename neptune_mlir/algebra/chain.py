@@ -7,12 +7,12 @@ The leaves of a correction (`acc`, `old`, `new`) are defined in `proof.py`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
-from neptune_mlir.algebra.normal import Normaliser, Poly, TooComplex, mono_key
+from neptune_mlir.algebra.normal import LN2, Normaliser, Poly, TooComplex, mono_key
 from neptune_mlir.algebra.proof import Obligation, Proof, relation
 from neptune_mlir.algebra.terms import (
     Term,
@@ -135,6 +135,11 @@ class Unsolvable(FusionError):
         )
 
 
+def spelled(t: Term) -> Term:
+    """Write out the symbol ln 2 that normal forms use for exp2 and log2."""
+    return rewrite(t, lambda n: const(math.log(2.0), n.dtype) if n is LN2 else None)
+
+
 class Chain:
     """Collects running values, final values and the derivation while reductions are solved."""
 
@@ -190,7 +195,7 @@ class Chain:
         """Record the final value of the current reduction and what its sign is."""
         assert self.current is not None
         name = self.current.name
-        self.finals[name] = final
+        self.finals[name] = spelled(final)
         if self.facts.sign(final) == 1:
             self.facts.nonneg.add(name)
 
@@ -248,8 +253,8 @@ class Chain:
             Running(
                 name,
                 combiner,
-                self.guarded(body),
-                correction,
+                spelled(self.guarded(body)),
+                correction and replace(correction, h=spelled(correction.h)),
                 self.dtype(body),
                 self._axes(body) if own is None else own,
                 tuple(sorted(self.facts.folded)),

@@ -401,6 +401,8 @@ class Normaliser:
         return p == {((const(math.inf), ONE),): Fraction(sign)}
 
     def _select(self, t: Term) -> Poly:
+        if self.reals and self._is_guard(t):
+            return self.poly(t.args[2])
         cond = self.indicator(t.args[0])
         if not cond:
             return self.poly(t.args[2])
@@ -413,6 +415,18 @@ class Normaliser:
             if arm.is_const and math.isinf(arm.value):
                 return atom(term("select", (t.args[0], self.canonical(a), self.canonical(b))))
         return self.mix(cond, self.poly(a), self.poly(b))
+
+    def _is_guard(self, t: Term) -> bool:
+        """`select(r == e, c, r)`: r differs only where it has seen no element."""
+        c, regular, r = t.args
+        return (
+            c.op == "eq"
+            and c.args[0] is r
+            and r.op == "ref"
+            and c.args[1].is_const
+            and regular.is_const
+            and c.args[1].value == self.facts.identity(r)
+        )
 
     def mix(self, cond: Poly, a: Poly, b: Poly) -> Poly:
         return add(self.mul(cond, a), self.mul(add(constant(1), cond, -1), b))
@@ -484,6 +498,10 @@ def to_term(p: Poly, dtype: str) -> Term:
     """A term with this value; indicators become selects around the rest of their monomial."""
     if not p:
         return const(0.0, dtype)
+    masked = _common_mask(p)
+    if masked is not None:
+        cond, inner = masked
+        return make("select", cond, to_term(inner, dtype), const(0.0, dtype))
     # Positive addends first, so that x - m is not spelled -m + x.
     ordered = sorted(p.items(), key=lambda mc: (mc[1] < 0, not mc[0], mono_key(mc[0])))
     out: Term | None = None
@@ -496,6 +514,26 @@ def to_term(p: Poly, dtype: str) -> Term:
             out = make("add", out, mono_term(m, c, dtype))
     assert out is not None
     return out
+
+
+def _common_mask(p: Poly) -> tuple[Term, Poly] | None:
+    """(c, q) when p = [c]*q, also where [c] is spelled 1 - [not c]."""
+    if len(p) < 2:
+        return None
+    for t in dict.fromkeys(t for m in p for t, e in m if _is_indicator(t) and e == 1):
+        inside = {tuple(f for f in m if f[0] is not t): c for m, c in p.items() if (t, ONE) in m}
+        outside = {m: c for m, c in p.items() if (t, ONE) not in m}
+        if not outside:
+            return t.args[0], inside
+        if outside == scaled(inside, -1):
+            return _negated(t.args[0]), outside
+    return None
+
+
+def _negated(c: Term) -> Term:
+    if c.op == "lt":
+        return make("le", c.args[1], c.args[0])
+    return make("ne", *c.args) if c.op == "eq" else make("not", c)
 
 
 def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
@@ -511,7 +549,7 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
         else:
             (over if e > 0 else under).append(_power_term(t, abs(e), dtype))
     if exponent:
-        over.insert(0, make("exp", to_term(exponent, dtype)))
+        over.insert(0, exp_term(exponent, dtype))
     value = float(abs(c))
     if value != 1.0 or not over:
         over.insert(0, const(value, dtype))
@@ -522,6 +560,27 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
         out = make("neg", out) if not out.is_const else const(-out.value, dtype)
     for cond in reversed(conditions):
         out = make("select", cond, out, const(0.0, dtype))
+    return out
+
+
+def exp_term(exponent: Poly, dtype: str) -> Term:
+    """exp of a polynomial, or exp2 when every addend carries the factor ln 2."""
+    op, rest = base_of(exponent)
+    return make(op, to_term(rest, dtype))
+
+
+def base_of(exponent: Poly) -> tuple[str, Poly]:
+    """("exp2", e) when the exponent is e * ln 2, else ("exp", exponent)."""
+    if all((LN2, ONE) in m for m in exponent):
+        return "exp2", {tuple(f for f in m if f[0] is not LN2): c for m, c in exponent.items()}
+    return "exp", exponent
+
+
+def exponent_of(m: Mono) -> Poly:
+    """The exponent of a monomial of `exp` atoms."""
+    out: Poly = {}
+    for t, e in m:
+        out = add(out, {_exponents[t]: e})
     return out
 
 

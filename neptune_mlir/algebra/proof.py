@@ -21,12 +21,25 @@ Leaves of a correction h (all without indices: h is elementwise over the accumul
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from neptune_mlir.algebra.facts import Facts, evaluate_scalar
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.order import preserves
-from neptune_mlir.algebra.terms import Term, const, leaves, make, ref, rewrite, show, substitute, walk
+from neptune_mlir.algebra.terms import (
+    Term,
+    const,
+    is_float,
+    leaves,
+    make,
+    ref,
+    rewrite,
+    show,
+    substitute,
+    walk,
+)
 
 PROVED, UNPROVED, REFUTED = "proved", "unproved", "refuted"
 
@@ -110,8 +123,28 @@ def discharge(obligation: Obligation, normal: Normaliser, ordered: bool = False)
         return replace(obligation, status=PROVED, by="order")
     for left, right in cases(obligation.left, obligation.right, normal):
         if not normal.equal(left, right):
-            return obligation
+            found = counterexample(left, right, normal.facts)
+            if found is None:
+                return obligation
+            return replace(obligation, status=REFUTED, by=f"counterexample: {found}")
     return replace(obligation, status=PROVED, by="normal form")
+
+
+def counterexample(left: Term, right: Term, facts: Facts) -> str | None:
+    """Values under which both sides are defined and differ, found by trying some."""
+    points = [n for n in dict.fromkeys((*walk(left), *walk(right))) if n.is_leaf and not n.is_const]
+    rng = random.Random(0)
+    for _ in range(24):
+        values: dict[Term, float] = {}
+        for n in points:
+            value = rng.randint(0, 3) if not is_float(n.dtype) else rng.uniform(-2.0, 2.0)
+            known = n.op == "ref" and facts.name(n) in facts.nonneg
+            values[n] = abs(value) + 0.1 if known else value
+        a, b = evaluate_scalar(left, values), evaluate_scalar(right, values)
+        if math.isfinite(a) and math.isfinite(b) and abs(a - b) > 1e-9 * (1 + abs(a) + abs(b)):
+            named = (f"{leaf_text(n) or show(n)} = {values[n]:.4g}" for n in points)
+            return f"{', '.join(named)} give {a:.6g} and {b:.6g}"
+    return None
 
 
 def cases(left: Term, right: Term, normal: Normaliser) -> list[tuple[Term, Term]]:

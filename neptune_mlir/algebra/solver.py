@@ -22,8 +22,18 @@ from neptune_mlir.algebra.chain import (
 )
 from neptune_mlir.algebra.deferral import defer
 from neptune_mlir.algebra.extrema import solve_extremum
-from neptune_mlir.algebra.facts import has_ref
-from neptune_mlir.algebra.proof import Proof, acc, finish_obligations, is_acc, new, old, references
+from neptune_mlir.algebra.facts import Facts, has_ref
+from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.proof import (
+    Proof,
+    acc,
+    finish_obligations,
+    is_acc,
+    new,
+    obligations,
+    old,
+    references,
+)
 from neptune_mlir.algebra.sums import solve_sum
 from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
 from neptune_mlir.errors import InputError
@@ -39,6 +49,7 @@ __all__ = [
     "defer",
     "new",
     "old",
+    "prove",
     "solve_chain",
 ]
 
@@ -68,6 +79,25 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
     return Solution(
         tuple(chain.running), chain.finals, tuple(chain.steps), chain.proofs, chain.facts
     )
+
+
+def prove(running: Sequence[Running]) -> dict[str, Proof]:
+    """The proof of each correction, from the running values alone.
+
+    Nothing of how they were found is used, so it checks corrections read back from a file too.
+    """
+    facts = Facts(frozenset(a for r in running for a in r.folded))
+    normal = Normaliser(facts, reals=True)
+    if any(r.dtype == "f64" for r in running):
+        normal.dtype = "f64"
+    bodies = {r.name: r.body for r in running}
+    hs = {r.name: r.correction.h if r.correction else acc(r.name, r.dtype) for r in running}
+    found = {}
+    for r in running:
+        facts.learn(r.name, r.combiner, r.body)
+        if r.correction is not None:
+            found[r.name] = obligations(normal, r.name, r.combiner, bodies, hs)
+    return found
 
 
 def _solve(chain: Chain, reduction: Reduction, body: Term) -> Term:

@@ -16,7 +16,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.numeric import Array, Domain, define, evaluate, fold, folded_axes, fused
-from neptune_mlir.algebra.terms import is_float, walk
+from neptune_mlir.algebra.terms import COMPARISONS, axes_of, is_float, walk
 
 TILES = (1, 3, 4, 7, 16, 64)
 EXACT = 1e-7  # float64 agrees to this, relative to the size of what was added up
@@ -62,9 +62,14 @@ class Report:
 
 
 def extents_of(reductions: Sequence[Reduction], axis: int, length: int) -> tuple[int, ...]:
-    """Small extents for a test: `length` along the stream, 2 or 3 elsewhere."""
-    axes = {n.attr for r in reductions for n in walk(r.body) if n.op == "index"} | {axis}
-    return tuple(length if k == axis else 2 + k % 2 for k in range(max(axes) + 1))
+    """Small extents for a test: `length` along the stream and axes it is compared with (masks)."""
+    nodes = [n for r in reductions for n in walk(r.body)]
+    axes = {n.attr for n in nodes if n.op == "index"} | {axis}
+    long = {axis}
+    for n in nodes:
+        if n.op in COMPARISONS and axis in axes_of(n):
+            long |= {k.attr for k in walk(n) if k.op == "index"}
+    return tuple(length if k in long else 2 + k % 2 for k in range(max(axes) + 1))
 
 
 def inputs(

@@ -29,6 +29,8 @@ from neptune_mlir.algebra.normal import (
     Poly,
     TooComplex,
     add,
+    base_of,
+    exponent_of,
     is_sum,
     make_mono,
     mono_key,
@@ -203,17 +205,17 @@ def accumulate(chain: Chain, name: str, body: Term, keep: Mono, dtype: str) -> s
 def ratio(keep: Mono, dtype: str) -> Term:
     """keep(t')/keep(t) as one exponential of differences, none of which can be -inf - -inf."""
     several = len(references(mono_term(keep, Fraction(1), dtype))) > 1
+    op, exponent = base_of(exponent_of(keep))
     total: Term | None = None
-    for t, e in keep:
-        u = t.args[0]
-        moved = _difference(u, dtype, several)  # u_old - u_new
-        if e > 0:
+    for m, c in sorted(exponent.items(), key=lambda mc: mono_key(mc[0])):
+        moved = _difference(mono_term(m, Fraction(1), dtype), dtype, several)  # u_old - u_new
+        if c > 0:
             moved = make("neg", moved)
-        if abs(e) != 1:
-            moved = make("mul", moved, const(float(abs(e)), dtype))
+        if abs(c) != 1:
+            moved = make("mul", moved, const(float(abs(c)), dtype))
         total = moved if total is None else make("add", total, moved)
     assert total is not None
-    return make("exp", total)
+    return make(op, total)
 
 
 def _difference(u: Term, dtype: str, several: bool) -> Term:
@@ -255,18 +257,31 @@ def _times_mono(p: Poly, m: Mono) -> Poly:
 
 @dataclass(frozen=True)
 class Difference:
-    """data - reference, to some power.
+    """data - reference.
 
     Attributes:
-        anchor: what the loop uses for the reference: any running value will do, as long as the
-            final value is re-based from it to the reference proper.
-        gap: anchor - reference, at the end.
+        anchors: what the loop subtracts for the reference, one after the other: any running
+            values will do, as long as the final value is re-based to the reference proper.
+        gap: anchors - reference, at the end; None when that is zero.
     """
 
     data: Term
-    reference: Term
-    anchor: Term
+    anchors: tuple[Term, ...]
     gap: Term | None = None
+
+    @property
+    def term(self) -> Term:
+        return reduce(_minus, self.anchors, self.data)
+
+    @property
+    def shift(self) -> Term:
+        """What re-basing adds to the difference: old anchors - new anchors."""
+        moves = [make("sub", at_time(a, old), at_time(a, new)) for a in self.anchors]
+        return reduce(lambda a, b: make("add", a, b), moves)
+
+
+def _minus(a: Term, b: Term) -> Term:
+    return make("add", a, b.args[0]) if b.op == "neg" else make("sub", a, b)
 
 
 def moments(
@@ -304,18 +319,16 @@ def _family(
     names: dict[tuple[int, ...], str] = {}
     bodies: dict[str, Term] = {}
     hs: dict[str, Term] = {}
-    shift = [make("sub", at_time(d.anchor, old), at_time(d.anchor, new)) for d in terms]
+    shift = [d.shift for d in terms]
     scale = ratio(keep, dtype) if keep else None
-    moved = [n for d in terms for n in references(d.anchor)]
+    moved = [n for d in terms for a in d.anchors for n in references(a)]
     moved += references(mono_term(keep, Fraction(1), dtype))
     for v in sorted(itertools.product(*(range(k + 1) for k in top)), key=lambda v: (sum(v), v)):
         label = name if v == top else chain.fresh(f"{name}.m{''.join(map(str, v))}")
         body = to_term(weight, dtype)
         for d, k in zip(terms, v, strict=True):
             for _ in range(k):
-                difference = make("sub", d.data, d.anchor)
-                one = body.is_const and body.value == 1
-                body = difference if one else make("mul", body, difference)
+                body = _weighted(body, d.term)
         if sum(v) == 0:
             label = accumulate(chain, label, body, keep, dtype)
             hs[label] = make("mul", acc(label, dtype), scale) if scale else acc(label, dtype)
@@ -332,6 +345,16 @@ def _family(
         chain.emit(label, "add", body, correction)
         chain.step(f"augmented: {label} = Σ {show(body)} <- {show(h, proof.leaf_text)}")
     return names
+
+
+def _weighted(weight: Term, value: Term) -> Term:
+    """weight * value, below the mask of the weight: masked data may be infinite."""
+    if weight.is_const and weight.value == 1:
+        return value
+    if weight.op == "select" and weight.args[2].is_const and weight.args[2].value == 0:
+        cond, inner, zero = weight.args
+        return make("select", cond, _weighted(inner, value), zero)
+    return make("mul", weight, value)
 
 
 def _binomial(
@@ -358,17 +381,15 @@ def _anchored(chain: Chain, difference: Term, dtype: str) -> Difference:
     flat = chain.linear.poly(difference)
     data = to_term({m: c for m, c in flat.items() if chain.normal.kind(m) != "ref"}, dtype)
     moving = {m: -c for m, c in flat.items() if chain.normal.kind(m) == "ref"}
-    reference = to_term(moving, dtype)
-    found = _running_mean(chain, data, reference, moving, dtype)
+    found = _running_mean(chain, data, moving, dtype)
     if found is None:
-        anchor = _guard_all(chain, reference)
-        gap = None if anchor is reference else make("sub", anchor, reference)
-        found = Difference(data, reference, anchor, gap)
-    if found.anchor is not reference:
-        chain.step(
-            f"the loop measures {show(data)} from {show(found.anchor)}, "
-            f"the end re-bases to {show(reference)}"
-        )
+        ordered = sorted(moving.items(), key=lambda mc: mono_key(mc[0]))
+        anchors = [_guard_all(chain, mono_term(m, c, dtype)) for m, c in ordered]
+        return Difference(data, tuple(anchors))
+    chain.step(
+        f"the loop measures {show(data)} from {show(found.anchors[0])}, "
+        f"the end re-bases to {show(to_term(moving, dtype))}"
+    )
     return found
 
 
@@ -376,9 +397,7 @@ def _guard_all(chain: Chain, t: Term) -> Term:
     return substitute(t, {r: chain.guard(r, t) for r in leaves(t, "ref")})
 
 
-def _running_mean(
-    chain: Chain, data: Term, reference: Term, moving: Poly, dtype: str
-) -> Difference | None:
+def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Difference | None:
     """s / count in place of s * c, where s is a running sum: a mean from the first tile on.
 
     With r = Σ w·(g - s/count), which is what rounding lost, s = count * s/count + r, so the gap
@@ -398,8 +417,8 @@ def _running_mean(
     mean = _guard_all(chain, make("div", total, chain.at(count)))
     if weight is None:
         anchor = mean if c > 0 else make("neg", mean)
-        return Difference(data, reference, anchor, make("sub", anchor, reference))
-    difference = Difference(data, reference, mean)
+        return Difference(data, (anchor,), make("sub", anchor, to_term(moving, dtype)))
+    difference = Difference(data, (mean,))
     parts = chain.normal.poly(weight)
     names = _family(chain, f"{total.attr}.rest", parts, (), [difference], (1,), dtype)
     rest = names[(1,)]
@@ -411,7 +430,7 @@ def _running_mean(
         make("mul", mean, make("sub", const(1.0, dtype), make("mul", share, chain.at(count)))),
         make("mul", share, chain.at(rest)),
     )
-    return Difference(data, reference, mean, gap)
+    return Difference(data, (mean,), gap)
 
 
 def _weight(chain: Chain, body: Term, data: Term) -> Term | None:
