@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs as pseudo-code: how people read the `neptune` dialect, which prints generically.
 
-    stream over j, tile (i = 64, j = 64)
-      where j <= i
+    stream over j, tile (i = 64, j = 64, d = all)
+      axes   i < 512, j < 512, d < 64
+      where  i >= j
       start  max0 = -inf, sum1 = 0
-      t0[i, j]   = sum over d: q[i, d] * k[j, d]
-      max0[i]    = max(max0', max over j: t0[i, j])
-      sum1[i]    = repair(sum1') + sum over j: exp(t0[i, j] - max0[i])
-          repair: sum1' * exp(max0' - max0)                          exponential
+      t0[i, j] = sum over d: arg0[i, d] * arg1[j, d]
+      max0[i] = max(max0'[i], max over j: t0[i, j])
+      c0[i] = sum1'[i], repaired
+          repair: sum1'[i] * exp(max0'[i] - max0[i])    as max0'[i] -> max0[i]    (exponential)
+      sum1[i] = c0[i] + sum over j: exp(t0[i, j] - guard(max0[i]))
       finish
-        r0[i]    = log(sum1[i]) + max0[i]
+        t1[i] = log(sum1[i]) + max0[i]
 
-A name with a prime is a running value as the tile at hand found it.
+A name with a prime is a running value as the tile at hand found it. `guard(x)` is x, or 0 where
+x still is its identity (-inf): no element was seen there, and any finite reference will do.
 """
 
 from __future__ import annotations
@@ -170,7 +173,7 @@ class _Writer:
 
     def name_running(self, body: Any) -> list[tuple[str, str]]:
         """Name the running values of a stream; their names and what they start from."""
-        found = []
+        found: list[tuple[str, str]] = []
         produced = list(body.operations)[-1].operation.operands
         for argument, value in zip(body.arguments, produced, strict=True):
             maker = value.owner
@@ -194,7 +197,7 @@ class _Writer:
             return
         block = region.blocks[0]
         (condition,) = region_to_terms(block, [T.index(k) for k in range(len(names))], self.capture)
-        self.line(depth, f"where  {_strip(_show(condition, names))}")
+        self.line(depth, f"where  {_show(condition, names)}")
 
     def capture(self, value: Any) -> Term:
         from neptune_mlir.dialects.scalars import constant_value
@@ -239,7 +242,7 @@ class _Writer:
         key = self.values.key(nest.result) if self.known(nest.result) else None
         key = key or self.name(nest.result, "c" if nest.kind == "correct" else "t")
         position = f"[{', '.join(names[k] for k in nest.result_axes)}]" if nest.result_axes else ""
-        body = _strip(_show(nest.body, names))
+        body = _show(nest.body, names)
         if nest.kind == "correct":
             self.line(depth, f"{key}{position} = {_show(nest.accumulators[0], names)}, repaired")
             references = ", ".join(
@@ -317,17 +320,64 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _show(term: Term, names: Sequence[str]) -> str:
-    return T.show(term, lambda leaf: names[leaf.attr] if leaf.op == "index" else None)
+# operator -> (symbol, how tightly it binds)
+_INFIX = {
+    "or": ("or", 1), "and": ("and", 2), "xor": ("^", 3),
+    "eq": ("==", 4), "ne": ("!=", 4), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4),
+    "ge": (">=", 4), "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6),
+    "rem": ("%", 6), "floordiv": ("//", 6),
+}  # fmt: skip
 
 
-def _strip(text: str) -> str:
-    """Without the outer brackets, when one pair holds all of `text`."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for position, char in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if depth == 0 and position < len(text) - 1:
-            return text
-    return text[1:-1]
+def _show(term: Term, names: Sequence[str], outer: int = 0) -> str:
+    """A term with the loops' names and no needless brackets."""
+    if term.op == "index":
+        return names[term.attr]
+    if term.op in ("read", "ref"):
+        position = ", ".join(_show(a, names) for a in term.args)
+        return f"{term.attr}[{position}]" if term.args else str(term.attr)
+    if term.is_leaf:
+        return T.show(term)
+    if term.op == "ge" and (text := _inequality(term, names)):
+        return text if outer < 4 else f"({text})"
+    if term.op in _INFIX:
+        symbol, strength = _INFIX[term.op]
+        left = _show(term.args[0], names, strength)
+        right = _show(term.args[1], names, strength + 1)
+        text = f"{left} {symbol} {right}"
+        return f"({text})" if strength < outer else text
+    if (guarded := _guarded(term)) is not None:
+        return f"guard({_show(guarded, names)})"
+    word = {"select": "where", "cast": term.dtype, "neg": "-", "not": "not "}.get(term.op, term.op)
+    return f"{word}({', '.join(_show(a, names) for a in term.args)})"
+
+
+def _guarded(term: Term) -> Term | None:
+    """x of `where(x == its identity, 0, x)`: a reference that is finite even where nothing was
+    seen (docs/architecture.md)."""
+    if term.op != "select" or term.args[0].op != "eq" or not term.args[1].is_const:
+        return None
+    compared, identity = term.args[0].args
+    infinite = identity.is_const and abs(identity.value) == float("inf")
+    return compared if infinite and term.args[1].value == 0 and term.args[2] is compared else None
+
+
+def _inequality(term: Term, names: Sequence[str]) -> str | None:
+    """`i + j * -1 >= 0`, as passes write affine conditions, as `i >= j`."""
+    if not (term.args[1].is_const and term.args[1].value == 0 and term.args[0].op == "add"):
+        return None
+    sides: tuple[list[str], list[str]] = ([], [])
+    parts = [term.args[0]]
+    while parts:
+        part = parts.pop()
+        if part.op == "add":
+            parts += reversed(part.args)
+            continue
+        negative = False
+        if part.is_const:
+            negative, part = part.value < 0, T.const(abs(part.value), part.dtype)
+        elif part.op == "mul" and part.args[1].is_const and part.args[1].value < 0:
+            factor = T.const(-part.args[1].value, part.dtype)
+            negative, part = True, T.make("mul", part.args[0], factor)
+        sides[negative].append(_show(part, names, 5))
+    return " >= ".join(" + ".join(side) or "0" for side in sides)

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PYTHON_FILES = sorted(
-    p for top in ("neptune_mlir", "test") for p in (ROOT / top).rglob("*.py")
-)
+PYTHON_FILES = sorted(p for top in ("neptune_mlir", "test") for p in (ROOT / top).rglob("*.py"))
 
 
 def tool(*command: str) -> None:

@@ -19,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--emit", choices=LEVELS, default="bundle")
     parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
     parser.add_argument("--entry", help="the function, where the program has several")
-    parser.add_argument("-o", dest="output", metavar="OUT",
-                        help="default: IN.bundle for a bundle, else stdout")  # fmt: skip
+    parser.add_argument(
+        "-o", dest="output", metavar="OUT", help="default: IN.bundle for a bundle, else stdout"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:

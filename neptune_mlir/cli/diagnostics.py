@@ -33,8 +33,10 @@ class Entry:
         return int(match["line"]) if match else None
 
     def __str__(self) -> str:
-        return f"{self.loc}: {self.kind}: {self.message}" if self.loc else (
-            f"{self.kind}: {self.message}"
+        return (
+            f"{self.loc}: {self.kind}: {self.message}"
+            if self.loc
+            else (f"{self.kind}: {self.message}")
         )
 
 
@@ -60,8 +62,9 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
             Entry("error", fallback, str(error))
         ]
     if isinstance(error, NeptuneError):
-        if hasattr(error.__cause__, "error_diagnostics"):
-            return [*of_exception(error.__cause__), Entry("note", fallback, error.message)]
+        cause = error.__cause__
+        if cause is not None and hasattr(cause, "error_diagnostics"):
+            return [*of_exception(cause), Entry("note", fallback, error.message)]
         located = [_TEXT.match(line) for line in error.message.splitlines()]
         if located and all(located):  # diagnostics of a parse, already as text
             return [Entry(m["kind"], m["loc"], m["message"]) for m in located if m]

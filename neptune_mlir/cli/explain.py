@@ -21,9 +21,7 @@ def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.compiler import lower_text
 
     source = read_source(options.input)
-    module, facts = lower_text(
-        source.text, source.name, options.target, options.schedule, "fused"
-    )
+    module, facts = lower_text(source.text, source.name, options.target, options.schedule, "fused")
     if options.html:
         page = explain.explain_html(module, f"{Path(source.name).name}, fused", facts["remarks"])
         Path(options.html).write_text(page)

@@ -40,20 +40,41 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("input", nargs="?", default="-", help="an .mlir file, or - for stdin")
     parser.add_argument("-o", dest="output", default="-", metavar="OUT", help="default: stdout")
-    step = {"action": _AddStep, "default": argparse.SUPPRESS}
-    parser.add_argument("--pass", dest="pass", metavar="PASS[=OPTS]", help=argparse.SUPPRESS, **step)
-    parser.add_argument("--pass-pipeline", dest="pipeline", metavar="TEXT", **step,
-                        help="e.g. 'builtin.module(rolling-update,canonicalize)'")  # fmt: skip
-    parser.add_argument("--schedule", dest="schedule", metavar="S.mlir", **step,
-                        help="apply a transform-dialect script, or a shipped one by name")  # fmt: skip
+    step: dict[str, Any] = {"action": _AddStep, "default": argparse.SUPPRESS}
+    parser.add_argument(
+        "--pass", dest="pass", metavar="PASS[=OPTS]", help=argparse.SUPPRESS, **step
+    )
+    parser.add_argument(
+        "--pass-pipeline",
+        dest="pipeline",
+        metavar="TEXT",
+        **step,
+        help="e.g. 'builtin.module(rolling-update,canonicalize)'",
+    )
+    parser.add_argument(
+        "--schedule",
+        dest="schedule",
+        metavar="S.mlir",
+        **step,
+        help="apply a transform-dialect script, or a shipped one by name",
+    )
     parser.add_argument("--stop-after", metavar="PASS", help="leave out the passes behind PASS")
-    parser.add_argument("--split-input-file", action="store_true",
-                        help="process the pieces between '// -----' lines one by one")  # fmt: skip
-    parser.add_argument("--verify-diagnostics", action="store_true",
-                        help="check diagnostics against '// expected-error {{...}}' comments")  # fmt: skip
+    parser.add_argument(
+        "--split-input-file",
+        action="store_true",
+        help="process the pieces between '// -----' lines one by one",
+    )
+    parser.add_argument(
+        "--verify-diagnostics",
+        action="store_true",
+        help="check diagnostics against '// expected-error {{...}}' comments",
+    )
     parser.add_argument("--allow-unregistered-dialect", action="store_true")
-    parser.add_argument("--mlir-print-ir-after-all", action="store_true",
-                        help="print the IR after every pass, to stderr")  # fmt: skip
+    parser.add_argument(
+        "--mlir-print-ir-after-all",
+        action="store_true",
+        help="print the IR after every pass, to stderr",
+    )
     parser.add_argument("--mlir-print-op-generic", action="store_true")
     parser.add_argument("--mlir-print-debuginfo", action="store_true")
     parser.add_argument("--list-passes", action="store_true", help="name the passes and stop")

@@ -26,13 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="auto", help="cpu, auto, ...")
     parser.add_argument("--entry", help="the function, where the program has several")
     parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
-    parser.add_argument("--inputs", metavar="IN.npz", help="arg0, arg1, ...; default: seeded random")
+    parser.add_argument(
+        "--inputs", metavar="IN.npz", help="arg0, arg1, ...; default: seeded random"
+    )
     parser.add_argument("--outputs", metavar="OUT.npz", help="write ret0, ret1, ...")
-    parser.add_argument("--size", type=int, default=64,
-                        help="run-time extents ('?') of random inputs")  # fmt: skip
+    parser.add_argument(
+        "--size", type=int, default=64, help="run-time extents ('?') of random inputs"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
-    parser.add_argument("--check", action="store_true",
-                        help="compare with the unfused program; exit 1 past the tolerance")  # fmt: skip
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare with the unfused program; exit 1 past the tolerance",
+    )
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="timed runs (median)")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
 
@@ -66,7 +72,8 @@ def execute(options: argparse.Namespace) -> int:
     }
     describe(kernel, report)
     if options.outputs:
-        np.savez(options.outputs, **{f"ret{k}": np.asarray(r) for k, r in enumerate(results)})
+        arrays: Any = {f"ret{k}": np.asarray(r) for k, r in enumerate(results)}
+        np.savez(options.outputs, **arrays)
     passed = True
     if options.check:
         passed = check(source, options.entry, arguments, results, dtypes, report, options.repeat)

@@ -6,7 +6,7 @@ ops and these. Each takes a handle to functions (or to the module), runs the pas
 on them and gives the handle back, so a script reads as a list of steps:
 
     %f1 = "transform.neptune.rolling_update"(%f0) : (!transform.any_op) -> !transform.any_op
-    %rows = transform.tune.knob<"rows"> = 64 from options = [16, 32, 64, 128] -> !transform.any_param
+    %rows = transform.tune.knob<"rows"> = 64 from options = [32, 64, 128] -> !transform.any_param
     %f2 = "transform.neptune.tile"(%f1, %rows) {axes = ["rows"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
 
@@ -17,10 +17,11 @@ it `transform.neptune`, and `pipelines.schedule` maps one spelling to the other.
 """
 
 # no `from __future__ import annotations`: op definitions are read from live annotations
+import contextvars
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ext, ir, transform
+from neptune_mlir.bindings import ext, ir, location_text, transform
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms import registry
 
@@ -100,10 +101,12 @@ def _number(op: Any, state: Any, value: Any, what: str) -> int:
     return int(found[0].value)
 
 
-def _location(op: Any) -> str:
-    from neptune_mlir.bindings import location_text
+# What diagnostics call the script that runs: its text, like the payload's, has no file for MLIR.
+script_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("script", default=None)
 
-    return location_text(op.operation.location)
+
+def _location(op: Any) -> str:
+    return location_text(op.operation.location, script_name.get())
 
 
 def _no_options(op: Any, state: Any) -> dict[str, Any]:

@@ -189,9 +189,7 @@ def _reduction(op: Any, extents: int) -> None:
     if len(result_axes) == len(domain):
         raise _Rejected(op, "reduces no loop; leave one out of result_axes, or use neptune.map")
     combiner = _string(op, "combiner", COMBINERS)
-    identity = _attribute(
-        op, "identity", ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr, "a number"
-    )
+    identity = _attribute(op, "identity", ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr, "a number")
     if identity.type != element:
         raise _Rejected(op, f"identity {identity} is not of the element type {element}")
     if combiner != "custom":

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.bindings import diagnostic_lines, ir, module
+from neptune_mlir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
 
 ENTRY = "__transform_main"
@@ -56,7 +56,7 @@ def parse(text: str, context: Any, source: str = "<schedule>") -> Any:
     from neptune_mlir.dialects import transform_neptune
 
     transform_neptune.load(context)
-    with context:
+    with context, source_name(source):
         try:
             # same length, so locations stay right (see dialects/transform_neptune.py)
             script = ir.Module.parse(text.replace("transform.neptune.", "transform_neptune."))
@@ -121,10 +121,12 @@ def apply(payload: Any, text: str, values: Mapping[str, int], source: str) -> No
         ScheduleError: a step of the script failed on this program.
         NeptuneError: whatever a pass raised.
     """
+    from neptune_mlir.dialects import transform_neptune
+
     script = parse(text, payload.context, source)
     bind(script, values)
     interpreter = module("dialects.transform.interpreter")
-    # A handler would show upstream's own wording of a failure beside ours.
+    token = transform_neptune.script_name.set(source)
     try:
         interpreter.apply_named_sequence(
             payload.operation, _entry(script).operation, script.operation
@@ -133,6 +135,8 @@ def apply(payload: Any, text: str, values: Mapping[str, int], source: str) -> No
         raise
     except ValueError as error:
         raise ScheduleError(_readable(str(error), source)) from None
+    finally:
+        transform_neptune.script_name.reset(token)
 
 
 def _readable(message: str, source: str) -> str:

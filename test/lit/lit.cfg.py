@@ -8,7 +8,7 @@ import sys
 import lit.formats
 
 # lit executes this file with `config` (the suite) and `lit_config` in scope.
-config = config  # noqa: F821, PLW0127
+config = config  # noqa: F821
 here = os.path.dirname(os.path.abspath(__file__))
 root = os.path.dirname(os.path.dirname(here))
 
@@ -29,9 +29,7 @@ config.environment["NEPTUNE_CACHE_DIR"] = os.path.join(config.test_exec_root, "O
 
 def tool(name: str, module: str) -> None:
     """`name` as a command word of a RUN line runs `module`; in a path it stays as it is."""
-    config.substitutions.append(
-        (rf"(?<![^|;&(\s]){name}(?=\s|$)", f"{sys.executable} -m {module}")
-    )
+    config.substitutions.append((rf"(?<![^|;&(\s]){name}(?=\s|$)", f"{sys.executable} -m {module}"))
 
 
 tool("neptune-opt", "neptune_mlir.cli.opt")

@@ -3,7 +3,7 @@
 // For programs with few result rows and a long stream (decode), where rows alone leave the machine
 // idle. Each chunk keeps private running values; a global nest re-bases and joins them.
 module attributes {transform.with_named_sequence} {
-  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.readonly}) {
     %f = transform.structured.match ops{["func.func"]} in %module
         : (!transform.any_op) -> !transform.any_op
     %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op

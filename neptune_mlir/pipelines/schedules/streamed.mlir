@@ -2,7 +2,7 @@
 //
 // For programs with enough result rows to fill the machine (prefill): nothing is joined afterwards.
 module attributes {transform.with_named_sequence} {
-  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.readonly}) {
     %f = transform.structured.match ops{["func.func"]} in %module
         : (!transform.any_op) -> !transform.any_op
     %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op

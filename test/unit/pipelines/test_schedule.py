@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Schedules: knobs, errors, and the rule that chooses one."""
+
+import pytest
+
+from neptune_mlir import bindings
+from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+from neptune_mlir.pipelines import schedule
+
+HEAD = "module attributes {transform.with_named_sequence} {\n"
+ENTRY = "transform.named_sequence @__transform_main(%m: !transform.any_op {transform.consumed}) {\n"
+
+
+def program(rows, length):
+    dynamic = -(2**63)
+    extents = [n for n in (rows, length) if n == "?"]
+    names = ", ".join(f"%n{k}" for k in range(len(extents)))
+    sizes = [dynamic if n == "?" else n for n in (rows, length)]
+    return f"""
+    func.func @f(%x: tensor<{rows}x{length}xf32>, %n0: index, %n1: index) -> tensor<{rows}xf32> {{
+      %s = "neptune.reduce"({names}) ({{
+        %a = "neptune.read"(%x) {{map = affine_map<(i, j) -> (i, j)>}}
+            : (tensor<{rows}x{length}xf32>) -> f32
+        "neptune.yield"(%a) : (f32) -> ()
+      }}, {{}}) {{combiner = "add", identity = 0.0 : f32, domain = array<i64: {sizes[0]}, {sizes[1]}>,
+               result_axes = array<i64: 0>}} : ({", ".join(["index"] * len(extents))})
+          -> tensor<{rows}xf32>
+      return %s : tensor<{rows}xf32>
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "chosen"),
+    [
+        (64, 4096, "streamed"),  # enough rows
+        (4, 4096, "private"),  # few rows, long stream
+        (4, 512, "streamed"),  # few rows, but the stream is short
+        (4, "?", "private"),  # a stream of run-time length counts as long
+        ("?", 4096, "streamed"),  # a run-time number of rows counts as many
+    ],
+)
+def test_rule(rows, length, chosen):
+    module = bindings.parse(program(rows, length))
+    assert schedule.choose(module, parallel_programs=16) == chosen
+
+
+def test_shipped_schedules_parse_and_name_their_knobs():
+    known = {}
+    for name in schedule.shipped():
+        context = bindings.make_context()
+        known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
+    assert known["streamed"] == {"rows", "stream"}
+    assert known["private"] == {"rows", "stream", "chunks"}
+
+
+def test_knobs_are_bound_by_name():
+    module = bindings.parse(program(4, 4096))
+    schedule.apply(module, schedule.read("private"), {"chunks": 16, "stream": 32}, "private")
+    text = str(module)
+    # a lone reduction is no chain, so it stays a nest: only the tile size shows
+    assert "neptune.tile" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"speed": 11}, "no knob 'speed'"), ({"chunks": 3}, "knob 'chunks' cannot be 3")],
+)
+def test_bad_knobs(values, message):
+    module = bindings.parse(program(4, 4096))
+    with pytest.raises(ScheduleError, match=message):
+        schedule.apply(module, schedule.read("private"), values, "private")
+
+
+def test_unknown_schedule():
+    with pytest.raises(UsageError, match="no schedule 'fastest'"):
+        schedule.read("fastest")
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "message"),
+    [
+        ("module {", InputError, "expected"),
+        ("module {}", InputError, "no transform.named_sequence"),
+        (f"{HEAD}{ENTRY}"
+         '%0 = transform.structured.match ops{["neptune.reduce"]} in %m '
+         ": (!transform.any_op) -> !transform.any_op\n"
+         '%1 = "transform.neptune.defer"(%0) : (!transform.any_op) -> !transform.any_op\n'
+         "transform.yield } }", ScheduleError, "takes functions or the module"),
+        (f"{HEAD}{ENTRY}"
+         '%n = transform.param.constant "four" -> !transform.any_param\n'
+         '%1 = "transform.neptune.privatize"(%m, %n) '
+         ": (!transform.any_op, !transform.any_param) -> !transform.any_op\n"
+         "transform.yield } }", ScheduleError, "chunks must be one whole number"),
+        (f"{HEAD}{ENTRY}"
+         "%n = transform.param.constant 4 : i64 -> !transform.param<i64>\n"
+         '%1 = "transform.neptune.tile"(%m, %n) {axes = ["columns"]} '
+         ": (!transform.any_op, !transform.param<i64>) -> !transform.any_op\n"
+         "transform.yield } }", ScheduleError, "no axis plays the role 'columns'"),
+    ],
+)  # fmt: skip
+def test_bad_scripts(script, kind, message):
+    module = bindings.parse(program(4, 4096))
+    with pytest.raises(NeptuneError, match=message) as caught:
+        schedule.apply(module, script, {}, "s.mlir")
+    assert isinstance(caught.value, kind)
