@@ -38,8 +38,8 @@ class Source:
             return cls(Path(program).read_text(), os.fspath(program))
         if isinstance(program, str):
             return cls(program)
-        if hasattr(program, "to_mlir"):  # a program in index notation
-            return cls(str(program.to_mlir()))
+        if callable(getattr(program, "module", None)):  # a program in index notation
+            program = program.module()
         if hasattr(program, "operation"):  # an ir.Module, or an op that prints as one
             return cls(program.operation.get_asm(enable_debug_info=True))
         raise UsageError(
