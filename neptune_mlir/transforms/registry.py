@@ -33,6 +33,8 @@ _MODULES: dict[str, str] = {
     "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.place_tiles",
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
+    "assign-layouts": "neptune_mlir.transforms.assign_layouts",
+    "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.expand_math",
 }

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reading tile IR: kernels, loads, contractions, reductions, in the form that GPU passes want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.errors import LoweringError
+
+
+def foralls(module: Any) -> list[Any]:
+    """Every outermost `scf.forall` of a module, in order."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "scf.forall":
+            found.append(op)
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def nested(block: Any) -> Iterator[Any]:
+    """Every op in `block` and in the control flow within it (not in scalar regions)."""
+    for op in block.operations:
+        operation = op.operation
+        yield operation
+        if operation.name.startswith("scf."):
+            for region in operation.regions:
+                for inner in region.blocks:
+                    yield from nested(inner)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def element_of(value: Any) -> str:
+    return str(ir.RankedTensorType(value.type).element_type)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def element_bytes(dtype: str) -> int:
+    return max(1, (int(dtype.lstrip("bfiu")) if dtype != "index" else 64) // 8)
+
+
+def owner(value: Any) -> Any:
+    """The operation that makes a value, or None for a block argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def is_inside(value: Any, forall: Any) -> bool:
+    """Whether a value is made in the body of `forall` (or is one of its block arguments)."""
+    block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    while True:
+        parent = block.owner.operation
+        if parent == forall:
+            return True
+        if parent.name in ("func.func", "builtin.module"):
+            return False
+        block = parent.block
+
+
+@dataclass(frozen=True)
+class Window:
+    """A static tile of an outside tensor: where it stands and how much of it exists.
+
+    Entries are ints or index values. `dims[k]` is the dimension of the tensor that dimension k
+    of the tile runs along; `valid[k]` is None where the whole extent exists.
+    """
+
+    tensor: Any
+    offsets: tuple[Any, ...]
+    dims: tuple[int, ...]
+    shape: tuple[int, ...]
+    valid: tuple[Any, ...]
+
+
+def load_window(value: Any, forall: Any) -> Window | None:
+    """The window of a load: `tensor.extract_slice` of an outside tensor, perhaps padded with 0."""
+    op = owner(value)
+    if op is None or not is_tensor(value):
+        return None
+    shape = shape_of(value)
+    if op.name == "tensor.pad":
+        _check_pad(op)
+        op = owner(op.operands[0])
+    if op is None or op.name != "tensor.extract_slice":
+        return None
+    source = op.operands[0]
+    if is_inside(source, forall) and source not in list(forall.regions[0].blocks[0].arguments):
+        return None
+    offsets, sizes, dims = slice_parts(op)
+    valid = tuple(
+        None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
+        for d, n in zip(dims, shape, strict=True)
+    )
+    return Window(source, offsets, dims, shape, valid)
+
+
+def _check_pad(op: Any) -> None:
+    low = list(ir.DenseI64ArrayAttr(op.attributes["static_low"]))
+    region = op.regions[0].blocks[0]
+    fill = owner(region.operations[len(region.operations) - 1].operation.operands[0])
+    zero = fill is not None and fill.name == "arith.constant" and fill.attributes["value"].value == 0
+    if any(low) or not zero:
+        raise LoweringError(
+            "a load is padded at its start, or with another value than 0",
+            loc=location_text(op.location),
+        )
+
+
+def slice_parts(op: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[int, ...]]:
+    """Offsets and sizes (ints or values) of an extract or insert slice op, and kept dimensions."""
+    attributes = op.attributes
+    segments = list(ir.DenseI32ArrayAttr(attributes["operandSegmentSizes"]))
+    operands = list(op.operands)
+    first = sum(segments[:-3])
+    dynamic = ir.ShapedType.get_dynamic_size()
+
+    def mixed(name: str, values: list[Any]) -> tuple[Any, ...]:
+        static = list(ir.DenseI64ArrayAttr(attributes[name]))
+        return tuple(values.pop(0) if s == dynamic else s for s in static)
+
+    offsets = mixed("static_offsets", operands[first : first + segments[-3]])
+    sizes = mixed(
+        "static_sizes", operands[first + segments[-3] : first + segments[-3] + segments[-2]]
+    )
+    if any(s != 1 for s in ir.DenseI64ArrayAttr(attributes["static_strides"])):
+        raise LoweringError("a slice with a stride", loc=location_text(op.location))
+    tile = op.results[0] if op.name == "tensor.extract_slice" else op.operands[0]
+    return offsets, sizes, _kept(sizes, shape_of(tile))
+
+
+def _kept(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Which dimensions a rank-reducing slice keeps: those of size 1 go, leftmost first."""
+    drop = len(sizes) - len(shape)
+    kept = []
+    for d, size in enumerate(sizes):
+        if drop and isinstance(size, int) and size == 1:
+            drop -= 1
+        else:
+            kept.append(d)
+    return tuple(kept)
+
+
+# ---- generics
+
+
+@dataclass(frozen=True)
+class Generic:
+    """A `linalg.generic` of one result: the loop of each operand's dimensions, loop extents."""
+
+    op: Any
+    maps: tuple[tuple[int, ...], ...]  # of the inputs, then of the result
+    extents: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+    @property
+    def inputs(self) -> list[Any]:
+        return list(self.op.operands)[:-1]
+
+    @property
+    def init(self) -> Any:
+        return list(self.op.operands)[-1]
+
+    @property
+    def result(self) -> Any:
+        return self.op.results[0]
+
+    @property
+    def block(self) -> Any:
+        return self.op.regions[0].blocks[0]
+
+    @property
+    def reads_init(self) -> bool:
+        return any(True for _ in self.block.arguments[len(self.maps) - 1].uses)
+
+    def is_read(self, k: int) -> bool:
+        """Whether the body uses input k (else it is there for its shape)."""
+        return any(True for _ in self.block.arguments[k].uses)
+
+
+def read_generic(op: Any) -> Generic:
+    maps = []
+    for attribute in op.attributes["indexing_maps"]:
+        results = ir.AffineMapAttr(attribute).value.results
+        if not all(isinstance(e, ir.AffineDimExpr) for e in results):
+            raise LoweringError(
+                "a tile op whose indexing map is more than a choice of loops",
+                loc=location_text(op.location),
+            )
+        maps.append(tuple(ir.AffineDimExpr(e).position for e in results))
+    if len(op.results) != 1:
+        raise LoweringError("a tile op with several results", loc=location_text(op.location))
+    kinds = [str(a) for a in op.attributes["iterator_types"]]
+    extents = [0] * len(kinds)
+    for value, loops in zip(op.operands, maps, strict=True):
+        for d, loop in enumerate(loops):
+            extents[loop] = shape_of(value)[d]
+    reduced = tuple(k for k, kind in enumerate(kinds) if "reduction" in kind)
+    return Generic(op, tuple(maps), tuple(extents), reduced)
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """`acc[m, n] += a[m, k] * b[n, k]`: loops m, n, k, and which input is a and b."""
+
+    m: int
+    n: int
+    k: int
+    a: int
+    b: int
+
+    def swapped(self) -> Contraction:
+        """The same product with its factors exchanged."""
+        return Contraction(self.n, self.m, self.k, self.b, self.a)
+
+
+def read_contraction(g: Generic) -> Contraction | None:
+    """The contraction that a generic is, or None."""
+    if len(g.inputs) != 2 or len(g.reduced) != 1 or len(g.extents) != 3:
+        return None
+    arguments = list(g.block.arguments)
+    combine = reduction_of(g)
+    if combine is None or combine[0] != "arith.addf":
+        return None
+    product = owner(combine[1])
+    if product is None or product.name != "arith.mulf":
+        return None
+    factors = [_widened(v) for v in product.operands]
+    if sorted(arguments.index(f) if f in arguments else -1 for f in factors) != [0, 1]:
+        return None
+    a, b, c = (set(loops) for loops in g.maps)
+    m, n, k = a & c - b, b & c - a, (a & b) - c
+    if not (len(m) == len(n) == len(k) == 1 and len(a) == len(b) == len(c) == 2):
+        return None
+    return Contraction(m.pop(), n.pop(), k.pop(), 0, 1)
+
+
+def _widened(value: Any) -> Any:
+    op = owner(value)
+    return op.operands[0] if op is not None and op.name == "arith.extf" else value
+
+
+COMBINERS = {
+    "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf",
+    "arith.minnumf", "arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi",
+    "arith.ori", "arith.xori",
+}  # fmt: skip
+
+
+def reduction_of(g: Generic) -> tuple[str, Any] | None:
+    """The combiner of a reduction and the value it takes in, if its body is one such op."""
+    accumulator = g.block.arguments[len(g.maps) - 1]
+    end = g.block.operations[len(g.block.operations) - 1].operation
+    op = owner(end.operands[0])
+    if op is None or op.name not in COMBINERS or op.block != g.block:
+        return None
+    left, right = op.operands
+    uses = sum(1 for _ in accumulator.uses)
+    if uses != 1 or (left == accumulator) == (right == accumulator):
+        return None
+    return op.name, right if left == accumulator else left

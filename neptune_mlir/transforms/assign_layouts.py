@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `assign-layouts`: decide where the elements of every tile value live.
+
+Contractions that fit a matrix instruction fix the layout of their accumulator and operands.
+From there layouts spread along elementwise ops and reductions, in both directions, until
+nothing changes; what is left gets consecutive elements in consecutive threads. Loads and
+constants have no layout of their own: each user takes them as it needs them, from shared
+memory where a matrix instruction (or a loop over a reduced axis) reads them.
+
+What the pass leaves, for `distribute-tiles`:
+
+* `neptune.layout` on a tile op: one layout per result, "" for what has none of its own;
+* `neptune.via` on a generic: "mma", "registers" or "loop", and its `neptune.iteration`;
+* `linalg.copy` with a layout wherever elements must change threads, each with a remark;
+* `neptune.stages` on a loop that loads to shared memory, `neptune.warps` on the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    element_bytes,
+    element_of,
+    foralls,
+    is_tensor,
+    load_window,
+    nested,
+    owner,
+    read_contraction,
+    read_generic,
+    reduction_of,
+    shape_of,
+)
+from neptune_mlir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.dialects.regions import clone_scalar_code
+from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
+from neptune_mlir.transforms.registry import register, remark
+
+# A reduction with more points per thread than this runs as a loop, not unrolled.
+UNROLL_LIMIT = 512
+
+
+@register("assign-layouts", "decide in which registers or shared memory tile values live")
+def assign_layouts(
+    module: Any, *, target: str = "sm_80", warps: int = 0, stages: int = 2, narrow: bool = True
+) -> None:
+    for forall in foralls(module):
+        if narrow:
+            _narrow_factors(forall)
+        _Assignment(forall, nvidia(target), warps, stages).run()
+
+
+def _narrow_factors(forall: Any) -> None:
+    """Round an f32 factor to f16 (bf16) where the other factor is one: `f32 * extf(f16)`.
+
+    A matrix instruction takes both in 16 bits; the accumulator stays f32.
+    """
+    for op in list(nested(forall.regions[0].blocks[0])):
+        if op.name != "linalg.generic":
+            continue
+        g = read_generic(op)
+        if read_contraction(g) is None:
+            continue
+        types = [element_of(v) for v in g.inputs]
+        wide = [k for k in (0, 1) if types[k] == "f32" and types[1 - k] in ("f16", "bf16")]
+        if wide and load_window(g.inputs[wide[0]], forall) is None:
+            _round_input(g, wide[0], types[1 - wide[0]])
+            remark(
+                op.location,
+                f"an f32 factor is rounded to {types[1 - wide[0]]}, the type of the other factor",
+            )
+
+
+def _round_input(g: Generic, k: int, dtype: str) -> None:
+    value, block = g.inputs[k], g.block
+    kind, wide = ir.Type.parse(dtype), ir.RankedTensorType(value.type).element_type
+    rank = len(shape_of(value))
+    with ir.InsertionPoint(g.op), g.op.location:
+        empty = tensor.empty(shape_of(value), kind)
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
+        rounded = linalg.GenericOp(
+            [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
+            ir.ArrayAttr.get(parallel),
+        )  # fmt: skip
+        here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
+        with ir.InsertionPoint(here):
+            linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
+        inputs = [rounded.results[0] if i == k else v for i, v in enumerate(g.inputs)]
+        product = linalg.GenericOp(
+            [g.result.type], inputs, [g.init], g.op.attributes["indexing_maps"],
+            g.op.attributes["iterator_types"],
+        )  # fmt: skip
+        types = [a.type if i != k else kind for i, a in enumerate(block.arguments)]
+        here = product.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+        with ir.InsertionPoint(here):
+            elements = dict(zip(block.arguments, here.arguments, strict=True))
+            elements[block.arguments[k]] = arith.ExtFOp(wide, here.arguments[k]).result
+            linalg.YieldOp(clone_scalar_code(block, elements))
+    g.result.replace_all_uses_with(product.results[0])
+    g.op.erase()
+
+
+class _Assignment:
+    """The layouts of one kernel."""
+
+    def __init__(self, forall: Any, target: NvidiaTarget, warps: int, stages: int):
+        self.forall = forall
+        self.target = target
+        self.stages = stages
+        self.body = forall.regions[0].blocks[0]
+        ops = list(nested(self.body))
+        self.generics = [read_generic(op) for op in ops if op.name == "linalg.generic"]
+        self.loops = [op for op in ops if op.name == "scf.for"]
+        self.matrix: dict[Any, Contraction] = {}
+        self.same: dict[Any, Any] = {}  # value -> representative: one layout for all
+        self.known: dict[Any, Layout] = {}
+        self.iteration: dict[Any, Layout] = {}
+        self.via: dict[Any, str] = {}
+        self._find_matrix_products()
+        self.warps = warps or self._choose_warps()
+
+    def run(self) -> None:
+        self._unify_loops()
+        for g in self.generics:
+            if g.result in self.matrix:
+                self._assign_matrix(g, self.matrix[g.result])
+        self._spread()
+        for g in self.generics:
+            self._convert_operands(g)
+        for loop in self.loops:
+            self._convert_carried(loop)
+        self._write()
+
+    # ---- matrix products
+
+    def _find_matrix_products(self) -> None:
+        for g in self.generics:
+            product = read_contraction(g)
+            if product is None:
+                continue
+            types = {element_of(v) for v in g.inputs}
+            instruction = self.target.matrix_for(types.pop()) if len(types) == 1 else None
+            if instruction is None or element_of(g.result) != "f32":
+                remark(g.op.location, "a contraction without a matrix instruction for its types")
+                continue
+            if not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0]):
+                # the computed factor stays in registers: it becomes operand A
+                product = product.swapped()
+                g.op.attributes["neptune.swapped"] = ir.UnitAttr.get()
+            fits = (
+                g.extents[product.m] % instruction.m == 0
+                and g.extents[product.n] % instruction.n == 0
+                and g.extents[product.k] % instruction.k == 0
+            )
+            if fits:
+                self.matrix[g.result] = product
+            else:
+                sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
+                remark(g.op.location, f"a contraction of {sizes} does not fit {instruction.name}")
+
+    def _choose_warps(self) -> int:
+        """4 warps, or 8 where the accumulators would not fit the registers of 4."""
+        rows = [g.extents[self.matrix[g.result].m] for g in self.generics if g.result in self.matrix]
+        held = sum(
+            g.extents[self.matrix[g.result].m] * g.extents[self.matrix[g.result].n]
+            for g in self.generics
+            if g.result in self.matrix
+        )
+        if rows and held > 4 * self.target.wave * 200 and max(rows) >= 128:
+            return 8
+        return 4
+
+    def _warp_grid(self, m: int, n: int) -> WarpGrid:
+        along_m, along_n = 1, 1
+        while along_m * 2 <= self.warps and m % (16 * along_m * 2) == 0:
+            along_m *= 2
+        while along_m * along_n * 2 <= self.warps and n % (8 * along_n * 2) == 0:
+            along_n *= 2
+        return WarpGrid(along_m, along_n, self.warps)
+
+    def _assign_matrix(self, g: Generic, p: Contraction) -> None:
+        grid = self._warp_grid(g.extents[p.m], g.extents[p.n])
+        out = g.maps[-1]
+        layout = L.accumulator(shape_of(g.result), out.index(p.m), out.index(p.n), grid)
+        self._set(g.result, layout)
+        self._set(g.init, layout)
+        self.via[g.result] = "mma"
+        self.iteration[g.result] = layout
+
+    def operand_layout(self, g: Generic, p: Contraction, which: str) -> Layout:
+        grid = self._warp_grid(g.extents[p.m], g.extents[p.n])
+        k = p.a if which == "a" else p.b
+        loops, shape = g.maps[k], shape_of(g.inputs[k])
+        if which == "a":
+            return L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid)
+        return L.operand_b(shape, loops.index(p.n), loops.index(p.k), grid)
+
+    # ---- values that share a layout
+
+    def _find(self, value: Any) -> Any:
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def _unify_loops(self) -> None:
+        for loop in self.loops:
+            body = loop.regions[0].blocks[0]
+            for k, result in enumerate(loop.results):
+                if is_tensor(result):
+                    self.same[body.arguments[1 + k]] = self._find(result)
+
+    def is_flexible(self, value: Any) -> bool:
+        """A value that any user can have in any layout: a load, a constant tile, no value."""
+        op = owner(value)
+        if op is None:
+            return False
+        if op.name in ("linalg.fill", "tensor.empty"):
+            return True
+        return load_window(value, self.forall) is not None
+
+    def layout(self, value: Any) -> Layout | None:
+        return self.known.get(self._find(value))
+
+    def _set(self, value: Any, layout: Layout) -> bool:
+        key = self._find(value)
+        if self.is_flexible(value) or key in self.known:
+            return False
+        self.known[key] = layout
+        return True
+
+    # ---- propagation
+
+    def _spread(self) -> None:
+        while True:
+            if self._spread_once():
+                continue
+            unknown = [g for g in self.generics if g.result not in self.via]
+            if not unknown:
+                break
+            # a reduction of known values waits for nothing; else the first in program order
+            self._default(unknown[0])
+        for loop in self.loops:  # carried values that nothing constrains
+            for result in loop.results:
+                if is_tensor(result) and self.layout(result) is None:
+                    self._set(result, self._blocked(shape_of(result), element_of(result)))
+
+    def _spread_once(self) -> bool:
+        changed = False
+        for loop in self.loops:
+            end = loop.regions[0].blocks[0]
+            yielded = list(end.operations[len(end.operations) - 1].operation.operands)
+            starts = list(loop.operands)[3:]
+            for k, result in enumerate(loop.results):
+                if not is_tensor(result):
+                    continue
+                for other in (yielded[k], starts[k]):
+                    mine, theirs = self.layout(result), self.layout(other)
+                    if mine is None and theirs is not None:
+                        changed |= self._set(result, theirs)
+                    elif theirs is None and mine is not None:
+                        changed |= self._set(other, mine)
+        for g in self.generics:
+            if g.result not in self.via:
+                changed |= self._try(g)
+        return changed
+
+    def _full_rank(self, g: Generic) -> list[int]:
+        """Inputs that run over every loop."""
+        return [k for k, m in enumerate(g.maps[:-1]) if len(m) == len(g.extents)]
+
+    def _iteration_of(self, held: Layout, loops: tuple[int, ...]) -> Layout:
+        """A layout of a value as a layout of the loops that its dimensions run along."""
+        return held.project([loops.index(k) for k in range(len(loops))])
+
+    def _try(self, g: Generic) -> bool:
+        """Assign a generic whose iteration layout follows from a known value."""
+        found = None
+        for k in self._full_rank(g):
+            held = self.layout(g.inputs[k])
+            if held is not None and g.is_read(k):
+                found = self._iteration_of(held, g.maps[k])
+                break
+        if found is None and not g.reduced:
+            held = self.layout(g.result)
+            found = None if held is None else self._iteration_of(held, g.maps[-1])
+        if found is None or not self._register_able(g, found):
+            return False
+        self._assign(g, found)
+        return True
+
+    def _register_able(self, g: Generic, iteration: Layout) -> bool:
+        if g.reduced and reduction_of(g) is None:
+            return False
+        held = any(self.layout(g.inputs[k]) is not None for k in self._full_rank(g))
+        return not g.reduced or held or iteration.registers <= UNROLL_LIMIT
+
+    def _assign(self, g: Generic, iteration: Layout) -> None:
+        self.via[g.result] = "registers"
+        self.iteration[g.result] = iteration
+        for value, loops in zip([*g.inputs, g.init, g.result], [*g.maps, g.maps[-1]], strict=True):
+            self._set(value, iteration.project(loops))
+
+    def _default(self, g: Generic) -> None:
+        dtype = element_of(g.inputs[0]) if g.inputs else element_of(g.result)
+        iteration = self._blocked(g.extents, dtype)
+        if self._register_able(g, iteration):
+            self._assign(g, iteration)
+            return
+        if g.reduced and reduction_of(g) is None:
+            remark(g.op.location, "a reduction with a combiner of its own runs element by element")
+        else:
+            remark(g.op.location, "a large reduction runs as a loop over shared memory")
+        self.via[g.result] = "loop"
+        layout = self.layout(g.result) or self._blocked(shape_of(g.result), element_of(g.result))
+        self.iteration[g.result] = layout
+        self._set(g.result, layout)
+        self._set(g.init, layout)
+
+    def _blocked(self, shape: tuple[int, ...], dtype: str) -> Layout:
+        vector = L.CHUNK // element_bytes(dtype)
+        points = 1
+        for n in shape:
+            points *= n
+        while vector > 1 and points < vector * self.warps * self.target.wave:
+            vector //= 2
+        return L.blocked(shape, self.target.wave, self.warps, vector)
+
+    # ---- conversions
+
+    def _convert_operands(self, g: Generic) -> None:
+        via = self.via[g.result]
+        product = self.matrix.get(g.result)
+        for k, value in enumerate(g.inputs):
+            if self.is_flexible(value) or not g.is_read(k):
+                continue
+            held = self.layout(value)
+            assert held is not None
+            if product is not None:
+                which = "a" if k == product.a else "b"
+                needed: Layout = self.operand_layout(g, product, which)
+                if needed.sources(held, range_of(held)) is None:
+                    self._copy(g.op, k, self._shared(value), f"operand {which} of a product")
+            elif via == "loop":
+                self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
+            else:
+                needed = self.iteration[g.result].project(g.maps[k])
+                if needed.sources(held, range_of(held)) is None:
+                    self._copy(g.op, k, needed, "its user holds other elements in each thread")
+        init = len(g.inputs)
+        held = None if self.is_flexible(g.init) else self.layout(g.init)
+        needed = self.result_layout(g)
+        if held is not None and needed.sources(held, range_of(held)) is None:
+            self._copy(g.op, init, needed, "it is accumulated into elsewhere")
+
+    def result_layout(self, g: Generic) -> Layout:
+        """The layout that a generic makes its result in."""
+        if self.via[g.result] == "registers":
+            return self.iteration[g.result].project(g.maps[-1])
+        return self.iteration[g.result]
+
+    def _convert_carried(self, loop: Any) -> None:
+        end = loop.regions[0].blocks[0]
+        terminator = end.operations[len(end.operations) - 1].operation
+        for k, result in enumerate(loop.results):
+            if not is_tensor(result):
+                continue
+            needed = self.layout(result)
+            assert needed is not None
+            for op, position in ((loop, 3 + k), (terminator, k)):
+                value = op.operands[position]
+                held = None if self.is_flexible(value) else self._made_in(value)
+                if held is not None and needed.sources(held, range_of(held)) is None:
+                    self._copy(op, position, needed, "a loop carries it in another layout")
+
+    def _made_in(self, value: Any) -> Layout | None:
+        op = owner(value)
+        if op is not None and op.name == "linalg.generic":
+            return self.result_layout(next(g for g in self.generics if g.op == op))
+        return self.layout(value)
+
+    def _shared(self, value: Any) -> Shared:
+        return L.shared(shape_of(value), element_bytes(element_of(value)))
+
+    def _copy(self, op: Any, position: int, layout: Layout | Shared, why: str) -> None:
+        value = op.operands[position]
+        with ir.InsertionPoint(op), op.location:
+            empty = tensor.empty(shape_of(value), ir.RankedTensorType(value.type).element_type)
+            copy = linalg.copy(value, outs=[empty])
+        made = owner(copy)
+        made.attributes["neptune.layout"] = ir.StringAttr.get(str(layout))
+        if isinstance(layout, Layout):
+            self.known[copy] = layout
+        op.operands[position] = copy
+        where = "shared memory" if isinstance(layout, Shared) else "other threads"
+        remark(op.location, f"a tile of {list(shape_of(value))} moves to {where}: {why}")
+
+    # ---- results
+
+    def _write(self) -> None:
+        context = ir.IntegerType.get_signless(64)
+        self.forall.attributes["neptune.warps"] = ir.IntegerAttr.get(context, self.warps)
+        self.forall.attributes["neptune.target"] = ir.StringAttr.get(self.target.name)
+        for g in self.generics:
+            self._attribute(g.op, "neptune.via", self.via[g.result])
+            self._attribute(g.op, "neptune.iteration", str(self.iteration[g.result]))
+            self._attribute(g.op, "neptune.layout", str(self.result_layout(g)))
+            product = self.matrix.get(g.result)
+            for k, value in enumerate(g.inputs):
+                if not g.is_read(k) or load_window(value, self.forall) is None:
+                    continue
+                if product is not None or self.via[g.result] == "loop":
+                    self._attribute(owner(value), "neptune.layout", str(self._shared(value)))
+        for loop in self.loops:
+            texts = [
+                ir.StringAttr.get(str(self.layout(r)) if is_tensor(r) else "")
+                for r in loop.results
+            ]
+            loop.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
+            block = loop.regions[0].blocks[0]
+            if any(self._is_staged(o.operation) for o in block.operations):
+                loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, self.stages)
+
+    def _is_staged(self, op: Any) -> bool:
+        return op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in (
+            op.attributes
+        )
+
+    def _attribute(self, op: Any, name: str, text: str) -> None:
+        op.attributes[name] = ir.StringAttr.get(text)
+
+
+def range_of(layout: Layout) -> tuple[int, ...]:
+    return tuple(range(len(layout.shape)))

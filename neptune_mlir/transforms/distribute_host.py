@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The host function of tile IR on tensors, as a launch plan for a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.transforms.outline_kernels import _bounds, _captured, _Host
+
+
+@dataclass
+class KernelSignature:
+    """What one kernel takes: tensors, scalars, then the extents of its grid."""
+
+    name: str
+    forall: Any
+    tensors: list[Any]
+    scalars: list[Any]
+    bounds: list[Any]
+    outputs: list[Any]
+    threads: int = 0
+    shared: int = 0
+
+
+class GpuHost(_Host):
+    """Reads the host function op by op into a plan."""
+
+    @staticmethod
+    def find(module: Any, entry: str) -> GpuHost:
+        functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+        chosen = [f for f in functions if not entry or f.name.value == entry]
+        if len(chosen) != 1:
+            names = ", ".join(f.name.value for f in functions)
+            raise LoweringError(
+                f"no single function '{entry}' to compile", hint=f"there are: {names}"
+            )
+        return GpuHost(chosen[0])
+
+    def read(self) -> list[KernelSignature]:
+        self.kernels: list[KernelSignature] = []
+        self.arguments: list[Argument] = []
+        block = self.function.regions[0].blocks[0]
+        for k, value in enumerate(block.arguments):
+            kind = value.type
+            if isinstance(kind, ir.RankedTensorType):
+                shape = tuple(
+                    None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
+                )
+                self.arguments.append(
+                    Argument("tensor", str(kind.element_type), shape, f"argument {k}")
+                )
+                self.arrays[value] = ["argument", k]
+                self.shapes[value] = [
+                    ["dim", k, d] if n is None else n for d, n in enumerate(shape)
+                ]
+            else:
+                self.arguments.append(Argument("scalar", str(kind), (), f"argument {k}"))
+                self.expressions[value] = ["argument", k]
+        for op in block.operations:
+            self._op(op, None)
+        return self.kernels
+
+    def _op(self, op: Any, module: Any) -> None:
+        name = op.operation.name
+        if name == "tensor.empty":
+            kind, sizes = op.result.type, iter(op.operation.operands)
+            shape = [
+                self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
+                for d in range(kind.rank)
+            ]
+            self.arrays[op.result] = ["buffer", len(self.buffers)]
+            self.shapes[op.result] = shape
+            self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
+        elif name in ("tensor.dim", "tensor.cast"):
+            source, result = op.operands[0], op.results[0]
+            if name == "tensor.cast":
+                self.arrays[result], self.shapes[result] = self.arrays[source], self.shapes[source]
+            else:
+                dimension = self.expressions[op.operands[1]]
+                self.expressions[result] = self.shapes[source][dimension]
+        elif name == "scf.forall":
+            self._kernel(op.operation)
+        else:
+            super()._op(op, module)
+
+    def _kernel(self, forall: Any) -> None:
+        lows, highs, steps = _bounds(forall.opview)
+        if any(x != 0 for x in lows) or any(x != 1 for x in steps):
+            raise LoweringError(
+                "a grid that does not count from 0 by 1", loc=location_text(forall.location)
+            )
+        captured = _captured(forall.opview)
+        outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+        tensors = [v for v in captured if v in self.arrays]
+        tensors += [v for v in outputs if v not in tensors]
+        scalars = [v for v in captured if v not in self.arrays and v not in self.constants]
+        attributes = forall.attributes
+        name = (
+            ir.StringAttr(attributes["neptune.kernel"]).value
+            if "neptune.kernel" in attributes
+            else f"{self.function.name.value}_{len(self.kernels)}"
+        )
+        grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
+        operands = [self.arrays[v] for v in tensors]
+        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
+        operands += [["value", "index", g] for g in grid]
+        self.launches.append(Launch(name, grid, tuple(operands)))
+        self.kernels.append(
+            KernelSignature(name, forall, tensors, scalars, list(highs), outputs)
+        )
+        for result, out in zip(forall.results, outputs, strict=True):
+            self.arrays[result], self.shapes[result] = self.arrays[out], self.shapes[out]
+
+    def finish(self, module: Any) -> Plan:
+        """Leave the plan in the module and remove the host function."""
+        plan = Plan(
+            self.function.name.value, tuple(self.arguments), self._equalities(),
+            tuple(self.buffers), tuple(self.launches), self.results,
+        )  # fmt: skip
+        plan = replace(plan)
+        for op in list(module.body.operations):
+            if op.operation.name == "func.func":
+                op.operation.erase()
+        module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+        return plan

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Moving tiles between global memory, shared memory and the registers of the threads of a block.
+
+Every function here emits the code of one thread. Shared memory is handed out like a stack:
+what a loop took is free again after it, and `Memory` places a barrier before memory that some
+thread may still be reading is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared
+from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.bindings import ir, scf
+from neptune_mlir.transforms.distribute_scalars import Index, Scalars
+
+
+@dataclass(frozen=True)
+class Array:
+    """A tensor in global memory: its address and the stride of each dimension, in elements."""
+
+    pointer: Any
+    strides: tuple[Any, ...]  # i64 values; the innermost is 1
+    dtype: str
+
+
+@dataclass(frozen=True)
+class SharedTile:
+    """A tile in shared memory, `offset` bytes from the start."""
+
+    layout: Shared
+    offset: Index
+    dtype: str
+
+
+class Threads:
+    """The positions of this thread: which lane, which warp, which element of a layout."""
+
+    def __init__(self, scalars: Scalars, lanes: int, warps: int):
+        self.s = scalars
+        self.lanes, self.warps = lanes, warps
+        self.count = lanes * warps
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        self.id = scalars.op("gpu.thread_id", [], scalars.index, dimension=dimension)
+        self.lane = scalars.mod(self.id, lanes)
+        self.warp = scalars.div(self.id, lanes)
+
+    def digits(self, part: Sequence[Digit], number: Index, dim: int) -> Index:
+        """Position along `dim` that the digits of a lane or warp number give."""
+        total: Index = 0
+        distance = 1
+        for k, d in enumerate(part):
+            if d.dim == dim:
+                value = self.s.div(number, distance)
+                if k + 1 < len(part):
+                    value = self.s.mod(value, d.size)
+                total = self.s.add(total, self.s.mul(value, d.stride))
+            distance *= d.size
+        return total
+
+    def base(self, layout: Layout) -> list[Index]:
+        """Position of register 0 of this thread."""
+        return [
+            self.s.add(
+                self.digits(layout.warp, self.warp, d), self.digits(layout.lane, self.lane, d)
+            )
+            for d in range(len(layout.shape))
+        ]
+
+    def positions(self, layout: Layout) -> list[list[Index]]:
+        """Position of every register of this thread."""
+        base = self.base(layout)
+        return [
+            [self.s.add(b, int(o)) for b, o in zip(base, offset, strict=True)]
+            for offset in layout.offsets(layout.reg)
+        ]
+
+
+class Memory:
+    """Emits loads, stores and copies, and keeps account of shared memory."""
+
+    def __init__(self, scalars: Scalars, threads: Threads, smem: Any):
+        self.s = scalars
+        self.threads = threads
+        self.smem = smem
+        self.top = 0
+        self.peak = 0
+        self.unsafe = False  # some thread may still read memory at or above `top`
+
+    # ---- shared memory
+
+    def take(self, size: int) -> int:
+        """Offset of `size` fresh bytes, aligned for swizzled rows."""
+        start = -(-self.top // 128) * 128
+        self.top = start + size
+        self.peak = max(self.peak, self.top)
+        return start
+
+    def release(self, top: int) -> None:
+        if top < self.top:
+            self.top, self.unsafe = top, True
+
+    def barrier(self) -> None:
+        scope = ir.Attribute.parse("#gpu.barrier_scope<workgroup>")
+        ir.Operation.create("gpu.barrier", attributes={"scope": scope})
+        self.unsafe = False
+
+    def settle(self) -> None:
+        """A barrier if memory that is about to be written may still be read."""
+        if self.unsafe:
+            self.barrier()
+
+    def shared_offset(self, layout: Shared, position: Sequence[Index]) -> Index:
+        """Byte offset of an element in a shared tile."""
+        s = self.s
+        row: Index = 0
+        for n, p in zip(layout.shape[:-1], position[:-1], strict=True):
+            row = s.add(s.mul(row, n), p)
+        column = position[-1] if position else 0
+        per_chunk = CHUNK // layout.element
+        chunk, rest = s.div(column, per_chunk), s.mod(column, per_chunk)
+        if layout.mask:
+            chunk = s.xor(chunk, s.mod(s.div(row, 1 << layout.shift), layout.mask + 1))
+        within = s.add(s.mul(chunk, CHUNK), s.mul(rest, layout.element))
+        return s.add(s.mul(row, layout.pitch), within)
+
+    def shared_pointer(self, offset: Index) -> Any:
+        kind = ir.Type.parse("!llvm.ptr<3>")
+        return self._offset(self.smem, self.s.value(offset, self.s.i32), kind)
+
+    def _offset(self, pointer: Any, offset: Any, kind: Any) -> Any:
+        """`pointer` moved by `offset` bytes."""
+        dynamic = ir.DenseI32ArrayAttr.get([-(1 << 31)])
+        byte = ir.TypeAttr.get(ir.IntegerType.get_signless(8))
+        return self.s.op(
+            "llvm.getelementptr", [pointer, offset], kind, rawConstantIndices=dynamic,
+            elem_type=byte, noWrapFlags=ir.IntegerAttr.get(self.s.i32, 0),
+        )  # fmt: skip
+
+    def load_element(self, pointer: Any, kind: Any, size: int) -> Any:
+        alignment = ir.IntegerAttr.get(self.s.i64, size)
+        return ir.Operation.create(
+            "llvm.load", results=[kind], operands=[pointer],
+            attributes={"alignment": alignment, "ordering": ir.IntegerAttr.get(self.s.i64, 0)},
+        ).results[0]  # fmt: skip
+
+    def store_element(self, value: Any, pointer: Any, size: int) -> None:
+        alignment = ir.IntegerAttr.get(self.s.i64, size)
+        ir.Operation.create(
+            "llvm.store", operands=[value, pointer],
+            attributes={"alignment": alignment, "ordering": ir.IntegerAttr.get(self.s.i64, 0)},
+        )  # fmt: skip
+
+    def memory_type(self, dtype: str) -> Any:
+        """Booleans take a byte in memory."""
+        return ir.Type.parse("i8" if dtype == "i1" else "i64" if dtype == "index" else dtype)
+
+    def to_memory(self, value: Any, dtype: str) -> Any:
+        if dtype == "i1":
+            return self.s.op("arith.extui", [value], self.memory_type(dtype))
+        return self.s.value(value, self.s.i64) if dtype == "index" else value
+
+    def from_memory(self, value: Any, dtype: str) -> Any:
+        if dtype == "i1":
+            return self.s.op("arith.trunci", [value], self.s.i1)
+        return self.s.value(value, self.s.index) if dtype == "index" else value
+
+    def load_shared(self, tile: SharedTile, positions: Sequence[Sequence[Index]]) -> list[Any]:
+        """The elements at the given positions, one load each."""
+        found = []
+        for position in positions:
+            offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
+            value = self.load_element(
+                self.shared_pointer(offset), self.memory_type(tile.dtype), tile.layout.element
+            )
+            found.append(self.from_memory(value, tile.dtype))
+        return found
+
+    def store_shared(
+        self, tile: SharedTile, layout: Layout, values: Sequence[Any], valid: bool = True
+    ) -> None:
+        """Write a tile that the threads hold; padding is left out."""
+        for value, position in zip(values, self.threads.positions(layout), strict=True):
+            offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
+            inside = self.in_bounds(position, layout.shape) if layout.padded else None
+            with _if(self.s, inside):
+                self.store_element(
+                    self.to_memory(value, tile.dtype), self.shared_pointer(offset),
+                    tile.layout.element,
+                )  # fmt: skip
+
+    def in_bounds(self, position: Sequence[Index], limits: Sequence[Any]) -> Any:
+        """Condition that a position lies under all `limits` (None: no limit), None if always."""
+        condition = None
+        for p, limit in zip(position, limits, strict=True):
+            if limit is not None and not (isinstance(p, int) and isinstance(limit, int) and p < limit):
+                condition = self.s.both(condition, self.s.less(p, limit))
+        return condition
+
+    # ---- global memory
+
+    def address(self, array: Array, window: Window, position: Sequence[Index]) -> Any:
+        """Address of an element of a window."""
+        return self._offset(
+            self.window_start(array, window),
+            self._bytes(array, [(p, window.dims[k]) for k, p in enumerate(position)]),
+            array.pointer.type,
+        )
+
+    def window_start(self, array: Array, window: Window) -> Any:
+        where = list(zip(window.offsets, range(len(window.offsets)), strict=True))
+        return self._offset(array.pointer, self._bytes(array, where), array.pointer.type)
+
+    def _bytes(self, array: Array, terms: Sequence[tuple[Index, int]]) -> Any:
+        """Sum of position * stride, in bytes, as i64."""
+        s, size = self.s, element_bytes(array.dtype)
+        total = None
+        constant = 0
+        for position, dim in terms:
+            innermost = dim == len(array.strides) - 1
+            if isinstance(position, int) and (innermost or position == 0):
+                constant += position * size
+                continue
+            scaled = s.value(position, s.i64)
+            if not innermost:
+                scaled = s.op("arith.muli", [scaled, array.strides[dim]], s.i64)
+            scaled = s.op("arith.muli", [scaled, s.constant(size, s.i64)], s.i64)
+            total = scaled if total is None else s.op("arith.addi", [total, scaled], s.i64)
+        if total is None:
+            return s.constant(constant, s.i64)
+        if constant:
+            total = s.op("arith.addi", [total, s.constant(constant, s.i64)], s.i64)
+        return total
+
+    def load_global(self, array: Array, window: Window, layout: Layout) -> list[Any]:
+        """The elements of a window that this thread holds; 0 outside of what exists.
+
+        Positions outside are clamped to the last element, so that no load needs a branch.
+        """
+        s = self.s
+        positions = self.threads.positions(layout)
+        vector = self._vector(array, window, layout)
+        found: list[Any] = []
+        kind = self.memory_type(array.dtype)
+        size = element_bytes(array.dtype)
+        for start in range(0, len(positions), vector):
+            position = positions[start]
+            limits = [
+                v if v is not None else (n if layout.padded else None)
+                for v, n in zip(window.valid, window.shape, strict=True)
+            ]
+            inside = self.in_bounds(position, limits)
+            clamped = [
+                p if limit is None else s.minimum(p, s.sub(limit, 1))
+                for p, limit in zip(position, limits, strict=True)
+            ]
+            pointer = self.address(array, window, clamped)
+            if vector == 1:
+                loaded = [self.load_element(pointer, kind, size)]
+            else:
+                wide = self.load_element(pointer, ir.VectorType.get([vector], kind), size * vector)
+                loaded = self.unpack(wide, vector, kind)
+            for value in loaded:
+                value = self.from_memory(value, array.dtype)
+                zero = s.constant(0, value.type)
+                found.append(s.select(inside, value, zero))
+        return found
+
+    def unpack(self, vector: Any, count: int, kind: Any) -> list[Any]:
+        return [
+            self.s.op("llvm.extractelement", [vector, self.s.constant(k, self.s.i32)], kind)
+            for k in range(count)
+        ]
+
+    def pack(self, values: Sequence[Any]) -> Any:
+        kind = ir.VectorType.get([len(values)], values[0].type)
+        return self.s.op("vector.from_elements", values, kind)
+
+    def _vector(self, array: Array, window: Window, layout: Layout) -> int:
+        """How many neighbouring elements one access may take."""
+        last = len(layout.shape) - 1
+        if not layout.reg or layout.reg[0].dim != last or layout.reg[0].stride != 1:
+            return 1
+        if window.dims[last] != len(array.strides) - 1 or window.valid[last] is not None:
+            return 1
+        offset = window.offsets[window.dims[last]]
+        size = layout.reg[0].size
+        width = 1
+        while width * 2 <= size and width * 2 * element_bytes(array.dtype) <= CHUNK:
+            width *= 2
+        others = [d.stride for part in (layout.reg[1:], layout.lane, layout.warp) for d in part
+                  if d.dim == last]  # fmt: skip
+        aligned = isinstance(offset, int) and offset % width == 0
+        fits = size % width == 0 and layout.shape[last] % width == 0
+        return width if aligned and fits and all(o % width == 0 for o in others) else 1
+
+    def store_global(
+        self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
+    ) -> None:
+        """Write what exists of a tile that the threads hold."""
+        positions = self.threads.positions(layout)
+        vector = self._vector(array, window, layout)
+        limits = [
+            v if v is not None else (n if layout.padded else None)
+            for v, n in zip(window.valid, window.shape, strict=True)
+        ]
+        groups: dict[Any, list[int]] = {}
+        for start in range(0, len(positions), vector):
+            groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
+        for condition, starts in groups.items():
+            with _if(self.s, condition):
+                for start in starts:
+                    parts = [
+                        self.to_memory(v, array.dtype) for v in values[start : start + vector]
+                    ]
+                    value = parts[0] if vector == 1 else self.narrow(parts)
+                    pointer = self.address(array, window, positions[start])
+                    self.store_element(value, pointer, vector * element_bytes(array.dtype))
+
+    def narrow(self, values: Sequence[Any]) -> Any:
+        """A vector of the values; a pair that was just rounded is rounded as a pair."""
+        wide = [self.s.parts(v, "arith.truncf") for v in values]
+        if len(values) == 2 and all(w and w[0].type == self.s.f32 for w in wide):
+            pair = self.pack([w[0] for w in wide if w])
+            return self.s.op("arith.truncf", [pair], ir.VectorType.get([2], values[0].type))
+        return self.pack(values)
+
+    # ---- asynchronous copies
+
+    def can_copy(self, array: Array, window: Window) -> bool:
+        """Whether whole 16-byte chunks of the window lie together in global memory."""
+        if not window.shape or window.dims[-1] != len(array.strides) - 1:
+            return False
+        size = element_bytes(array.dtype)
+        offset = window.offsets[window.dims[-1]]
+        return (
+            window.shape[-1] * size % CHUNK == 0
+            and isinstance(offset, int)
+            and offset * size % CHUNK == 0
+            and window.valid[-1] is None
+        )
+
+    def copy_async(self, array: Array, window: Window, tile: SharedTile) -> None:
+        """Start copying a window to shared memory; rows that do not exist become 0."""
+        s, layout, size = self.s, tile.layout, element_bytes(array.dtype)
+        per_row = window.shape[-1] * size // CHUNK
+        total = layout.rows * per_row
+        threads = self.threads.count
+        step = threads // per_row if threads % per_row == 0 else 0
+        simple = bool(step) and len(window.shape) == 2 and step % 8 == 0
+        first: Any = None
+        for r in range(-(-total // threads)):
+            number = s.add(self.threads.id, r * threads)
+            row, chunk = s.div(number, per_row), s.mod(number, per_row)
+            if step:
+                row = s.add(s.div(self.threads.id, per_row), r * step)
+                chunk = s.mod(self.threads.id, per_row)
+            position = self._unflatten(row, window.shape[:-1])
+            limits = [*window.valid[:-1]]
+            inside = self.in_bounds(position, limits)
+            if total % threads and r == total // threads:
+                inside = s.both(s.less(number, total), inside)
+            full = [*position, s.mul(chunk, CHUNK // size)]
+            if simple and first is not None:
+                source = self._offset(first[0], first[2], array.pointer.type)
+                target = s.add(first[1], r * step * layout.pitch)
+                first = (source, first[1], first[2])
+            else:
+                source = self.address(array, window, full)
+                target = s.add(self.shared_offset(layout, full), tile.offset)
+                if simple:
+                    stride = s.op(
+                        "arith.muli",
+                        [array.strides[window.dims[0]], s.constant(step * size, s.i64)], s.i64,
+                    )  # fmt: skip
+                    first = (source, target, stride)
+            operands = [self.shared_pointer(target), source]
+            if inside is not None:
+                taken = s.op(
+                    "arith.select", [inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)], s.i32
+                )
+                operands.append(taken)
+            ir.Operation.create(
+                "nvvm.cp.async.shared.global", operands=operands,
+                attributes={
+                    "size": ir.IntegerAttr.get(s.i32, CHUNK),
+                    "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
+                },
+            )  # fmt: skip
+
+    def _unflatten(self, row: Index, shape: Sequence[int]) -> list[Index]:
+        position: list[Index] = []
+        for n in reversed(shape[1:]):
+            position.insert(0, self.s.mod(row, n))
+            row = self.s.div(row, n)
+        return [row, *position] if shape else []
+
+    def commit(self) -> None:
+        ir.Operation.create("nvvm.cp.async.commit.group")
+
+    def wait(self, pending: int) -> None:
+        """Wait until at most `pending` of this thread's copy groups are under way."""
+        ir.Operation.create(
+            "nvvm.cp.async.wait.group", attributes={"n": ir.IntegerAttr.get(self.s.i32, pending)}
+        )
+
+
+class _if:
+    """`with _if(s, condition):` emits under a condition; None is always true."""
+
+    def __init__(self, scalars: Scalars, condition: Any):
+        self.s, self.condition = scalars, condition
+
+    def __enter__(self) -> None:
+        if self.condition is None:
+            return
+        self.op = scf.IfOp(self.condition)
+        self.context = self.s.scope(self.op.then_block)
+        self.context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.condition is None:
+            return
+        if error[0] is None:
+            scf.YieldOp([])
+        self.context.__exit__(*error)
+
+
+under = _if

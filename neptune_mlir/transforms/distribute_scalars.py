@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalar code of one thread: every distinct value once, a few rewrites on the way.
+
+A tile op becomes the same scalar code for each element that a thread holds. Values that do not
+depend on the element (a row's maximum, a scaled constant) come out equal, so they are made
+once: `Scalars` keeps a table of what it has made, per block.
+
+Rewrites, all of them properties of the operators:
+
+* `exp(x - g)` is `ex2(fma(x, log2 e, -(g * log2 e)))`, and a scale of x joins the factor;
+* `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once;
+* `where(c, a, a * e)` is `a * where(c, 1, e)`;
+* `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
+* a value rounded and widened again is used unrounded (`contract`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from neptune_mlir.bindings import ir
+
+LOG2_E = math.log2(math.e)
+Index = Any  # an int, or a value of index type
+
+
+class Scalars:
+    """Emits scalar ops at the current insertion point."""
+
+    def __init__(self) -> None:
+        self._scopes: list[dict[Any, Any]] = [{}]
+        self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
+        self._uniform: set[Any] = set()
+        self.index = ir.IndexType.get()
+        self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
+        self.f32 = ir.F32Type.get()
+
+    @contextmanager
+    def scope(self, block: Any) -> Iterator[None]:
+        """Emit at the end of `block`; what is made there is forgotten afterwards."""
+        self._scopes.append({})
+        try:
+            with ir.InsertionPoint(block):
+                yield
+        finally:
+            self._scopes.pop()
+
+    def mark_uniform(self, value: Any) -> None:
+        """`value` is the same in all threads (a kernel argument): worth multiplying up."""
+        self._uniform.add(value)
+
+    # ---- creation
+
+    def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
+        """The result of a pure op, made before or now."""
+        key = (name, tuple(operands), str(result), tuple((k, str(v)) for k, v in attributes.items()))
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        made = ir.Operation.create(
+            name, results=[result], operands=list(operands), attributes=attributes
+        ).results[0]
+        self._scopes[-1][key] = made
+        self._made[made] = (name, tuple(operands))
+        return made
+
+    def constant(self, value: Any, kind: Any) -> Any:
+        if isinstance(kind, (ir.IntegerType, ir.IndexType)):
+            attribute: Any = ir.IntegerAttr.get(kind, int(value))
+        else:
+            attribute = ir.FloatAttr.get(kind, value)
+        made = self.op("arith.constant", [], kind, value=attribute)
+        self._uniform.add(made)
+        return made
+
+    def constant_of(self, value: Any) -> Any:
+        """The number that a value is, or None."""
+        made = self._made.get(value)
+        return value.owner.attributes["value"].value if made and made[0] == "arith.constant" else None
+
+    # ---- index arithmetic on ints and index values
+
+    def value(self, i: Index, kind: Any = None) -> Any:
+        kind = kind or self.index
+        if isinstance(i, int):
+            return self.constant(i, kind)
+        return i if i.type == kind else self.op("arith.index_cast", [i], kind)
+
+    def _fold(self, name: str, a: Index, b: Index, fold: Callable[[int, int], int]) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return fold(a, b)
+        return self.op(name, [self.value(a), self.value(b)], self.index)
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and not isinstance(b, int):
+            a, b = b, a  # constants last, so that they end up as immediate offsets
+        if isinstance(b, int) and b == 0:
+            return a
+        return self._fold("arith.addi", a, b, lambda x, y: x + y)
+
+    def sub(self, a: Index, b: Index) -> Index:
+        return a if isinstance(b, int) and b == 0 else self._fold("arith.subi", a, b, int.__sub__)
+
+    def mul(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(b, int) and b in (0, 1):
+            return a if b else 0
+        return self._fold("arith.muli", a, b, int.__mul__)
+
+    def div(self, a: Index, b: int) -> Index:
+        """Quotient of a number that is not negative."""
+        if b == 1:
+            return a
+        if not isinstance(a, int) and not b & (b - 1):
+            return self._fold("arith.shrui", a, b.bit_length() - 1, int.__rshift__)
+        return self._fold("arith.divui", a, b, int.__floordiv__)
+
+    def mod(self, a: Index, b: int) -> Index:
+        """Remainder of a number that is not negative."""
+        if b == 1:
+            return 0
+        if not isinstance(a, int) and not b & (b - 1):
+            return self._fold("arith.andi", a, b - 1, int.__and__)
+        return self._fold("arith.remui", a, b, int.__mod__)
+
+    def xor(self, a: Index, b: Index) -> Index:
+        if isinstance(b, int) and b == 0:
+            return a
+        return self._fold("arith.xori", a, b, int.__xor__)
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        return self._fold("arith.minsi", a, b, min)
+
+    def less(self, a: Index, b: Index) -> Any:
+        predicate = ir.IntegerAttr.get(self.i64, 2)
+        return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
+
+    def both(self, a: Any, b: Any) -> Any:
+        """Conjunction of conditions; None stands for true."""
+        if a is None or b is None or a == b:
+            return b if a is None else a
+        return self.op("arith.andi", [a, b], self.i1)
+
+    def select(self, c: Any, a: Any, b: Any) -> Any:
+        return a if c is None else self.op("arith.select", [c, a, b], a.type)
+
+    # ---- element arithmetic
+
+    def clone(self, op: Any, operands: Sequence[Any]) -> Any:
+        """The result of a scalar op of the tile program on `operands`, rewritten where it pays."""
+        name = op.name
+        if name == "arith.constant":
+            value = op.attributes["value"]
+            return self.op(name, [], op.results[0].type, value=value)
+        rewrite = _REWRITES.get(name)
+        if rewrite is not None:
+            made = rewrite(self, *operands)
+            if made is not None:
+                return made
+        attributes = {key: op.attributes[key] for key in op.attributes}
+        return self.op(name, operands, op.results[0].type, **attributes)
+
+    def parts(self, value: Any, name: str) -> tuple[Any, ...] | None:
+        """The operands of `value` if it was made by an op called `name`."""
+        made = self._made.get(value)
+        return made[1] if made and made[0] == name else None
+
+    def scaled(self, value: Any) -> tuple[Any, Any]:
+        """`value` as x * k with a uniform k (None: 1)."""
+        factors = self.parts(value, "arith.mulf")
+        for k in (1, 0):
+            if factors and factors[k] in self._uniform:
+                return factors[1 - k], factors[k]
+        return value, None
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        x, y = self.constant_of(a), self.constant_of(b)
+        if x is not None and y is not None:
+            return self.constant(x * y, a.type)
+        made = self.op("arith.mulf", [a, b], a.type)
+        if a in self._uniform and b in self._uniform:
+            self._uniform.add(made)
+        return made
+
+    def negate(self, a: Any) -> Any:
+        x = self.constant_of(a)
+        return self.op("arith.negf", [a], a.type) if x is None else self.constant(-x, a.type)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return self.op("llvm.intr.fma", [a, b, c], a.type)
+
+    def ex2(self, a: Any) -> Any:
+        return self.op("nvvm.ex2", [a], a.type, ftz=ir.BoolAttr.get(True))
+
+    def combine(self, name: str, a: Any, b: Any) -> Any:
+        return self.op(name, [a, b], a.type)
+
+    def reduce(self, name: str, values: Sequence[Any]) -> Any:
+        """Combine values pairwise; a common positive factor of extrema moves out."""
+        if name in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf"):
+            split = [self.scaled(v) for v in values]
+            factor = split[0][1]
+            known = None if factor is None else self.constant_of(factor)
+            if known is not None and known > 0 and all(k == factor for _, k in split):
+                return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
+        values = list(values)
+        while len(values) > 1:
+            paired = [
+                self.combine(name, values[i], values[i + 1]) for i in range(0, len(values) - 1, 2)
+            ]
+            values = paired + values[len(paired) * 2 :]
+        return values[0]
+
+
+def _exponential(s: Scalars, x: Any) -> Any:
+    if x.type != s.f32:
+        return None
+    log2_e = s.constant(LOG2_E, s.f32)
+
+    def factor(k: Any) -> Any:
+        return log2_e if k is None else s.multiply(k, log2_e)
+
+    difference = s.parts(x, "arith.subf")
+    if difference:
+        base, k = s.scaled(difference[0])
+        return s.ex2(s.fma(base, factor(k), s.negate(s.multiply(difference[1], log2_e))))
+    base, k = s.scaled(x)
+    return s.ex2(s.multiply(base, factor(k)))
+
+
+def _exponential_2(s: Scalars, x: Any) -> Any:
+    return s.ex2(x) if x.type == s.f32 else None
+
+
+def _divide(s: Scalars, a: Any, b: Any) -> Any:
+    if a.type != s.f32 or s.constant_of(a) == 1.0:
+        return None
+    one = s.constant(1.0, s.f32)
+    return s.multiply(a, s.op("arith.divf", [one, b], s.f32))
+
+
+def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
+    factors = s.parts(b, "arith.mulf")
+    if factors and a in factors and a.type == s.f32:
+        other = factors[1] if factors[0] == a else factors[0]
+        return s.multiply(a, s.select(c, s.constant(1.0, s.f32), other))
+    return None
+
+
+def _widen(s: Scalars, x: Any) -> Any:
+    rounded = s.parts(x, "arith.truncf")
+    return rounded[0] if rounded and rounded[0].type == s.f32 else None
+
+
+_REWRITES: dict[str, Callable[..., Any]] = {
+    "math.exp": _exponential,
+    "math.exp2": _exponential_2,
+    "arith.divf": _divide,
+    "arith.select": _choose,
+    "arith.extf": _widen,
+}

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `distribute-tiles`: every `scf.forall` becomes a `gpu.func` for one thread of a block.
+
+`assign-layouts` has decided where tile values live; this pass writes the code of one thread.
+The program's block runs through once: index and scalar ops are copied, tile ops become scalar
+code on the elements that the thread holds (`distribute_compute`), loads and stores become
+accesses to memory (`distribute_memory`), `scf.for` stays a loop whose carried tiles are spread
+into scalars. A loop that loads to shared memory is pipelined: while one iteration computes, the
+copies of the next ones are under way (`neptune.stages` buffers).
+
+The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`); each tensor
+operand of a kernel is passed as its address and the strides of all but the innermost dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis.layouts import Layout, parse_layout, parse_shared
+from neptune_mlir.analysis.tiles import (
+    Window,
+    element_bytes,
+    element_of,
+    is_tensor,
+    load_window,
+    read_contraction,
+    read_generic,
+    shape_of,
+    slice_parts,
+)
+from neptune_mlir.bindings import gpu, ir, llvm, location_text, scf
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
+from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
+from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads, under
+from neptune_mlir.transforms.distribute_scalars import Scalars
+from neptune_mlir.transforms.registry import register
+
+SMEM = "neptune_shared"  # the kernel's dynamic shared memory
+
+
+@register("distribute-tiles", "turn tile programs into the code of one GPU thread")
+def distribute_tiles(module: Any, *, entry: str = "") -> None:
+    host = GpuHost.find(module, entry)
+    signatures = host.read()
+    with ir.InsertionPoint(module.body), ir.Location.unknown():
+        kernels = gpu.GPUModuleOp("kernels")
+        block = kernels.regions[0].blocks[0] if len(kernels.regions[0].blocks) else (
+            kernels.regions[0].blocks.append()
+        )
+        with ir.InsertionPoint(block):
+            _declare_shared_memory()
+            for signature in signatures:
+                KernelWriter(signature).write()
+    host.finish(module)
+    module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+
+
+def _declare_shared_memory() -> None:
+    llvm.GlobalOp(
+        ir.Type.parse("!llvm.array<0 x i8>"), SMEM, ir.Attribute.parse("#llvm.linkage<external>"),
+        addr_space=3, alignment=1024,
+    )  # fmt: skip
+
+
+class KernelWriter:
+    """Writes one kernel."""
+
+    def __init__(self, signature: KernelSignature):
+        self.signature = signature
+        self.forall = signature.forall
+        self.body = self.forall.regions[0].blocks[0]
+        attributes = self.forall.attributes
+        if "neptune.warps" not in attributes:
+            raise LoweringError(
+                "tile values have no layouts", loc=location_text(self.forall.location),
+                hint="run assign-layouts first",
+            )  # fmt: skip
+        self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
+        self.target = nvidia(ir.StringAttr(attributes["neptune.target"]).value)
+        self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
+        self.tiles: dict[Any, Tile] = {}
+        self.arrays: dict[Any, Array] = {}
+        self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
+
+    # ---- the function
+
+    def write(self) -> None:
+        s = self.s = Scalars()
+        types: list[Any] = []
+        for tensor in self.signature.tensors:
+            rank = ir.RankedTensorType(tensor.type).rank
+            types += [ir.Type.parse("!llvm.ptr<1>")] + [s.i64] * max(0, rank - 1)
+        for scalar in self.signature.scalars:
+            types.append(s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
+        types += [s.i32] * len(self.signature.bounds)
+        function = gpu.GPUFuncOp(
+            ir.FunctionType.get(types, []), self.signature.name, kernel=True,
+            known_block_size=[self.warps * self.target.wave, 1, 1],
+        )  # fmt: skip
+        operation = function.operation
+        block = function.add_entry_block()
+        with self.forall.location, s.scope(block):
+            self._arguments(block)
+            self.threads = Threads(s, self.target.wave, self.warps)
+            address = ir.FlatSymbolRefAttr.get(SMEM)
+            smem = s.op(
+                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address
+            )
+            self.memory = Memory(s, self.threads, smem)
+            self.compute = Compute(s, self.threads, self.memory, self.scalar)
+            self._program_position(block)
+            for op in self.body.operations:
+                self._op(op.operation)
+            gpu.ReturnOp([])
+        self._finish(operation)
+
+    def _finish(self, operation: Any) -> None:
+        limit, used = self.target.shared_block, self.memory.peak
+        if used > limit:
+            raise LoweringError(
+                f"kernel '{self.signature.name}' needs {used} bytes of shared memory, and a block "
+                f"of {self.target.name} has {limit}",
+                loc=location_text(self.forall.location),
+                hint="use smaller tiles, or fewer stages",
+            )
+        operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
+        self.signature.threads, self.signature.shared = self.threads.count, used
+
+    def _arguments(self, block: Any) -> None:
+        given = iter(block.arguments)
+        for tensor in self.signature.tensors:
+            kind = ir.RankedTensorType(tensor.type)
+            pointer = next(given)
+            strides = [next(given) for _ in range(max(0, kind.rank - 1))]
+            innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
+            self.arrays[tensor] = Array(
+                pointer, (*strides, *innermost), str(kind.element_type)
+            )
+        for scalar in self.signature.scalars:
+            value = next(given)
+            if isinstance(scalar.type, ir.IndexType):
+                value = self.s.value(value)
+            self.s.mark_uniform(value)
+            self.scalars[scalar] = value
+        self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
+
+    def _program_position(self, block: Any) -> None:
+        """Loop variables of the forall from the number of the block; the last runs fastest."""
+        s = self.s
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        number = s.op("gpu.block_id", [], s.index, dimension=dimension)
+        rank = len(self.bounds)
+        for k in reversed(range(rank)):
+            if k:
+                here = s.op("arith.remui", [number, self.bounds[k]], s.index)
+                number = s.op("arith.divui", [number, self.bounds[k]], s.index)
+            else:
+                here = number
+            self.scalars[self.body.arguments[k]] = here
+        for argument, out in zip(
+            list(self.body.arguments)[rank:], self.signature.outputs, strict=True
+        ):
+            self.arrays[argument] = self.arrays[out]
+
+    # ---- scalars of the tile program
+
+    def scalar(self, value: Any, local: dict[Any, Any] | None = None) -> Any:
+        """The value here of a scalar of the tile program, copying what makes it.
+
+        `local` overrides values, for code that runs ahead of its iteration.
+        """
+        if local and value in local:
+            return local[value]
+        if value in self.scalars:
+            return self.scalars[value]
+        if isinstance(value.owner, ir.Block):
+            return self.scalars[value]
+        op = value.owner.operation
+        if op.name == "tensor.dim":
+            raise LoweringError(
+                "the size of a tensor is taken inside a kernel", loc=location_text(op.location)
+            )
+        operands = [self.scalar(o, local) for o in op.operands]
+        if op.name == "tensor.extract":
+            return self._extract(op)
+        made = self.s.clone(op, operands)
+        if local is not None:
+            local[value] = made
+        return made
+
+    def _extract(self, op: Any) -> Any:
+        raise LoweringError("tensor.extract in a kernel", loc=location_text(op.location))
+
+    def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:
+        """A window with its offsets and sizes as values of this kernel."""
+
+        def here(entry: Any) -> Any:
+            return entry if entry is None or isinstance(entry, int) else self.scalar(entry, local)
+
+        return Window(
+            found.tensor, tuple(map(here, found.offsets)), found.dims, found.shape,
+            tuple(map(here, found.valid)),
+        )  # fmt: skip
+
+    # ---- ops
+
+    def _op(self, op: Any) -> None:
+        handler = _HANDLERS.get(op.name)
+        if handler is not None:
+            handler(self, op)
+        elif any(is_tensor(v) for v in [*op.operands, *op.results]):
+            raise LoweringError(
+                f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)
+            )
+        # scalar ops are copied where they are used
+
+    def tile(self, value: Any) -> Tile:
+        if value not in self.tiles:
+            raise LoweringError(
+                "a tile that this kernel does not make",
+                loc=location_text(self.forall.location),
+            )
+        return self.tiles[value]
+
+    def _empty(self, op: Any) -> None:
+        self.tiles[op.results[0]] = Splat(None)
+
+    def _fill(self, op: Any) -> None:
+        self.tiles[op.results[0]] = Splat(self.scalar(op.operands[0]))
+
+    def _slice(self, op: Any) -> None:
+        value = op.results[0]
+        if load_window(value, self.forall) is None:
+            self.slices[value] = op.operands[0]  # the valid part of a tile, for a store
+        elif ir.RankedTensorType(value.type).has_static_shape:
+            self._load(op)
+
+    def _load(self, op: Any) -> None:
+        """A load becomes a copy to shared memory now, or loads to registers where it is used."""
+        value = op.results[0]
+        found = load_window(value, self.forall)
+        if found is None:
+            raise LoweringError("a pad of a computed tile", loc=location_text(op.location))
+        array = self.arrays[found.tensor]
+        if "neptune.layout" not in op.attributes:
+            window = self.window(found)
+            self.tiles[value] = Pending(lambda lay: self.memory.load_global(array, window, lay))
+            return
+        if value in self.tiles:  # staged by the loop around it
+            return
+        layout = parse_shared(ir.StringAttr(op.attributes["neptune.layout"]).value, found.shape)
+        tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
+        self.memory.settle()
+        self._fetch(array, self.window(found), tile)
+        self.memory.commit()
+        self.memory.wait(0)
+        self.memory.barrier()
+        self.tiles[value] = tile
+
+    def _fetch(self, array: Array, window: Window, tile: SharedTile) -> None:
+        """Bring a window to shared memory, by asynchronous copies where they can take it."""
+        if self.memory.can_copy(array, window):
+            self.memory.copy_async(array, window, tile)
+            return
+        from neptune_mlir.analysis.layouts import blocked
+
+        layout = blocked(window.shape, self.threads.lanes, self.threads.warps)
+        values = self.memory.load_global(array, window, layout)
+        self.memory.store_shared(tile, layout, values)
+
+    def _generic(self, op: Any) -> None:
+        g = read_generic(op)
+        via = ir.StringAttr(op.attributes["neptune.via"]).value
+        text = ir.StringAttr(op.attributes["neptune.iteration"]).value
+        tiles = [self.tile(v) if g.is_read(k) else Splat(None) for k, v in enumerate(g.inputs)]
+        tiles.append(self.tile(g.init))
+        if via == "registers":
+            made = self.compute.generic(g, tiles, parse_layout(text, g.extents))
+        else:
+            layout = parse_layout(text, shape_of(g.result))
+            if via == "mma":
+                product = self._oriented(g)
+                made = self.compute.matrix(g, product, tiles, layout)
+            else:
+                made = self.compute.loop(g, tiles, layout)
+        self.tiles[g.result] = made
+
+    def _oriented(self, g: Any) -> Any:
+        product = read_contraction(g)
+        swapped = "neptune.swapped" in g.op.attributes
+        return product.swapped() if swapped else product
+
+    def _copy(self, op: Any) -> None:
+        """A conversion that assign-layouts asked for."""
+        value, result = op.operands[0], op.results[0]
+        tile = self.tile(value)
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        dtype = element_of(value)
+        if not isinstance(tile, Held):
+            self.tiles[result] = tile
+        elif text.startswith("shared"):
+            self.tiles[result] = self.compute.to_shared(tile.values, tile.layout, dtype)
+        else:
+            needed = parse_layout(text, shape_of(value))
+            moved = self.compute.convert(tile.values, tile.layout, needed, dtype)
+            self.tiles[result] = Held(needed, moved)
+
+    def _store(self, op: Any) -> None:
+        """`scf.forall.in_parallel`: write the results."""
+        for insert in op.regions[0].blocks[0].operations:
+            operation = insert.operation
+            source, target = operation.operands[0], operation.operands[1]
+            source = self.slices.get(source, source)
+            offsets, sizes, dims = slice_parts(operation)
+            shape = shape_of(source)
+            valid = tuple(
+                None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
+                for d, n in zip(dims, shape, strict=True)
+            )
+            window = self.window(Window(target, offsets, dims, shape, valid))
+            tile = self.tile(source)
+            array = self.arrays[target]
+            layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
+            values = self.compute.registers(tile, layout)
+            self.memory.store_global(array, window, layout, values)
+
+    def _any_layout(self, shape: Sequence[int]) -> Layout:
+        from neptune_mlir.analysis.layouts import blocked
+
+        return blocked(shape, self.threads.lanes, self.threads.warps)
+
+    # ---- loops
+
+    def _for(self, op: Any) -> None:
+        s = self.s
+        low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
+        starts = list(op.operands)[3:]
+        body = op.regions[0].blocks[0]
+        layouts = [
+            parse_layout(ir.StringAttr(a).value, shape_of(v)) if ir.StringAttr(a).value else None
+            for a, v in zip(op.attributes["neptune.layout"], op.results, strict=True)
+        ]
+        carried: list[Any] = []
+        for start, layout in zip(starts, layouts, strict=True):
+            carried += (
+                [self.scalar(start)]
+                if layout is None
+                else self.compute.registers(self.tile(start), layout)
+            )
+        top = self.memory.top
+        pipeline = Pipeline(self, op)
+        pipeline.start(low, high, step)
+        loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried()])
+        with s.scope(loop.body):
+            self.scalars[body.arguments[0]] = loop.induction_variable
+            arguments = list(loop.inner_iter_args)
+            self._bind(body.arguments[1:], layouts, arguments)
+            slot = pipeline.advance(loop.induction_variable, high, step, arguments)
+            *inner, end = body.operations
+            for operation in inner:
+                self._op(operation.operation)
+            yielded: list[Any] = []
+            for value, layout in zip(end.operation.operands, layouts, strict=True):
+                yielded += (
+                    [self.scalar(value)]
+                    if layout is None
+                    else self.compute.registers(self.tile(value), layout)
+                )
+            scf.YieldOp([*yielded, *slot])
+        self.memory.release(top)
+        if pipeline.loads:
+            self.memory.wait(0)
+        self._bind(op.results, layouts, list(loop.results))
+
+    def _bind(self, values: Any, layouts: Sequence[Layout | None], scalars: list[Any]) -> None:
+        for value, layout in zip(values, layouts, strict=True):
+            if layout is None:
+                self.scalars[value] = scalars.pop(0)
+            else:
+                held = [scalars.pop(0) for _ in range(layout.registers)]
+                self.tiles[value] = Held(layout, held)
+
+
+class Pipeline:
+    """The loads of a loop to shared memory, issued `stages - 1` iterations ahead."""
+
+    def __init__(self, kernel: KernelWriter, loop: Any):
+        self.kernel, self.s, self.memory = kernel, kernel.s, kernel.memory
+        self.iv = loop.regions[0].blocks[0].arguments[0]
+        self.stages = (
+            ir.IntegerAttr(loop.attributes["neptune.stages"]).value
+            if "neptune.stages" in loop.attributes
+            else 0
+        )
+        self.loads: list[tuple[Any, Window, SharedTile]] = []
+        self.base: list[int] = []
+        if self.stages < 2:
+            return
+        for op in loop.regions[0].blocks[0].operations:
+            operation = op.operation
+            staged = operation.name in ("tensor.pad", "tensor.extract_slice")
+            if staged and "neptune.layout" in operation.attributes:
+                self._stage(operation)
+
+    def _stage(self, operation: Any) -> None:
+        value = operation.results[0]
+        found = load_window(value, self.kernel.forall)
+        assert found is not None
+        text = ir.StringAttr(operation.attributes["neptune.layout"]).value
+        layout = parse_shared(text, found.shape)
+        offset = self.memory.take(layout.bytes * self.stages)
+        self.loads.append((value, found, SharedTile(layout, offset, element_of(value))))
+
+    def _issue(self, position: Any, slot: Any, high: Any) -> None:
+        """Start the copies of the iteration at `position`, if there is one."""
+        with under(self.s, self.s.less(position, high)):
+            local = {self.iv: position}
+            for _, found, tile in self.loads:
+                offset = self.s.add(self.s.mul(slot, tile.layout.bytes), tile.offset)
+                self.kernel._fetch(
+                    self.kernel.arrays[found.tensor], self.kernel.window(found, dict(local)),
+                    SharedTile(tile.layout, offset, tile.dtype),
+                )  # fmt: skip
+        self.memory.commit()
+
+    def start(self, low: Any, high: Any, step: Any) -> None:
+        if not self.loads:
+            return
+        self.memory.settle()
+        for k in range(self.stages - 1):
+            self._issue(self.s.add(low, self.s.mul(step, k)), k, high)
+
+    def carried(self) -> list[Any]:
+        return [self.s.value(0)] if self.loads else []
+
+    def advance(self, position: Any, high: Any, step: Any, carried: Sequence[Any]) -> list[Any]:
+        """At the start of an iteration: wait for its tiles, start copies for a later one."""
+        if not self.loads:
+            return []
+        s = self.s
+        slot = carried[0]
+        self.memory.wait(self.stages - 2)
+        self.memory.barrier()
+        ahead = s.add(position, s.mul(step, self.stages - 1))
+        self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high)
+        for value, _, tile in self.loads:
+            offset = s.add(s.mul(slot, tile.layout.bytes), tile.offset)
+            self.kernel.tiles[value] = SharedTile(tile.layout, offset, tile.dtype)
+        return [self._wrap(s.add(slot, 1))]
+
+    def _wrap(self, slot: Any) -> Any:
+        """`slot` modulo the number of stages, for slots under twice that."""
+        s = self.s
+        if not self.stages & (self.stages - 1):
+            return s.mod(slot, self.stages)
+        return s.select(s.less(slot, self.stages), slot, s.value(s.sub(slot, self.stages)))
+
+
+_HANDLERS: dict[str, Any] = {
+    "tensor.empty": KernelWriter._empty,
+    "linalg.fill": KernelWriter._fill,
+    "linalg.generic": KernelWriter._generic,
+    "linalg.copy": KernelWriter._copy,
+    "tensor.extract_slice": KernelWriter._slice,
+    "tensor.pad": KernelWriter._load,
+    "scf.for": KernelWriter._for,
+    "scf.forall.in_parallel": KernelWriter._store,
+}
+
+__all__ = ["KernelWriter", "distribute_tiles", "element_bytes"]
