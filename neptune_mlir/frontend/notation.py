@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Index notation: programs as formulas over axes, with no hint of how to run them.
+
+    p = Program("attention")
+    b, h, i, j, d, e = p.axes("b h i j d e", d=64, e=64)          # the others at run time
+    q, k, v = p.input("q", b, h, i, d), p.input("k", b, h, j, d), p.input("v", b, h, j, e)
+    s = where(j <= i, sum(q[b, h, i, d] * k[b, h, j, d], d) / 8, -inf)
+    w = exp(s - max(s, j))
+    p.output(sum(w / sum(w, j) * v[b, h, j, e], j), b, h, i, e)
+
+A reduction names the axes that it removes; everything else about its loops follows from what
+its argument varies along. Elementwise expressions are never stored: sharing is the
+compiler's decision.
+"""
+
+from __future__ import annotations
+
+import math
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.errors import InputError
+from neptune_mlir.frontend.expr import Expr, binary, convert, floating, input_error, joined, lift
+from neptune_mlir.frontend.program import DTYPES, Axis, Program, Tensor
+
+inf = math.inf
+
+
+def sum(value: Expr, *axes: Axis) -> Expr:
+    """Sum over axes."""
+    return value.program.reduction("add", value, axes)
+
+
+def prod(value: Expr, *axes: Axis) -> Expr:
+    """Product over axes."""
+    return value.program.reduction("mul", value, axes)
+
+
+def max(value: Expr, *axes: Axis) -> Expr:
+    """Maximum over axes (-inf where an axis is empty)."""
+    return value.program.reduction("max", value, axes)
+
+
+def min(value: Expr, *axes: Axis) -> Expr:
+    """Minimum over axes (+inf where an axis is empty)."""
+    return value.program.reduction("min", value, axes)
+
+
+def mean(value: Expr, *axes: Axis) -> Expr:
+    """Arithmetic mean over axes."""
+    total = sum(value, *axes)
+    for a in axes:
+        total = total / cast(a.size, total.dtype)
+    return total
+
+
+def all(value: Expr, *axes: Axis) -> Expr:
+    """True where a condition holds everywhere along axes."""
+    return value.program.reduction("and", value, axes)
+
+
+def any(value: Expr, *axes: Axis) -> Expr:
+    """True where a condition holds somewhere along axes."""
+    return value.program.reduction("or", value, axes)
+
+
+exp, exp2, log, log2 = floating("exp"), floating("exp2"), floating("log"), floating("log2")
+log1p, expm1, tanh, erf = floating("log1p"), floating("expm1"), floating("tanh"), floating("erf")
+sqrt, rsqrt, sin, cos = floating("sqrt"), floating("rsqrt"), floating("sin"), floating("cos")
+floor, ceil = floating("floor"), floating("ceil")
+
+
+def abs(x: Expr) -> Expr:
+    """Elementwise absolute value."""
+    return x.__abs__()
+
+
+def maximum(a: Expr | float, b: Expr | float) -> Expr:
+    """Elementwise maximum."""
+    return binary("max", a, b)
+
+
+def minimum(a: Expr | float, b: Expr | float) -> Expr:
+    """Elementwise minimum."""
+    return binary("min", a, b)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """Elementwise 1 / (1 + exp(-x))."""
+    return 1.0 / (1.0 + exp(-x))
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """Convert to `dtype`, rounding to nearest."""
+    if dtype not in DTYPES:
+        raise input_error(f"unknown dtype '{dtype}'", f"one of {', '.join(DTYPES)}")
+    return convert(x, dtype)
+
+
+def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:
+    """`a` where the condition holds, `b` elsewhere."""
+    if isinstance(condition, bool):
+        return a if condition else b  # type: ignore[return-value]
+    if condition.dtype != "i1":
+        raise input_error(f"where takes a condition, not {condition.dtype}")
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        like = condition.program.constant(0.0)
+        a, b = lift(a, like), lift(b, like)
+    x, y = joined(a, b)
+    return Expr(T.make("select", condition.term, x.term, y.term), x.program)
+
+
+__all__ = [
+    "Axis", "Expr", "InputError", "Program", "Tensor", "abs", "all", "any", "cast", "ceil",
+    "cos", "erf", "exp", "exp2", "expm1", "floor", "inf", "log", "log1p", "log2", "max",
+    "maximum", "mean", "min", "minimum", "prod", "rsqrt", "sigmoid", "sin", "sqrt", "sum",
+    "tanh", "where",
+]  # fmt: skip

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The objects of index notation: axes, tensors, and the program that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.frontend.expr import Expr, caller_location, convert, input_error
+
+DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index")
+
+
+class Axis(Expr):
+    """A loop of the program. In arithmetic it is the position along it (an integer)."""
+
+    __slots__ = ("name", "number", "static")
+
+    def __init__(self, program: Program, number: int, name: str, static: int | None):
+        super().__init__(T.index(number), program)
+        self.number = number
+        self.name = name
+        self.static = static
+
+    @property
+    def size(self) -> Expr:
+        """The extent, as an integer expression (known at run time if not before)."""
+        if self.static is not None:
+            return Expr(T.const(self.static, "index"), self.program)
+        return Expr(T.sym(f"size:{self.name}", "index"), self.program)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input. `t[b, h // 4, j]` is its element there: one axis, an axis divided by a
+    constant, or a number for each dimension."""
+
+    name: str
+    shape: tuple[Axis, ...]
+    dtype: str
+    program: Program
+
+    def __getitem__(self, position: Any) -> Expr:
+        position = position if isinstance(position, tuple) else (position,)
+        if len(position) != len(self.shape):
+            raise input_error(
+                f"'{self.name}' has {len(self.shape)} dimensions "
+                f"({', '.join(a.name for a in self.shape)}), the access gives {len(position)}"
+            )
+        idx = [self._index(x) for x in position]
+        return Expr(T.read(self.name, *idx, dtype=self.dtype), self.program)
+
+    def _index(self, x: Any) -> Term:
+        if isinstance(x, int):
+            return T.const(x, "index")
+        if isinstance(x, Expr) and _is_access(x.term):
+            return x.term
+        raise input_error(
+            f"'{self.name}' is indexed by {x!r}",
+            "index with an axis, an axis // a constant, or a number",
+        )
+
+
+def _is_access(t: Term) -> bool:
+    divided = t.op == "floordiv" and t.args[1].is_const and t.args[0].op == "index"
+    return t.op == "index" or t.is_const or divided
+
+
+@dataclass(frozen=True)
+class Step:
+    """A reduction of the program: its key, combiner, body, and the axes that it removes."""
+
+    key: str
+    combiner: str
+    body: Term
+    kept: tuple[int, ...]
+    removed: tuple[int, ...]
+    place: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Output:
+    term: Term
+    axes: tuple[int, ...]
+    place: tuple[str, int]
+
+
+class Program:
+    """A function under construction: axes, inputs, outputs; `module()` gives its MLIR.
+
+    Raises:
+        InputError: wherever a definition is wrong, with the line of Python that makes it.
+    """
+
+    def __init__(self, name: str):
+        if not name.isidentifier():
+            raise input_error(f"program name '{name}' is not an identifier")
+        self.name = name
+        self.axis_list: list[Axis] = []
+        self.inputs: dict[str, Tensor | str] = {}  # a scalar is its dtype
+        self.steps: list[Step] = []
+        self.outputs: list[Output] = []
+        self._step_of: dict[tuple[Any, ...], str] = {}
+
+    def axis(self, name: str, size: int | None = None) -> Axis:
+        """A new axis; `size` None means known at run time."""
+        if any(a.name == name for a in self.axis_list):
+            raise input_error(f"the program already has an axis '{name}'")
+        if size is not None and size < 0:
+            raise input_error(f"axis '{name}' has size {size}", "sizes are 0 or more")
+        found = Axis(self, len(self.axis_list), name, size)
+        self.axis_list.append(found)
+        return found
+
+    def axes(self, names: str, **sizes: int | None) -> list[Axis]:
+        """Several axes: `p.axes("b h i", h=8)`; sizes not given are known at run time."""
+        split = names.split()
+        for name in sizes:
+            if name not in split:
+                raise input_error(f"a size is given for '{name}', which is not in '{names}'")
+        return [self.axis(n, sizes.get(n)) for n in split]
+
+    def input(self, name: str, *axes: Axis, dtype: str = "f32") -> Tensor:
+        """A tensor argument whose dimensions run along `axes`."""
+        self._new_input(name, dtype)
+        for a in axes:
+            if not isinstance(a, Axis):
+                raise input_error(f"dimension {a!r} of '{name}' is not an axis")
+        tensor = Tensor(name, axes, dtype, self)
+        self.inputs[name] = tensor
+        return tensor
+
+    def scalar(self, name: str, dtype: str = "f32") -> Expr:
+        """A scalar argument: a value known at run time (a window size, a temperature)."""
+        self._new_input(name, dtype)
+        self.inputs[name] = dtype
+        return Expr(T.sym(name, dtype), self)
+
+    def _new_input(self, name: str, dtype: str) -> None:
+        if name in self.inputs:
+            raise input_error(f"the program already has an input '{name}'")
+        if dtype not in DTYPES:
+            raise input_error(f"unknown dtype '{dtype}'", f"one of {', '.join(DTYPES)}")
+
+    def constant(self, value: float, dtype: str = "f32") -> Expr:
+        return Expr(T.const(value, dtype), self)
+
+    def output(self, value: Expr, *axes: Axis, dtype: str | None = None) -> None:
+        """Return `value` as a tensor with these dimensions (all axes that it varies along)."""
+        if not isinstance(value, Expr) or value.program is not self:
+            raise input_error("the output is not an expression of this program")
+        missing = [a.name for a in value.axes if all(a is not x for x in axes)]
+        if missing:
+            raise input_error(
+                f"the output varies along {', '.join(missing)}, which its dimensions leave out",
+                "list every axis, or reduce it",
+            )
+        if len({a.number for a in axes}) != len(axes):
+            raise input_error("an output dimension is listed twice")
+        term = convert(value, dtype).term if dtype else value.term
+        self.outputs.append(Output(term, tuple(a.number for a in axes), caller_location()))
+
+    def reduction(self, combiner: str, value: Expr, axes: tuple[Axis, ...]) -> Expr:
+        """`value` reduced over `axes`; equal reductions are one."""
+        if not axes:
+            raise input_error("a reduction needs the axes to reduce", "e.g. sum(x[i, j], j)")
+        for a in axes:
+            if not isinstance(a, Axis):
+                raise input_error(f"{a!r} is not an axis")
+        if value.dtype in ("f16", "bf16"):
+            value = convert(value, "f32")
+        removed = tuple(sorted(a.number for a in axes))
+        kept = tuple(k for k in sorted(T.axes_of(value.term)) if k not in removed)
+        identity = (combiner, value.term, removed)
+        if identity not in self._step_of:
+            key = f"%{len(self.steps)}"
+            place = caller_location()
+            self.steps.append(Step(key, combiner, value.term, kept, removed, place))
+            self._step_of[identity] = key
+        read = T.read(self._step_of[identity], *[T.index(k) for k in kept], dtype=value.dtype)
+        return Expr(read, self)
+
+    def show(self, term: Term) -> str:
+        """Readable text with the axes' names."""
+
+        def name(leaf: Term) -> str | None:
+            return self.axis_list[leaf.attr].name if leaf.op == "index" else None
+
+        return T.show(term, name)
+
+    def module(self, context: Any = None) -> Any:
+        """The program as an `ir.Module` with one function on `neptune` nests."""
+        from neptune_mlir.frontend.emit import emit
+
+        return emit(self, context)
+
+    def to_mlir(self) -> str:
+        """The program as MLIR text, with the lines of Python as locations."""
+        return self.module().operation.get_asm(enable_debug_info=True)
+
+    def reference(self, *arrays: Any) -> Any:
+        """Evaluate the definition with NumPy in float64 (integers stay integers).
+
+        Returns:
+            One array, or a tuple for several outputs.
+        """
+        from neptune_mlir.frontend.reference import evaluate
+
+        return evaluate(self, arrays)
