@@ -14,6 +14,8 @@ def clone_scalar_code(
 ) -> list[Any]:
     """Clone the ops of `block` to the insertion point; returns what its terminator yields.
 
+    Scalar code has no regions of its own.
+
     Args:
         arguments: the new value of each block argument.
         special: by op name, a function from the op to the value that stands for its result;
@@ -27,16 +29,8 @@ def clone_scalar_code(
             table[operation.results[0]] = special[operation.name](operation)
             continue
         copy = operation.clone()
-        _replace_operands(copy, table)
+        for k, operand in enumerate(operation.operands):
+            if operand in table:
+                copy.operands[k] = table[operand]
         table.update(zip(operation.results, copy.results, strict=True))
     return [table.get(v, v) for v in terminator.operation.operands]
-
-
-def _replace_operands(operation: Any, table: Mapping[Any, Any]) -> None:
-    for k, operand in enumerate(operation.operands):
-        if operand in table:
-            operation.operands[k] = table[operand]
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                _replace_operands(inner.operation, table)

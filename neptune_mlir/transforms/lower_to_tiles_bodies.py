@@ -31,7 +31,7 @@ def split_invariants(kernel: Kernel) -> None:
         if nest.body is None:
             continue
         loops = _extended(kernel, nest.loops)
-        nest.body = _factored(nest.body, lambda t, loops=loops: _varies_less(kernel, t, loops))
+        nest.body = _factored(nest.body)
         for part in _invariant_parts(nest.body, lambda t, n=loops: _varies_less(kernel, t, n)):
             axes = tuple(sorted(T.axes_of(part)))
             parts.setdefault(
@@ -54,15 +54,15 @@ def split_invariants(kernel: Kernel) -> None:
     kernel.nests = made
 
 
-def _factored(body: Term, varies_less: Callable[[Term], bool]) -> Term:
-    """`where(c, a, a * f)` as `a * where(c, 1, f)` when c and f vary less than a."""
+def _factored(body: Term) -> Term:
+    """`where(c, a, a * f)` as `a * where(c, 1, f)`: the factor may vary less than a."""
 
     def rule(node: Term) -> Term | None:
         if node.op != "select" or node.args[2].op != "mul":
             return None
         condition, kept, product = node.args
         for a, factor in (product.args, product.args[::-1]):
-            if a is kept and varies_less(condition) and varies_less(factor):
+            if a is kept:
                 one = T.const(1, factor.dtype)
                 return T.make("mul", a, T.make("select", condition, one, factor))
         return None

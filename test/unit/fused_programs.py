@@ -126,7 +126,7 @@ def guard(m: T.Term) -> T.Term:
 
 
 def rebase(a: T.Term, old: T.Term, new: T.Term) -> T.Term:
-    return T.make("mul", a, T.make("exp", T.make("sub", guard(old), guard(new))))
+    return T.make("mul", a, T.make("exp", T.make("sub", old, new)))
 
 
 class Attention:
