@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ready programs. Each function builds a `Program` from plain math; `neptune_mlir.compile` runs it."""
+
+from neptune_mlir.ops.attention import OPERATORS, Extra, attention, decode_attention, operator
+from neptune_mlir.ops.losses import cross_entropy, linear_cross_entropy, log_weighted_mean
+from neptune_mlir.ops.normalization import (
+    absmax_matmul,
+    layer_norm,
+    layer_norm_matmul,
+    rms_norm,
+    rms_norm_matmul,
+    standardized_norms,
+    variance,
+)
+from neptune_mlir.ops.softmax import (
+    logsumexp,
+    performer,
+    softmax,
+    softmax_weighted_sum,
+    two_level_softmax,
+)
+
+__all__ = [
+    "OPERATORS", "Extra", "absmax_matmul", "attention", "cross_entropy", "decode_attention",
+    "layer_norm", "layer_norm_matmul", "linear_cross_entropy", "log_weighted_mean",
+    "logsumexp", "operator", "performer", "rms_norm", "rms_norm_matmul", "softmax",
+    "softmax_weighted_sum", "standardized_norms", "two_level_softmax", "variance",
+]  # fmt: skip

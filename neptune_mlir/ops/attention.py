@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The attention family, from plain math: scores, modifiers, mask, softmax, weighted sum.
+
+Nothing here says how to run it. Tensors are `[batch, heads, length, head_dim]`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.notation import (
+    Axis,
+    Expr,
+    Program,
+    cast,
+    exp,
+    inf,
+    log,
+    max,
+    maximum,
+    sum,
+    tanh,
+    where,
+)
+
+Mod = Callable[..., Expr]
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An input that a modifier reads: a tensor over axes of `"b h q kv"`, or a scalar (`""`).
+
+    Modifiers take it by name: `def alibi(score, b, h, q, kv, slope): ...` with
+    `inputs={"slope": Extra("h")}`.
+    """
+
+    axes: str = ""
+    dtype: str = "f32"
+
+
+def attention(
+    *,
+    head_dim: int,
+    batch: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    group: int | None = None,
+    q_len: int | None = None,
+    kv_len: int | None = None,
+    v_dim: int | None = None,
+    dtype: str = "f32",
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | str | None = None,
+    softcap: float | None = None,
+    alibi: bool = False,
+    sink: bool = False,
+    documents: bool = False,
+    score_mod: Mod | None = None,
+    mask_mod: Mod | None = None,
+    inputs: Mapping[str, Extra] | None = None,
+    align: str = "end",
+    return_lse: bool = False,
+    name: str = "attention",
+) -> Program:
+    """softmax(scale * q kᵀ, modified and masked) v.
+
+    Args:
+        head_dim: of q and k; `v_dim` (default the same) of v and the result. Compiled in.
+        batch, heads, q_len, kv_len: None means known at run time.
+        kv_heads, group: grouped-query attention; `group` query heads share a key head. Give
+            `group` where the numbers of heads are known at run time only.
+        dtype: of q, k, v and the result: f16, bf16, f32 or f64. 16-bit types compute in f32,
+            with the softmax weights rounded to `dtype` before the second product.
+        scale: default 1 / sqrt(head_dim).
+        causal: a query sees keys at its own position and before.
+        window: a query also sees only keys fewer than this many positions back (an int, or
+            the name of a scalar argument of type index).
+        softcap: scores become softcap * tanh(score / softcap).
+        alibi: adds slope[h] * (kv - q); an argument `slope` [heads], f32.
+        sink: a learned logit per head (argument `sink` [heads], f32) that takes weight and
+            gives nothing.
+        documents: arguments `doc_q` [batch, q_len] and `doc_kv` [batch, kv_len], i32: a query
+            sees keys of its own document.
+        score_mod, mask_mod: FlexAttention's `score_mod(score, b, h, q, kv)` and
+            `mask_mod(b, h, q, kv)`, traced; q and kv count from 0 as they do there; further
+            parameters name `inputs`.
+        align: for causal, window and alibi. "end": query i sits at position i + kv_len - q_len (a decode query is the last
+            one); "start": at position i.
+        return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of the scores.
+
+    Returns:
+        A program with arguments q [batch, heads, q_len, head_dim], k and v
+        [batch, kv_heads, kv_len, ...], then those that the options above add, in that order.
+        A query that sees no key gives 0 (and a log-sum-exp of -inf).
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    group = _group(heads, kv_heads, group)
+    p = Program(name)
+    b, h = p.axis("b", batch), p.axis("h", heads)
+    hk = p.axis("hk", heads // group if heads else kv_heads) if group > 1 else h
+    i, j = p.axis("i", q_len), p.axis("j", kv_len)
+    d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
+    q = p.input("q", b, h, i, d, dtype=dtype)
+    k = p.input("k", b, hk, j, d, dtype=dtype)
+    v = p.input("v", b, hk, j, e, dtype=dtype)
+    shared = h // group if group > 1 else h
+
+    position = i + (j.size - i.size) if align == "end" else i + 0
+    extras = _extra_inputs(p, {"b": b, "h": h, "q": i, "kv": j}, inputs or {})
+
+    s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (scale or head_dim**-0.5)
+    if softcap:
+        s = softcap * tanh(s / softcap)
+    if alibi:
+        slope = p.input("slope", h)
+        s = s + slope[h] * cast(j - position, "f32")
+    if score_mod:
+        s = _call(score_mod, (s, b, h, i, j), extras)
+    for visible in _masks(p, b, h, i, j, position, causal, window, documents, mask_mod, extras):
+        s = where(visible, s, -inf)
+
+    m = max(s, j)
+    if sink:
+        extra = p.input("sink", h)[h]
+        m = maximum(m, extra)
+    m = where(m == -inf, 0.0, m)
+    w = exp(s - m)
+    total = sum(w, j)
+    if sink:
+        total = total + exp(extra - m)
+    o = sum(cast(w, dtype) * v[b, shared, j, e], j)
+    p.output(where(total == 0, 0.0, o / total), b, h, i, e, dtype=dtype)
+    if return_lse:
+        p.output(m + log(total), b, h, i)
+    return p
+
+
+def _group(heads: int | None, kv_heads: int | None, group: int | None) -> int:
+    if heads and kv_heads:
+        if heads % kv_heads:
+            raise UsageError(
+                f"{heads} query heads cannot share {kv_heads} key heads evenly",
+                hint="heads must be a multiple of kv_heads",
+            )
+        if group not in (None, heads // kv_heads):
+            raise UsageError(f"group is {heads // kv_heads} here, not {group}")
+        return heads // kv_heads
+    if group is not None and group < 1:
+        raise UsageError(f"group is {group}", hint="the number of query heads per key head")
+    return group or 1
+
+
+def _extra_inputs(
+    p: Program, axes: Mapping[str, Axis], inputs: Mapping[str, Extra]
+) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, extra in inputs.items():
+        unknown = [a for a in extra.axes.split() if a not in axes]
+        if unknown:
+            raise UsageError(
+                f"input '{name}' has an axis '{unknown[0]}'", hint="axes are b, h, q and kv"
+            )
+        made[name] = (
+            p.input(name, *[axes[a] for a in extra.axes.split()], dtype=extra.dtype)
+            if extra.axes
+            else p.scalar(name, extra.dtype)
+        )
+    return made
+
+
+def _call(mod: Mod, arguments: tuple[Any, ...], extras: Mapping[str, Any]) -> Expr:
+    names = list(inspect.signature(mod).parameters)[len(arguments) :]
+    missing = [n for n in names if n not in extras]
+    if missing:
+        raise UsageError(
+            f"'{getattr(mod, '__name__', 'mod')}' takes '{missing[0]}', which inputs does not list",
+            hint=f"inputs={{'{missing[0]}': Extra('h')}}",
+        )
+    return mod(*arguments, **{n: extras[n] for n in names})
+
+
+def _masks(
+    p: Program, b: Axis, h: Axis, i: Axis, j: Axis, position: Expr, causal: bool,
+    window: int | str | None, documents: bool, mask_mod: Mod | None, extras: Mapping[str, Any],
+) -> list[Expr]:  # fmt: skip
+    masks = []
+    if causal:
+        masks.append(j <= position)
+    if window is not None:
+        width = p.scalar(window, "index") if isinstance(window, str) else window
+        masks.append(position - j < width)
+    if documents:
+        of_q = p.input("doc_q", b, i, dtype="i32")
+        of_kv = p.input("doc_kv", b, j, dtype="i32")
+        masks.append(of_q[b, i] == of_kv[b, j])
+    if mask_mod:
+        masks.append(_call(mask_mod, (b, h, i, j), extras))
+    return masks
+
+
+def decode_attention(**options: Any) -> Program:
+    """`attention` for one query per sequence, which sits at the last position."""
+    return attention(q_len=1, **{"name": "decode", **options})
+
+
+# The ten operators of the paper (section 6.1): head dim 128, scale 1 / sqrt(d), causal where
+# not said otherwise, positions aligned at the end.
+OPERATORS: dict[str, dict[str, Any]] = {
+    "prefill_global": {"heads": 32, "kv_heads": 32},
+    "prefill_causal": {"heads": 32, "kv_heads": 32, "causal": True},
+    "prefill_gqa": {"heads": 64, "kv_heads": 8, "causal": True},
+    "prefill_alibi": {"heads": 32, "kv_heads": 32, "causal": True, "alibi": True},
+    "prefill_softcap": {"heads": 32, "kv_heads": 16, "causal": True, "softcap": 50.0},
+    "prefill_windowed": {
+        "heads": 32, "kv_heads": 8, "causal": True, "softcap": 50.0, "window": 4096,
+    },
+    "decode_causal": {"heads": 32, "kv_heads": 32, "q_len": 1, "causal": True},
+    "decode_gqa": {"heads": 64, "kv_heads": 8, "q_len": 1, "causal": True},
+    "decode_alibi": {"heads": 32, "kv_heads": 32, "q_len": 1, "causal": True, "alibi": True},
+    "decode_softcap": {"heads": 32, "kv_heads": 16, "q_len": 1, "causal": True, "softcap": 50.0},
+}  # fmt: skip
+
+
+def operator(name: str, **options: Any) -> Program:
+    """One of the paper's ten operators; `options` override (`dtype`, `batch`, lengths, ...).
+
+    Raises:
+        UsageError: no operator of that name.
+    """
+    if name not in OPERATORS:
+        raise UsageError(f"no operator '{name}'", hint=", ".join(OPERATORS))
+    settings: dict[str, Any] = {"head_dim": 128, "batch": 1, "dtype": "f16", "name": name}
+    return attention(**{**settings, **OPERATORS[name], **options})

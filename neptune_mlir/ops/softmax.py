@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Softmax and programs around it, over the rows of a matrix `[rows, cols]`."""
+
+from __future__ import annotations
+
+from neptune_mlir.frontend.notation import Expr, Program, exp, log, max, sum
+
+
+def softmax(*, rows: int | None = None, cols: int | None = None, dtype: str = "f32") -> Program:
+    """x [rows, cols] -> softmax of each row, same shape and dtype."""
+    p = Program("softmax")
+    i, j = p.axis("i", rows), p.axis("j", cols)
+    x = p.input("x", i, j, dtype=dtype)[i, j]
+    w = exp(x - max(x, j))
+    p.output(w / sum(w, j), i, j, dtype=dtype)
+    return p
+
+
+def logsumexp(*, rows: int | None = None, cols: int | None = None, dtype: str = "f32") -> Program:
+    """x [rows, cols] -> log Σ exp of each row [rows], same dtype."""
+    p = Program("logsumexp")
+    i, j = p.axis("i", rows), p.axis("j", cols)
+    x = p.input("x", i, j, dtype=dtype)[i, j]
+    m = max(x, j)
+    p.output(m + log(sum(exp(x - m), j)), i, dtype=dtype)
+    return p
+
+
+def softmax_weighted_sum(
+    *, rows: int | None = None, cols: int | None = None, width: int = 64, dtype: str = "f32"
+) -> Program:
+    """x [rows, cols], v [cols, width] -> softmax(x) v [rows, width]."""
+    p = Program("softmax_weighted_sum")
+    i, j, e = p.axis("i", rows), p.axis("j", cols), p.axis("e", width)
+    x, v = p.input("x", i, j, dtype=dtype)[i, j], p.input("v", j, e, dtype=dtype)
+    w = exp(x - max(x, j))
+    p.output(sum(w / sum(w, j) * v[j, e], j), i, e, dtype=dtype)
+    return p
+
+
+def two_level_softmax(
+    *, rows: int | None = None, groups: int | None = None, size: int | None = None
+) -> Program:
+    """x [rows, groups, size], f32 -> softmax over groups of each group's log-sum-exp."""
+    p = Program("two_level_softmax")
+    i, g, j = p.axis("i", rows), p.axis("g", groups), p.axis("j", size)
+    x = p.input("x", i, g, j)[i, g, j]
+    m = max(x, j)
+    inner = m + log(sum(exp(x - m), j))
+    w = exp(inner - max(inner, g))
+    p.output(w / sum(w, g), i, g)
+    return p
+
+
+def performer(
+    *, q_len: int | None = None, kv_len: int | None = None, head_dim: int = 32,
+    features: int = 64, v_dim: int = 32,
+) -> Program:  # fmt: skip
+    """Linear attention with positive random features (FAVOR+; Choromanski et al., 2021).
+
+    q [q_len, head_dim], k [kv_len, head_dim], v [kv_len, v_dim], w [features, head_dim], f32
+    -> [q_len, v_dim]. phi(x)_r = exp(w_r x - |x|²/2 - m) with m the maximum of the exponent:
+    over features for a query, over keys and features for the keys.
+    """
+    p = Program("performer")
+    i, j, r = p.axis("i", q_len), p.axis("j", kv_len), p.axis("r", features)
+    d, e = p.axis("d", head_dim), p.axis("e", v_dim)
+    q, k, v = p.input("q", i, d), p.input("k", j, d), p.input("v", j, e)
+    w = p.input("w", r, d)
+
+    def exponent(x: Expr) -> Expr:
+        return sum(x * w[r, d], d) - sum(x * x, d) / 2
+
+    of_q, of_k = exponent(q[i, d]), exponent(k[j, d])
+    m = max(of_k, j)  # per feature
+    phi_k = exp(of_k - m)
+    total, mixed = sum(phi_k, j), sum(phi_k * v[j, e], j)
+    # The keys' maxima differ by feature: bring them to the query's common scale.
+    scaled = of_q + m
+    phi_q = exp(scaled - max(scaled, r))
+    p.output(sum(phi_q * mixed, r) / sum(phi_q * total, r), i, e)
+    return p
+
+
