@@ -111,7 +111,7 @@ class Lowering:
             plain = op.operation.name.startswith(("arith.", "math.", "linalg."))
             if not plain or len(op.operation.regions):
                 return None
-        best, choice = 0.0, None
+        best, choice = float("-inf"), None
         for d, extent in enumerate(g.extents):
             touched = [o for o in g.operands if o.view and o.uses(d)]
             if not touched or any(o.position_of(d) is None for o in touched):
@@ -124,7 +124,7 @@ class Lowering:
             for o in touched:
                 assert o.view is not None
                 unit = o.view.strides[o.position_of(d)] == 1
-                score += 2.0 if unit else 0.25
+                score += 2.0 if unit else -1.5
             score *= extent / (-(-extent // self.em.lanes) * self.em.lanes)
             if extent > 1 and score >= best:
                 best, choice = score, d

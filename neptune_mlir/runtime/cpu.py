@@ -76,7 +76,7 @@ class CpuExecutable:
         operands: list[Any] = []
         for operand in launch.operands:
             if operand[0] == "value":
-                operands.append(_c_scalar(operand[1], evaluate(operand[2], shapes, scalars)))
+                operands.append(c_scalar(operand[1], evaluate(operand[2], shapes, scalars)))
             else:
                 array = (buffers if operand[0] == "buffer" else views)[operand[1]]
                 operands.append(array.descriptor())
@@ -169,7 +169,7 @@ def _check_scalar(value: Any, wanted: Argument) -> Any:
     return value if whole else float(value)
 
 
-def _c_scalar(dtype: str, value: Any) -> Any:
+def c_scalar(dtype: str, value: Any) -> Any:
     if dtype == "f32":
         return ctypes.c_float(value)
     if dtype == "f64":

@@ -37,6 +37,8 @@ _MODULES: dict[str, str] = {
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.expand_math",
+    "copies-to-linalg": "neptune_mlir.transforms.copies_to_linalg",
+    "interchange-reductions": "neptune_mlir.transforms.interchange_reductions",
 }
 
 

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The CPU pipelines, as data, and the two functions that run them to machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.bindings import ir, llvm
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.pipelines import common, runner
+from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Argument, Plan
+from neptune_mlir.targets.cpu import CpuTarget, host
+
+_BUFFERIZE = Step(
+    "one-shot-bufferize",
+    "bufferize-function-boundaries function-boundary-type-conversion=fully-dynamic-layout-map",
+)
+
+# what every route does from scalar loops and vectors down to LLVM's dialect
+TO_LLVM = (
+    Step("expand-math"),
+    Step("expand-strided-metadata"),
+    Step("lower-affine"),
+    Step("convert-scf-to-cf"),
+    Step("convert-math-to-llvm"),
+    Step("convert-math-to-libm"),
+    Step("arith-expand", "include-bf16=true"),
+    Step("convert-vector-to-llvm"),
+    Step("finalize-memref-to-llvm"),
+    Step("convert-arith-to-llvm"),
+    Step("convert-func-to-llvm"),
+    Step("convert-index-to-llvm"),
+    Step("convert-cf-to-llvm"),
+    Step("convert-ub-to-llvm"),
+    Step("reconcile-unrealized-casts"),
+)
+
+# tile IR -> kernels and a launch plan -> LLVM
+FROM_TILES = (
+    Step("place-tiles"),
+    Step("canonicalize"),
+    _BUFFERIZE,
+    Step("linalg-generalize-named-ops"),
+    Step("canonicalize"),
+    Step("cse"),
+    Step("canonicalize"),
+    Step("outline-kernels"),
+    Step("vectorize-tiles"),
+    Step("canonicalize"),
+    Step("cse"),
+    *TO_LLVM,
+)
+
+# a program level function, unfused: upstream's own loops, for comparison
+UNFUSED = (
+    Step("lower-to-linalg"),
+    Step("canonicalize"),
+    Step("cse"),
+    Step("linalg-generalize-named-ops"),
+    _BUFFERIZE,
+    Step("buffer-deallocation-pipeline"),
+    Step("canonicalize"),
+    Step("copies-to-linalg"),
+    Step("linalg-generalize-named-ops"),
+    Step("interchange-reductions"),
+    Step("convert-linalg-to-loops"),
+    Step("convert-bufferization-to-memref"),
+    Step("copies-to-linalg"),
+    Step("convert-linalg-to-loops"),
+    *TO_LLVM,
+)
+
+# the whole way from a program; the schedule stands between the two common parts
+PIPELINE: tuple[str, ...] = tuple(
+    step.name for step in (*common.IMPORT, Step("apply-schedule"), *common.TO_TILES, *FROM_TILES)
+)
+
+
+def compile_tiles(
+    module: Any,
+    entry: str | None = None,
+    facts: dict[str, Any] | None = None,
+    target: CpuTarget | None = None,
+) -> Bundle:
+    """Machine code and the launch plan of a function in tile IR (changes `module`).
+
+    Raises:
+        LoweringError: something in a kernel or around it has no lowering for a CPU.
+    """
+    target = target or host()
+    runner.run(module, _steps(FROM_TILES, target, entry))
+    plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
+    return Bundle("cpu", plan, _object(module, target), dict(facts or {}))
+
+
+def compile_unfused(
+    module: Any, entry: str | None = None, target: CpuTarget | None = None
+) -> Bundle:
+    """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
+    the bundle with `runtime.function.FunctionExecutable`."""
+    target = target or host()
+    function = _entry(module, entry)
+    with module.context, ir.Location.unknown():
+        function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+    inputs, results = function.type.inputs, function.type.results
+    plan = Plan(function.name.value, tuple(map(_argument, inputs, range(len(inputs)))), (), (), (),
+                ())  # fmt: skip
+    facts = {
+        "results": [
+            [str(t.element_type), t.rank] if isinstance(t, ir.RankedTensorType) else [str(t), None]
+            for t in results
+        ]
+    }
+    runner.run(module, _steps(UNFUSED, target, None))
+    return Bundle("cpu-function", plan, _object(module, target), facts)
+
+
+def _entry(module: Any, entry: str | None) -> Any:
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    chosen = [f for f in functions if entry in (None, f.name.value)]
+    if len(chosen) != 1:
+        names = ", ".join(f.name.value for f in functions)
+        raise LoweringError(f"which function? '{entry or ''}'", hint=f"there are: {names}")
+    return chosen[0]
+
+
+def _argument(kind: Any, k: int) -> Argument:
+    if not isinstance(kind, ir.RankedTensorType):
+        return Argument("scalar", str(kind), (), f"argument {k}")
+    shape = tuple(None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank))
+    return Argument("tensor", str(kind.element_type), shape, f"argument {k}")
+
+
+def _steps(steps: Sequence[Step], target: CpuTarget, entry: str | None) -> list[Step]:
+    """The pipeline with what depends on the chip and the request filled in."""
+    options: dict[str, dict[str, Any]] = {
+        "outline-kernels": {"entry": entry or ""},
+        "vectorize-tiles": {
+            "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
+        },
+        "expand-math": {
+            "fma": str(target.has("fma")).lower(), "scalef": str(target.has("avx512f")).lower(),
+        },
+    }  # fmt: skip
+    return [Step(step.name, options.get(step.name, step.options)) for step in steps]
+
+
+def _object(module: Any, target: CpuTarget) -> bytes:
+    from neptune_mlir.codegen import native
+
+    foreign = sorted(
+        {
+            op.name
+            for op in _operations(module.operation)
+            if not op.name.startswith(("llvm.", "builtin.module"))
+        }
+    )
+    if foreign:  # the translation may end the process on these
+        raise LoweringError(f"no lowering to LLVM for {', '.join(foreign)}")
+    text = llvm.translate_module_to_llvmir(module.operation)
+    dump = runner.StageDump.from_environment()
+    if dump:
+        dump.write("llvm", text, "ll")
+        dump.write("asm", native.assembly(text, target), "s")
+    return native.object_code(text, target)
+
+
+def _operations(root: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a whole function compiled by upstream's loops: the unfused reference of `--check`."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.runtime.arrays import storage_dtype
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cpu import c_scalar, check, load
+
+_free = ctypes.CDLL(None).free
+_free.argtypes = [ctypes.c_void_p]
+
+
+class FunctionExecutable:
+    """Call it with the function's arguments; returns new NumPy arrays."""
+
+    def __init__(self, bundle: Bundle):
+        self.plan = bundle.plan
+        self._results = bundle.facts["results"]
+        self._engine, (address,) = load(bundle.code, [f"_mlir_ciface_{self.plan.entry}"])
+        self._function = ctypes.CFUNCTYPE(None)(address)
+
+    def __call__(self, *arguments: Any) -> Any:
+        views, scalars = check(self.plan, arguments)
+        operands: list[Any] = [
+            c_scalar(a.dtype, scalar) if view is None else view.descriptor()
+            for a, view, scalar in zip(self.plan.arguments, views, scalars, strict=True)
+        ]
+        # the results come back as one record of descriptors
+        sizes = [3 + 2 * rank if rank is not None else 1 for _, rank in self._results]
+        record = (ctypes.c_int64 * sum(sizes))()
+        self._function(record, *operands)
+        values, start, owned = [], 0, set()
+        for (dtype, rank), size in zip(self._results, sizes, strict=True):
+            fields = record[start : start + size]
+            start += size
+            if rank is None:
+                raw = np.array(fields, np.int64).view(storage_dtype(dtype))[0]
+                values.append(raw)
+                continue
+            values.append(_copy(fields, dtype, rank))
+            owned.add(fields[0])
+        for address in owned - {view.address for view in views if view}:
+            _free(address)
+        return values[0] if len(values) == 1 else tuple(values)
+
+
+def _copy(fields: list[int], dtype: str, rank: int) -> np.ndarray[Any, Any]:
+    """A new array with the elements that a descriptor names."""
+    kind = storage_dtype(dtype)
+    shape, strides = fields[3 : 3 + rank], fields[3 + rank :]
+    if 0 in shape:
+        return np.empty(shape, kind)
+    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    memory = (ctypes.c_uint8 * (extent * kind.itemsize)).from_address(
+        fields[1] + fields[2] * kind.itemsize
+    )
+    flat = np.frombuffer(memory, kind)
+    spread = tuple(s * kind.itemsize for s in strides)
+    return np.lib.stride_tricks.as_strided(flat, shape, spread).copy()
