@@ -14,7 +14,7 @@ from typing import Any
 
 from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, ToolError, UsageError
-from neptune_mlir.pipelines import common, runner
+from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
 from neptune_mlir.transforms import registry
 
@@ -85,6 +85,7 @@ class Lowering:
         steps = (self.to_program, self.to_fused, self.to_tiles)
         for name, step in zip(COMMON_LEVELS, steps, strict=True):
             step()
+            legal.check_when_asked(self.module, name)
             if name == level:
                 return
         raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))

@@ -16,14 +16,15 @@ def program(rows, length):
     extents = [n for n in (rows, length) if n == "?"]
     names = ", ".join(f"%n{k}" for k in range(len(extents)))
     sizes = [dynamic if n == "?" else n for n in (rows, length)]
+    tensor = f"tensor<{rows}x{length}xf32>"
     return f"""
-    func.func @f(%x: tensor<{rows}x{length}xf32>, %n0: index, %n1: index) -> tensor<{rows}xf32> {{
+    func.func @f(%x: {tensor}, %n0: index, %n1: index) -> tensor<{rows}xf32> {{
       %s = "neptune.reduce"({names}) ({{
         %a = "neptune.read"(%x) {{map = affine_map<(i, j) -> (i, j)>}}
-            : (tensor<{rows}x{length}xf32>) -> f32
+            : ({tensor}) -> f32
         "neptune.yield"(%a) : (f32) -> ()
-      }}, {{}}) {{combiner = "add", identity = 0.0 : f32, domain = array<i64: {sizes[0]}, {sizes[1]}>,
-               result_axes = array<i64: 0>}} : ({", ".join(["index"] * len(extents))})
+      }}, {{}}) {{combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
+               domain = array<i64: {sizes[0]}, {sizes[1]}>}} : ({", ".join(["index"] * len(extents))})
           -> tensor<{rows}xf32>
       return %s : tensor<{rows}xf32>
     }}"""

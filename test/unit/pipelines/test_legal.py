@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The table of legal dialects, against what the pipeline makes."""
+
+from pathlib import Path
+
+import pytest
+
+from neptune_mlir import bindings
+from neptune_mlir.compiler import COMMON_LEVELS, Lowering
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.pipelines import legal
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.mlir"
+
+
+@pytest.mark.parametrize("schedule", ["streamed", "private"])
+def test_levels_hold_what_they_may(schedule):
+    text = EXAMPLE.read_text()
+    for level in COMMON_LEVELS:
+        lowering = Lowering.of_text(text, "attention.mlir", "cpu", schedule)
+        lowering.to(level)
+        legal.check(lowering.module, level)
+
+
+def test_a_stranger_is_named():
+    module = bindings.parse(
+        "func.func @f(%x: index) {\n  scf.for %i = %x to %x step %x {}\n  return\n}"
+    )
+    with pytest.raises(LoweringError, match=r"'scf.for' does not belong to the level 'fused'"):
+        legal.check(module, "fused")
+
+
+def test_asked_by_the_environment(monkeypatch):
+    module = bindings.parse(
+        "func.func @f(%x: index) {\n  scf.for %i = %x to %x step %x {}\n  return\n}"
+    )
+    legal.check_when_asked(module, "fused")
+    monkeypatch.setenv("NEPTUNE_VERIFY", "1")
+    with pytest.raises(LoweringError):
+        legal.check_when_asked(module, "fused")

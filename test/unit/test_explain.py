@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pseudo-code: brackets, guards, inequalities, names."""
+
+import pytest
+
+from neptune_mlir import bindings, explain
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.explain import _show
+
+A, B, C = (T.read(name, T.index(0)) for name in "abc")
+I, J = T.index(0), T.index(1)
+NEG_INF = T.const(float("-inf"))
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        (T.make("sub", A, T.make("sub", B, C)), "a[i] - (b[i] - c[i])"),
+        (T.make("sub", T.make("sub", A, B), C), "a[i] - b[i] - c[i]"),
+        (T.make("mul", T.make("add", A, B), C), "(a[i] + b[i]) * c[i]"),
+        (T.make("add", T.make("mul", A, B), C), "a[i] * b[i] + c[i]"),
+        (T.make("div", A, T.make("mul", B, C)), "a[i] / (b[i] * c[i])"),
+        (T.make("exp", T.make("sub", A, B)), "exp(a[i] - b[i])"),
+        (T.make("select", T.make("le", J, I), A, NEG_INF), "where(j <= i, a[i], -inf)"),
+        (T.make("select", T.make("eq", A, NEG_INF), T.const(0.0), A), "guard(a[i])"),
+        (T.make("select", T.make("eq", A, T.const(1.0)), T.const(0.0), A),
+         "where(a[i] == 1, 0, a[i])"),
+        (T.make("cast", A, dtype="f16"), "f16(a[i])"),
+        (T.make("and", T.make("le", J, I), T.make("lt", I, T.const(4, "index"))),
+         "j <= i and i < 4"),
+    ],
+)  # fmt: skip
+def test_show(term, text):
+    assert _show(term, ["i", "j"]) == text
+
+
+def linear(constant, **coefficients):
+    total = None
+    for name, factor in coefficients.items():
+        axis = {"i": I, "j": J}[name]
+        part = (
+            axis if factor == 1 else T.term("mul", (axis, T.const(factor, "index")), None, "index")
+        )
+        total = part if total is None else T.make("add", total, part)
+    if constant:
+        total = T.make("add", total, T.const(constant, "index"))
+    return T.make("ge", total, T.const(0, "index"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        (linear(0, i=1, j=-1), "i >= j"),
+        (linear(7, j=1, i=-1), "j + 7 >= i"),
+        (linear(-3, i=2, j=-4), "i * 2 >= j * 4 + 3"),
+    ],
+)
+def test_inequalities(condition, text):
+    assert _show(condition, ["i", "j"]) == text
+
+
+def test_a_nest_without_short_form_says_so():
+    module = bindings.parse("""
+    func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %y = "neptune.map"() ({
+        %a = "neptune.read"(%x) {map = affine_map<(i) -> (i)>} : (tensor<4xf32>) -> f32
+        %c = arith.constant 2 : i32
+        %b = math.fpowi %a, %c : f32, i32
+        "neptune.yield"(%b) : (f32) -> ()
+      }) {domain = array<i64: 4>, result_axes = array<i64: 0>} : () -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }""")
+    assert "'math.fpowi' has no term form" in explain.explain(module)
+
+
+def test_html_is_escaped():
+    module = bindings.parse("func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {\n"
+                            "  return %x : tensor<?xf32>\n}")  # fmt: skip
+    page = explain.explain_html(module, "<title>", ["a < b"])
+    assert "&lt;title&gt;" in page and "a &lt; b" in page
