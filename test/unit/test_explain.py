@@ -8,7 +8,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.explain import _show
 
 A, B, C = (T.read(name, T.index(0)) for name in "abc")
-I, J = T.index(0), T.index(1)
+ROW, COL = T.index(0), T.index(1)
 NEG_INF = T.const(float("-inf"))
 
 
@@ -21,12 +21,12 @@ NEG_INF = T.const(float("-inf"))
         (T.make("add", T.make("mul", A, B), C), "a[i] * b[i] + c[i]"),
         (T.make("div", A, T.make("mul", B, C)), "a[i] / (b[i] * c[i])"),
         (T.make("exp", T.make("sub", A, B)), "exp(a[i] - b[i])"),
-        (T.make("select", T.make("le", J, I), A, NEG_INF), "where(j <= i, a[i], -inf)"),
+        (T.make("select", T.make("le", COL, ROW), A, NEG_INF), "where(j <= i, a[i], -inf)"),
         (T.make("select", T.make("eq", A, NEG_INF), T.const(0.0), A), "guard(a[i])"),
         (T.make("select", T.make("eq", A, T.const(1.0)), T.const(0.0), A),
          "where(a[i] == 1, 0, a[i])"),
         (T.make("cast", A, dtype="f16"), "f16(a[i])"),
-        (T.make("and", T.make("le", J, I), T.make("lt", I, T.const(4, "index"))),
+        (T.make("and", T.make("le", COL, ROW), T.make("lt", ROW, T.const(4, "index"))),
          "j <= i and i < 4"),
     ],
 )  # fmt: skip
@@ -37,7 +37,7 @@ def test_show(term, text):
 def linear(constant, **coefficients):
     total = None
     for name, factor in coefficients.items():
-        axis = {"i": I, "j": J}[name]
+        axis = {"i": ROW, "j": COL}[name]
         part = (
             axis if factor == 1 else T.term("mul", (axis, T.const(factor, "index")), None, "index")
         )

@@ -16,6 +16,7 @@ def program(rows, length):
     extents = [n for n in (rows, length) if n == "?"]
     names = ", ".join(f"%n{k}" for k in range(len(extents)))
     sizes = [dynamic if n == "?" else n for n in (rows, length)]
+    kinds = ", ".join(["index"] * len(extents))
     tensor = f"tensor<{rows}x{length}xf32>"
     return f"""
     func.func @f(%x: {tensor}, %n0: index, %n1: index) -> tensor<{rows}xf32> {{
@@ -24,7 +25,7 @@ def program(rows, length):
             : ({tensor}) -> f32
         "neptune.yield"(%a) : (f32) -> ()
       }}, {{}}) {{combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
-               domain = array<i64: {sizes[0]}, {sizes[1]}>}} : ({", ".join(["index"] * len(extents))})
+               domain = array<i64: {sizes[0]}, {sizes[1]}>}} : ({kinds})
           -> tensor<{rows}xf32>
       return %s : tensor<{rows}xf32>
     }}"""
