@@ -55,7 +55,10 @@ Body = Callable[..., list[Any]]
 
 
 def module_of(body: Body, arguments: Sequence[Any], results: Sequence[Any]) -> ir.Module:
-    """A module with `f`; types are (shape, dtype) pairs or scalar dtypes. `body(builder, *args)`."""
+    """A module with `f` made by `body(builder, *arguments)`.
+
+    Types are (shape, dtype) pairs, or dtypes of scalars.
+    """
     context = make_context()
     with context, ir.Location.unknown():
         module = ir.Module.create()

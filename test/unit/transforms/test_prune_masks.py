@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""When may a masked point be skipped: only where every running value provably gets nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fused_programs import DYNAMIC, Attention, Fused, produce, tensor_of
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.fused_nests import read_live
+from neptune_mlir.bindings import func, ir, make_context
+from neptune_mlir.dialects.nests import Values
+from neptune_mlir.dialects.scalars import mlir_type
+from neptune_mlir.transforms.prune_masks import prune_masks
+from neptune_mlir.transforms.registry import collect_remarks
+
+op = T.make
+MINUS_INF = T.const(-math.inf)
+
+
+def live_of(module: Any) -> str:
+    found: list[Any] = []
+
+    def collect(operation: Any) -> Any:
+        if operation.name == "neptune.stream":
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    (stream,) = found
+    assert module.operation.verify()
+    return T.show(read_live(stream.opview, Values()))
+
+
+def sum_stream(body: Callable[[Fused, T.Term], T.Term], combiner: str = "add") -> Any:
+    """One running reduction over j of `body(f, x[i, j])`, pruned."""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            kinds = [tensor_of([8, 8], "f32")], [tensor_of([8], "f32")]
+            block = func.FuncOp("f", kinds).add_entry_block()
+        f = Fused("ij", [8, 8], [], (4, 4))
+
+        def step(before: Any) -> None:
+            element = f.at(block.arguments[0], "ij")
+            produce(f.reduce(combiner, "ij", "i", body(f, element), init=before))
+
+        with ir.InsertionPoint(block):
+            axis = {"axis": ir.IntegerAttr.get(mlir_type("i64"), 1)}
+            running = [tensor_of([8], "f32")]
+            regions = [(running, step), (running, produce), None]
+            func.ReturnOp(f.op("stream", running, regions, axis))
+        prune_masks(module)
+    return module
+
+
+def causal(f: Fused) -> T.Term:
+    return op("le", f.index("j"), f.index("i"))
+
+
+CAUSAL = "((i0 + (i1 * -1)) >= 0)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda f, x: op("select", causal(f), x, T.const(0.0)),
+        lambda f, x: op("mul", x, op("select", causal(f), T.const(1.0), T.const(0.0))),
+        lambda f, x: op("exp", op("select", causal(f), x, MINUS_INF)),
+        lambda f, x: op("exp", op("add", x, op("select", causal(f), T.const(0.0), MINUS_INF))),
+        lambda f, x: op("exp", op("sub", op("select", causal(f), x, MINUS_INF), op("tanh", x))),
+    ],
+)
+def test_masks_that_silence_a_sum(body: Any) -> None:
+    assert live_of(sum_stream(body)) == CAUSAL
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda f, x: op("select", causal(f), x, T.const(1.0)),
+        lambda f, x: op("select", causal(f), x, MINUS_INF),  # -inf is not the sum's identity
+        lambda f, x: op("exp", op("sub", op("select", causal(f), x, T.const(-1e9)), x)),
+        lambda f, x: op("tanh", op("select", causal(f), x, MINUS_INF)),
+        lambda f, x: op("add", x, op("select", causal(f), x, T.const(0.0))),
+        # exp may overflow, and 0 * inf is not 0
+        lambda f, x: op("mul", op("exp", x), op("select", causal(f), x, T.const(0.0))),
+        # log may be -inf, and -inf - -inf is not -inf
+        lambda f, x: op("exp", op("sub", op("select", causal(f), x, MINUS_INF), op("log", x))),
+        lambda f, x: op(
+            "select", op("or", causal(f), op("lt", f.index("j"), T.const(2, "index"))), x,
+            T.const(0.0),
+        ),
+        lambda f, x: op("select", op("lt", x, T.const(1.0)), x, T.const(0.0)),
+    ],
+)  # fmt: skip
+def test_masks_that_do_not(body: Any) -> None:
+    assert live_of(sum_stream(body)) == "true"
+
+
+def test_the_identity_depends_on_the_combiner() -> None:
+    def body(f: Fused, x: T.Term) -> T.Term:
+        return op("select", causal(f), x, MINUS_INF)
+
+    assert live_of(sum_stream(body, "max")) == CAUSAL
+    assert live_of(sum_stream(body, "min")) == "true"
+
+
+def test_attention_with_a_guarded_maximum() -> None:
+    def window(f: Fused, s: dict[str, T.Term]) -> T.Term:
+        back = op("sub", f.index("i"), f.index("j"))
+        return op("and", op("le", f.index("j"), f.index("i")), op("lt", back, s["s0"]))
+
+    program = Attention([DYNAMIC] * 4 + [8, 8], mask=window, scalars=1)
+    with program.context, ir.Location.unknown(), collect_remarks() as remarks:
+        prune_masks(program.module)
+    assert "live only where (j <= i) and ((i - j) < " in remarks[0].message
+    once = live_of(program.module)
+    assert once.count(">= 0") == 2
+    with program.context, ir.Location.unknown(), collect_remarks() as remarks:
+        prune_masks(program.module)  # nothing new the second time
+    assert not remarks and live_of(program.module) == once
+
+
+def test_private_streams_are_pruned_too() -> None:
+    program = Attention([2, 2, 64, 64, 8, 8], mask=lambda f, _: causal(f), chunks=2)
+    with program.context, ir.Location.unknown():
+        prune_masks(program.module)
+    assert live_of(program.module) == "((i2 + (i3 * -1)) >= 0)"
+
+
+def test_a_conjunction_is_taken_as_far_as_it_is_affine() -> None:
+    def body(f: Fused, x: T.Term) -> T.Term:
+        both = op("and", causal(f), op("lt", x, T.const(0.5)))
+        return op("select", both, x, T.const(0.0))
+
+    assert live_of(sum_stream(body)) == CAUSAL
