@@ -9,8 +9,12 @@ from typing import Any
 from neptune_mlir.bindings import ir, llvm, passmanager
 from neptune_mlir.codegen import nvptx, ptxas
 from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.distribute_tiles import distribute_tiles
 from neptune_mlir.transforms.registry import remark
 
 # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
@@ -25,92 +29,95 @@ _LOWERINGS = (
 )
 
 
-@dataclass(frozen=True)
-class KernelInfo:
-    """What one kernel of a compiled module takes of a multiprocessor."""
-
-    name: str
-    threads: int
-    shared: int  # bytes of dynamic shared memory
-    registers: int
-    spills: int  # bytes of spill stores and loads of one thread
-    blocks_per_sm: int
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """Machine code for one architecture, with the figures of its kernels."""
-
-    target: str
-    cubin: bytes
-    ptx: str
-    kernels: tuple[KernelInfo, ...]
-    plan: Plan
-    warnings: tuple[str, ...]
-    tools: tuple[str, ...]
-
-
-def compile_tiles(module: Any, target: str, **options: Any) -> Compiled:
-    """Compile tile IR (consumed) for one NVIDIA architecture.
+def compile_tiles(
+    module: Any,
+    *,
+    target: str = "sm_80",
+    entry: str | None = None,
+    facts: dict[str, Any] | None = None,
+    **options: Any,
+) -> Bundle:
+    """The bundle of tile IR for NVIDIA architectures.
 
     Args:
+        module: consumed.
+        target: one architecture or several, separated by commas.
         options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`).
 
     Raises:
         LoweringError: the program cannot be lowered.
         ToolError: the code generator or the assembler failed.
     """
-    from neptune_mlir.transforms.assign_layouts import assign_layouts
-    from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+    text = str(module)
+    plan: Plan | None = None
+    images: list[dict[str, Any]] = []
+    code = b""
+    remarks: list[str] = []
+    alignment: dict[tuple[str, int], int] = {}
+    for name in target.split(","):
+        copy = ir.Module.parse(text, module.context)
+        with registry.collect_remarks() as found:
+            made = _compile_one(copy, nvidia(name.strip()), entry or "", options)
+        remarks += [str(r) for r in found if str(r) not in remarks]
+        plan = plan or made.plan
+        images.append({"target": name.strip(), "offset": len(code), "size": len(made.cubin),
+                       "kernels": made.kernels, "tools": made.tools,
+                       "notes": made.warnings})  # fmt: skip
+        code += made.cubin
+        for place, unit in made.alignment.items():
+            alignment[place] = max(alignment.get(place, 1), unit)
+    assert plan is not None
+    facts = {} if facts is None else facts
+    facts.setdefault("remarks", []).extend(remarks)
+    facts["images"] = images
+    facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]
+    return Bundle(target, plan, code, facts)
 
-    chip = nvidia(target)
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
+    registers, spills (bytes a thread), blocks_per_sm."""
+
+    cubin: bytes
+    ptx: str
+    kernels: dict[str, dict[str, int]]
+    plan: Plan
+    alignment: dict[tuple[str, int], int]
+    warnings: list[str]
+    tools: list[str]
+
+
+def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Compiled:
     with module.context, ir.Location.unknown():
         passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
-        assign_layouts(module, target=target, **options)
-        distribute_tiles(module)
+        assign_layouts(module, target=chip.name, **options)
+        kernels = distribute_tiles(module, entry=entry)
         module.operation.verify()
         plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
-        kernels = _kernel_attributes(module)
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
     cubin = ptxas.assemble(code, chip)
-    infos = []
-    for name, threads, shared in kernels:
-        found = cubin.figures.get(name)
+    infos: dict[str, dict[str, int]] = {}
+    alignment: dict[tuple[str, int], int] = {}
+    for kernel in kernels:
+        found = cubin.figures.get(kernel.name)
         if found is None:
-            raise ToolError(f"ptxas reports no kernel '{name}'")
+            raise ToolError(f"ptxas reports no kernel '{kernel.name}'")
         spills = found.spill_stores + found.spill_loads
         if spills:
-            with module.context:
-                remark(ir.Location.unknown(module.context),
-                       f"kernel '{name}' spills {spills} bytes a thread on {target}", "warning")  # fmt: skip
-        infos.append(
-            KernelInfo(
-                name, threads, shared, found.registers, spills,
-                chip.blocks_per_sm(threads, found.registers, shared),
-            )  # fmt: skip
-        )
+            message = f"kernel '{kernel.name}' spills {spills} bytes a thread on {chip.name}"
+            remark(ir.Location.unknown(module.context), message, "warning")
+        infos[kernel.name] = {
+            "threads": kernel.threads, "shared": kernel.shared, "registers": found.registers,
+            "spills": spills,
+            "blocks_per_sm": chip.blocks_per_sm(kernel.threads, found.registers, kernel.shared),
+        }  # fmt: skip
+        for place, unit in kernel.alignment.items():
+            alignment[place] = max(alignment.get(place, 1), unit)
     return Compiled(
-        target, cubin.code, code, tuple(infos), plan, cubin.warnings, (cubin.tool,)
+        cubin.code, code, infos, plan, alignment, list(cubin.warnings), [cubin.tool]
     )
-
-
-def _kernel_attributes(module: Any) -> list[tuple[str, int, int]]:
-    """Name, threads and bytes of shared memory of every kernel."""
-    found = []
-    for op in module.body.operations:
-        if op.operation.name != "gpu.module":
-            continue
-        for inner in op.operation.regions[0].blocks[0].operations:
-            operation = inner.operation
-            if operation.name == "gpu.func":
-                attributes = operation.attributes
-                found.append((
-                    ir.StringAttr(attributes["sym_name"]).value,
-                    list(ir.DenseI32ArrayAttr(attributes["known_block_size"]))[0],
-                    ir.IntegerAttr(attributes["neptune.shared"]).value,
-                ))  # fmt: skip
-    return found
 
 
 def to_llvm(module: Any) -> str:

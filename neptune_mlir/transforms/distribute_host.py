@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.bindings import ir, location_text
@@ -22,8 +22,10 @@ class KernelSignature:
     scalars: list[Any]
     bounds: list[Any]
     outputs: list[Any]
+    places: dict[Any, tuple[str, int]]  # tensor -> its reference in the plan
     threads: int = 0
     shared: int = 0
+    alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
 
 
 class GpuHost(_Host):
@@ -110,7 +112,10 @@ class GpuHost(_Host):
         operands += [["value", "index", g] for g in grid]
         self.launches.append(Launch(name, grid, tuple(operands)))
         self.kernels.append(
-            KernelSignature(name, forall, tensors, scalars, list(highs), outputs)
+            KernelSignature(
+                name, forall, tensors, scalars, list(highs), outputs,
+                {v: tuple(self.arrays[v]) for v in tensors},
+            )  # fmt: skip
         )
         for result, out in zip(forall.results, outputs, strict=True):
             self.arrays[result], self.shapes[result] = self.arrays[out], self.shapes[out]
@@ -121,7 +126,6 @@ class GpuHost(_Host):
             self.function.name.value, tuple(self.arguments), self._equalities(),
             tuple(self.buffers), tuple(self.launches), self.results,
         )  # fmt: skip
-        plan = replace(plan)
         for op in list(module.body.operations):
             if op.operation.name == "func.func":
                 op.operation.erase()

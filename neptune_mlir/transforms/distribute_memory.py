@@ -22,6 +22,7 @@ from neptune_mlir.transforms.distribute_scalars import Index, Scalars
 class Array:
     """A tensor in global memory: its address and the stride of each dimension, in elements."""
 
+    tensor: Any
     pointer: Any
     strides: tuple[Any, ...]  # i64 values; the innermost is 1
     dtype: str
@@ -89,6 +90,7 @@ class Memory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
+        self.aligned: dict[Any, int] = {}  # tensor -> bytes that its rows must be aligned to
 
     # ---- shared memory
 
@@ -295,7 +297,13 @@ class Memory:
                   if d.dim == last]  # fmt: skip
         aligned = isinstance(offset, int) and offset % width == 0
         fits = size % width == 0 and layout.shape[last] % width == 0
-        return width if aligned and fits and all(o % width == 0 for o in others) else 1
+        if not (aligned and fits and all(o % width == 0 for o in others)):
+            return 1
+        self._needs(array, width * element_bytes(array.dtype))
+        return width
+
+    def _needs(self, array: Array, unit: int) -> None:
+        self.aligned[array.tensor] = max(self.aligned.get(array.tensor, 1), unit)
 
     def store_global(
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
@@ -346,6 +354,7 @@ class Memory:
     def copy_async(self, array: Array, window: Window, tile: SharedTile) -> None:
         """Start copying a window to shared memory; rows that do not exist become 0."""
         s, layout, size = self.s, tile.layout, element_bytes(array.dtype)
+        self._needs(array, CHUNK)
         per_row = window.shape[-1] * size // CHUNK
         total = layout.rows * per_row
         threads = self.threads.count

@@ -42,7 +42,7 @@ SMEM = "neptune_shared"  # the kernel's dynamic shared memory
 
 
 @register("distribute-tiles", "turn tile programs into the code of one GPU thread")
-def distribute_tiles(module: Any, *, entry: str = "") -> None:
+def distribute_tiles(module: Any, *, entry: str = "") -> list[KernelSignature]:
     host = GpuHost.find(module, entry)
     signatures = host.read()
     with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -56,6 +56,7 @@ def distribute_tiles(module: Any, *, entry: str = "") -> None:
                 KernelWriter(signature).write()
     host.finish(module)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+    return signatures
 
 
 def _declare_shared_memory() -> None:
@@ -128,6 +129,9 @@ class KernelWriter:
             )
         operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
+        for array, unit in self.memory.aligned.items():
+            place = self.signature.places[array]
+            self.signature.alignment[place] = max(self.signature.alignment.get(place, 1), unit)
 
     def _arguments(self, block: Any) -> None:
         given = iter(block.arguments)
@@ -137,7 +141,7 @@ class KernelWriter:
             strides = [next(given) for _ in range(max(0, kind.rank - 1))]
             innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
             self.arrays[tensor] = Array(
-                pointer, (*strides, *innermost), str(kind.element_type)
+                tensor, pointer, (*strides, *innermost), str(kind.element_type)
             )
         for scalar in self.signature.scalars:
             value = next(given)
