@@ -143,3 +143,17 @@ def compile_text(
         bundle = pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts)
     bundle.facts["compile_s"] = time.perf_counter() - started
     return bundle
+
+
+def compile_unfused(text: str, source: str, entry: str | None) -> Any:
+    """The program as written, through upstream's loops: what results are checked against.
+
+    Raises:
+        NeptuneError: the program has no lowering to loops.
+    """
+    from neptune_mlir.pipelines import cpu
+    from neptune_mlir.runtime.function import FunctionExecutable
+
+    lowering = Lowering.of_text(text, source, "cpu", None)
+    with bindings.source_name(source):
+        return FunctionExecutable(cpu.compile_unfused(lowering.module, entry))
