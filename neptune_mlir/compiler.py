@@ -145,6 +145,27 @@ def compile_text(
     return bundle
 
 
+def emit_text(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str
+) -> str:
+    """The program at one of the target's own levels, as text.
+
+    Raises:
+        UsageError: the target has no such level.
+    """
+    pipeline = pipeline_of(target)
+    levels = getattr(pipeline, "EMITS", ())
+    if level not in levels:
+        raise UsageError(
+            f"target '{target}' has no level '{level}'",
+            hint=", ".join((*COMMON_LEVELS, *levels, "bundle")),
+        )
+    lowering = Lowering.of_text(text, source, target, schedule)
+    with bindings.source_name(source):
+        lowering.to("tile")
+        return pipeline.emit_tiles(lowering.module, level, entry)
+
+
 def compile_unfused(text: str, source: str, entry: str | None) -> Any:
     """The program as written, through upstream's loops: what results are checked against.
 

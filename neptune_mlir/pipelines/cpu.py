@@ -93,7 +93,26 @@ def compile_tiles(
     target = target or host()
     runner.run(module, _steps(FROM_TILES, target, entry))
     plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
-    return Bundle("cpu", plan, _object(module, target), dict(facts or {}))
+    return Bundle("cpu", plan, _object(module, target, vectorize=False), dict(facts or {}))
+
+
+EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
+
+
+def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
+    """A function in tile IR at a lower level, as text (changes `module`)."""
+    target = host()
+    steps = _steps(FROM_TILES, target, entry)
+    if level == "target":
+        runner.run(module, steps[: -len(TO_LLVM)])
+        return str(module)
+    runner.run(module, steps)
+    text = _llvm_text(module)
+    if level == "llvm":
+        return text
+    from neptune_mlir.codegen import native
+
+    return native.assembly(text, target, vectorize=vectorize)
 
 
 def compile_unfused(
@@ -115,7 +134,7 @@ def compile_unfused(
         ]
     }
     runner.run(module, _steps(UNFUSED, target, None))
-    return Bundle("cpu-function", plan, _object(module, target), facts)
+    return Bundle("cpu-function", plan, _object(module, target, vectorize=True), facts)
 
 
 def _entry(module: Any, entry: str | None) -> Any:
@@ -148,9 +167,7 @@ def _steps(steps: Sequence[Step], target: CpuTarget, entry: str | None) -> list[
     return [Step(step.name, options.get(step.name, step.options)) for step in steps]
 
 
-def _object(module: Any, target: CpuTarget) -> bytes:
-    from neptune_mlir.codegen import native
-
+def _llvm_text(module: Any) -> str:
     foreign = sorted(
         {
             op.name
@@ -160,12 +177,18 @@ def _object(module: Any, target: CpuTarget) -> bytes:
     )
     if foreign:  # the translation may end the process on these
         raise LoweringError(f"no lowering to LLVM for {', '.join(foreign)}")
-    text = llvm.translate_module_to_llvmir(module.operation)
+    return llvm.translate_module_to_llvmir(module.operation)
+
+
+def _object(module: Any, target: CpuTarget, *, vectorize: bool) -> bytes:
+    from neptune_mlir.codegen import native
+
+    text = _llvm_text(module)
     dump = runner.StageDump.from_environment()
     if dump:
         dump.write("llvm", text, "ll")
-        dump.write("asm", native.assembly(text, target), "s")
-    return native.object_code(text, target)
+        dump.write("asm", native.assembly(text, target, vectorize=vectorize), "s")
+    return native.object_code(text, target, vectorize=vectorize)
 
 
 def _operations(root: Any) -> list[Any]:
