@@ -115,12 +115,12 @@ def _grid_tiles(kernel: Kernel, grid: Sequence[int], ids: Sequence[Any]) -> dict
 def _stream(program: Program, chunk: Any) -> None:
     """The loops over the streamed axis; afterwards the final values are known to `program`."""
     kernel, root = program.kernel, program.root
-    starts = []
-    for running in kernel.running:
-        if running.start is None:
-            starts.append(program.identity(running.origin, root))
-        else:
-            starts.append(program._start(running, root))
+    starts = [
+        program.identity(running.origin, root)
+        if running.start is None
+        else program.value_at(running.start, running.origin, root)
+        for running in kernel.running
+    ]
 
     def step(frame: Frame, carried: Sequence[Any]) -> list[Any]:
         frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))

@@ -30,15 +30,14 @@ def split_invariants(kernel: Kernel) -> None:
     for nest in kernel.nests.values():
         if nest.body is None:
             continue
-        loops = _extended(kernel, nest.loops)
         nest.body = _factored(nest.body)
-        for part in _invariant_parts(nest.body, lambda t, n=loops: _varies_less(kernel, t, n)):
-            axes = tuple(sorted(T.axes_of(part)))
+        for term in _invariant_parts(kernel, nest.body, _extended(kernel, nest.loops)):
+            axes = tuple(sorted(T.axes_of(term)))
             parts.setdefault(
-                (nest.in_body, part),
+                (nest.in_body, term),
                 FusedNest(
-                    f"{nest.key}.part{len(parts)}", nest.op, T.leaves(part, "read"), part, axes,
-                    axes, part.dtype, in_body=nest.in_body,
+                    f"{nest.key}.part{len(parts)}", nest.op, T.leaves(term, "read"), term, axes,
+                    axes, term.dtype, in_body=nest.in_body,
                 ),
             )  # fmt: skip
     made: dict[str, FusedNest] = {}
@@ -70,16 +69,12 @@ def _factored(body: Term) -> Term:
     return T.rewrite(body, rule)
 
 
-def _varies_less(kernel: Kernel, term: Term, loops: frozenset[int]) -> bool:
-    return _extended(kernel, T.axes_of(term)) < loops
-
-
 def _extended(kernel: Kernel, axes: Iterable[int]) -> frozenset[int]:
     return frozenset(a for a in axes if kernel.axes[a].size > 1)
 
 
-def _invariant_parts(body: Term, varies_less: Callable[[Term], bool]) -> list[Term]:
-    """Outermost expensive subterms that vary, but less than the nest."""
+def _invariant_parts(kernel: Kernel, body: Term, loops: frozenset[int]) -> list[Term]:
+    """Outermost expensive subterms that vary, but along fewer axes than `loops`."""
     costly: dict[Term, bool] = {}
     for node in T.walk(body):
         is_access = node.op in ("read", "ref")  # a floordiv in an access costs nothing here
@@ -92,7 +87,8 @@ def _invariant_parts(body: Term, varies_less: Callable[[Term], bool]) -> list[Te
         node = stack.pop()
         if not costly[node]:
             continue
-        if T.axes_of(node) and varies_less(node):
+        axes = T.axes_of(node)
+        if axes and _extended(kernel, axes) < loops:
             parts.append(node)
         else:
             stack.extend(reversed(node.args))

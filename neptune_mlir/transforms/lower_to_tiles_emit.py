@@ -197,7 +197,7 @@ class Program:
         if position.op == "index":
             tile = frame.tile(position.attr)
             return tile.offset, tile if tile.size > 1 else None, position.attr
-        axis, divisor = position.args[0].attr, position.args[1].value
+        axis, divisor = position.args[0].attr, int(position.args[1].value)
         tile = frame.tile(axis)
         extent = self.kernel.axes[axis].extent
         alone = ix.is_static(extent) and extent <= divisor
@@ -235,10 +235,14 @@ class Program:
 
     def _start(self, nest: FusedNest, frame: Frame) -> Any:
         """The tile that a reduction accumulates into."""
-        if nest.init is not None:
-            access = T.read(nest.init, *map(T.index, nest.result_axes), dtype=nest.dtype)
-            return self._operand(access, frame)[0]
-        return self.identity(nest, frame)
+        if nest.init is None:
+            return self.identity(nest, frame)
+        return self.value_at(nest.init, nest, frame)
+
+    def value_at(self, key: str, nest: FusedNest, frame: Frame) -> Any:
+        """The tile of the tensor `key`, which has the dimensions of the result of `nest`."""
+        access = T.read(key, *map(T.index, nest.result_axes), dtype=nest.dtype)
+        return self._operand(access, frame)[0]
 
     def identity(self, nest: FusedNest, frame: Frame) -> Any:
         neutral = arith.ConstantOp(mlir_type(nest.dtype), nest.op.operation.attributes["identity"])

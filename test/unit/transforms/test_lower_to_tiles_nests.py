@@ -248,3 +248,23 @@ def test_run_time_extent_must_be_cut() -> None:
     text = MAP.replace("TILE", ", neptune.tile = array<i64: 1, 0>")
     with pytest.raises(ScheduleError, match="axis 'd1' has a run-time extent"):
         execute(text, [normal(8, 20), normal(2, 20), 20])
+
+
+CONTINUED = """
+func.func @f(%x: tensor<?x?xf32>, %s: tensor<?xf32>, %n: index, %m: index) -> tensor<?xf32> {
+  %r = "neptune.accumulate"(%s, %n, %m) ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }, {}) {combiner = "max", identity = 0xFF800000 : f32, result_axes = array<i64: 0>,
+      domain = array<i64: -9223372036854775808, -9223372036854775808>}
+     : (tensor<?xf32>, index, index) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("width", [5, 300])
+def test_a_lone_accumulation_continues_its_running_value(width: int) -> None:
+    x, s = normal(20, width), normal(20) + 2
+    (got,) = execute(CONTINUED, [x, s, 20, width])
+    np.testing.assert_array_equal(got, np.maximum(x.max(1), s))
