@@ -129,13 +129,12 @@ def _own(op: Any, position: int) -> None:
 
 def _overwrite_dead_inputs(body: Any) -> None:
     for block in _blocks(body):
-        order = {op.operation: k for k, op in enumerate(block.operations)}
         for op in block.operations:
             if op.operation.name == "linalg.generic" and len(op.operation.results) == 1:
-                _overwrite(op.operation, block, order)
+                _overwrite(op.operation, block)
 
 
-def _overwrite(op: Any, block: Any, order: dict[Any, int]) -> None:
+def _overwrite(op: Any, block: Any) -> None:
     maps = [a.value for a in op.attributes["indexing_maps"]]
     out = len(op.operands) - 1
     region = op.regions[0].blocks[0]
@@ -149,7 +148,7 @@ def _overwrite(op: Any, block: Any, order: dict[Any, int]) -> None:
         value = op.operands[position]
         if maps[position] != maps[out] or value.type != op.operands[out].type:
             continue
-        if not _owned_here(value, block) or not _dies_at(value, op, block, order):
+        if not _owned_here(value, block) or not _dies_at(value, op, block):
             continue
         # read through the output: one operand in one place is in place for any analysis
         op.operands[out] = value
@@ -166,12 +165,12 @@ def _owned_here(value: Any, block: Any) -> bool:
     return bool(makes and source.block == block)
 
 
-def _dies_at(value: Any, op: Any, block: Any, order: dict[Any, int]) -> bool:
+def _dies_at(value: Any, op: Any, block: Any) -> bool:
     for use in value.uses:
         owner = use.owner.operation
         while owner.block != block:
             owner = owner.parent.operation
-        if owner != op and order[owner] >= order[op]:
+        if owner != op and not owner.is_before_in_block(op):
             return False
     # an operand that the body does not read does not count: `_overwrite` leaves such
     body = op.regions[0].blocks[0] if _is_linalg(op) else None
@@ -187,7 +186,6 @@ def _yield_in_place(body: Any) -> None:
     for block in _blocks(body):
         if block.owner.name != "scf.for":
             continue
-        order = {op.operation: k for k, op in enumerate(block.operations)}
         terminator = block.operations[len(block.operations) - 1].operation
         carried = list(block.arguments)[1:]
         moves = []
@@ -195,7 +193,7 @@ def _yield_in_place(body: Any) -> None:
             value = terminator.operands[position]
             if not isinstance(value.type, ir.RankedTensorType) or value == argument:
                 continue
-            if not _built_in(value, argument, block, order):
+            if not _built_in(value, argument, block):
                 moves.append((position, value, argument))
         with ir.InsertionPoint(terminator), terminator.location:
             # two arguments that swap places: read all before writing any
@@ -207,7 +205,7 @@ def _yield_in_place(body: Any) -> None:
                 terminator.operands[position] = linalg.copy(value, outs=[argument])
 
 
-def _built_in(value: Any, argument: Any, block: Any, order: dict[Any, int]) -> bool:
+def _built_in(value: Any, argument: Any, block: Any) -> bool:
     """Whether `value` is made in the buffer of `argument`: each step overwrites a dead value."""
     while value != argument:
         source = _defining(value)
@@ -222,7 +220,7 @@ def _built_in(value: Any, argument: Any, block: Any, order: dict[Any, int]) -> b
         else:
             return False
         held = source.operands[position]
-        if not _dies_at(held, source, block, order):
+        if not _dies_at(held, source, block):
             # others still need it: work on a copy
             if _is_linalg(source):
                 with ir.InsertionPoint(source), source.location:
