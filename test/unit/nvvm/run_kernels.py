@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs tile IR through the NVIDIA passes and on the simulator, as the launch plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import simt
+
+from neptune_mlir import bindings
+from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+
+
+class Simulated:
+    """A tile program lowered for an NVIDIA target, to be called with NumPy arrays."""
+
+    def __init__(self, program: Any, *, target: str = "sm_80", **options: Any):
+        self.module = bindings.parse(program) if isinstance(program, str) else program
+        with registry.collect_remarks() as self.remarks, self.module.context:
+            with ir.Location.unknown():
+                prepare = passmanager.PassManager.parse("builtin.module(canonicalize,cse)")
+                prepare.run(self.module.operation)
+                assign_layouts(self.module, target=target, **options)
+                self.module.operation.verify()
+                self.assigned = str(self.module)
+                distribute_tiles(self.module)
+                self.module.operation.verify()
+                lower = passmanager.PassManager.parse(
+                    "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
+                )
+                lower.run(self.module.operation)
+        text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
+        self.plan = Plan.from_json(text)
+
+    def functions(self) -> dict[str, Any]:
+        found = {}
+        for op in self.module.body.operations:
+            if op.operation.name == "gpu.module":
+                for inner in op.operation.regions[0].blocks[0].operations:
+                    if inner.operation.name == "gpu.func":
+                        name = ir.StringAttr(inner.operation.attributes["sym_name"]).value
+                        found[name] = inner.operation
+        return found
+
+    def __call__(self, *arguments: Any) -> Any:
+        memory = simt.Memory()
+        shapes = [a.shape if isinstance(a, np.ndarray) else None for a in arguments]
+        scalars = [None if isinstance(a, np.ndarray) else a for a in arguments]
+        addresses: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
+        for k, value in enumerate(arguments):
+            if isinstance(value, np.ndarray):
+                kind = self.plan.arguments[k].dtype
+                raw = simt.to_bytes(value.reshape(1, -1), kind) if value.size else value
+                addresses["argument", k] = (memory.put(raw), value.shape)
+        for k, buffer in enumerate(self.plan.buffers):
+            shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+            poison = np.full(int(np.prod(shape)) * simt.SIZES[buffer.dtype], 0xFF, np.uint8)
+            addresses["buffer", k] = (memory.put(poison), shape)
+        functions = self.functions()
+        for launch in self.plan.launches:
+            values: list[Any] = []
+            for operand in launch.operands:
+                if operand[0] == "value":
+                    values.append(evaluate(operand[2], shapes, scalars))
+                else:
+                    address, shape = addresses[operand[0], operand[1]]
+                    strides = [int(np.prod(shape[d + 1 :])) for d in range(len(shape) - 1)]
+                    values += [address, *strides]
+            grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
+            for number in range(int(np.prod(grid))):
+                simt.Block(functions[launch.kernel], memory, values, number)
+        memory.check_guards()
+        results = []
+        for kind, k in self.plan.results:
+            address, shape = addresses[kind, k]
+            results.append(memory.get(address, shape, self.plan.buffers[k].dtype))
+        return results[0] if len(results) == 1 else results

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a distributed kernel (`gpu.func` over `nvvm`) on NumPy, all threads of a block in lockstep.
+
+It checks what a machine without a GPU can check: fragment layouts, addresses, swizzles,
+predicates, and that no tile is read before its asynchronous copy was waited for (a copy takes
+effect only at the wait that covers it; shared memory starts as NaN). It does not see races.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.bindings import ir
+
+HEAP_ALIGN = 256
+
+
+def _kind(t: Any) -> str:
+    return str(t)
+
+
+def bf16_round(x: np.ndarray) -> np.ndarray:
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def to_bytes(values: np.ndarray, kind: str) -> np.ndarray:
+    """Values [T] or [T, n] of an element kind as bytes [T, size]."""
+    if kind == "bf16":
+        raw = (bf16_round(values).view(np.uint32) >> 16).astype(np.uint16)
+    else:
+        raw = values.astype(NUMPY[kind])
+    return np.ascontiguousarray(raw.reshape(raw.shape[0], -1)).view(np.uint8)
+
+
+def from_bytes(raw: np.ndarray, kind: str) -> np.ndarray:
+    raw = np.ascontiguousarray(raw)
+    if kind == "bf16":
+        return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return raw.view(NUMPY[kind])
+
+
+NUMPY = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16,
+         "i32": np.int32, "i64": np.int64, "i1": np.bool_, "index": np.int64}  # fmt: skip
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+
+
+class Memory:
+    """Global memory: arrays one after the other, with guard bytes between them."""
+
+    def __init__(self) -> None:
+        self.heap = np.zeros(HEAP_ALIGN, np.uint8)
+        self.guards: list[tuple[int, int]] = []
+
+    def put(self, array: np.ndarray) -> int:
+        address = len(self.heap)
+        raw = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        tail = HEAP_ALIGN + (-len(raw)) % HEAP_ALIGN
+        self.heap = np.concatenate([self.heap, raw, np.full(tail, 0xFF, np.uint8)])
+        self.guards.append((address + len(raw), address + len(raw) + tail))
+        return address
+
+    def get(self, address: int, shape: tuple[int, ...], kind: str) -> np.ndarray:
+        count = int(np.prod(shape))
+        raw = self.heap[address : address + count * SIZES[kind]]
+        return from_bytes(raw, kind).reshape(shape).copy()
+
+    def check_guards(self) -> None:
+        for start, end in self.guards:
+            assert (self.heap[start:end] == 0xFF).all(), "a store went past the end of an array"
+
+
+class Block:
+    """One block of threads."""
+
+    def __init__(self, function: Any, memory: Memory, arguments: list[Any], number: int):
+        attributes = function.attributes
+        self.threads = list(ir.DenseI32ArrayAttr(attributes["known_block_size"]))[0]
+        size = ir.IntegerAttr(attributes["neptune.shared"]).value
+        self.shared = np.full(max(size, 16), 0xFF, np.uint8)
+        self.memory, self.number = memory, number
+        self.env: dict[Any, Any] = {}
+        self.open: list[Any] = []  # copies since the last commit
+        self.groups: list[list[Any]] = []
+        block = function.regions[0].blocks[0]
+        for argument, value in zip(block.arguments, arguments, strict=True):
+            kind = NUMPY.get(_kind(argument.type), np.int64)
+            self.env[argument] = np.full(self.threads, value, kind)
+        self.run(block, np.ones(self.threads, bool))
+
+    def value(self, v: Any) -> Any:
+        return self.env[v]
+
+    def run(self, block: Any, mask: np.ndarray) -> list[Any]:
+        for op in block.operations:
+            operation = op.operation
+            if operation.name in ("scf.yield", "gpu.return"):
+                return [self.env[v] for v in operation.operands]
+            self.step(operation, mask)
+        return []
+
+    def step(self, op: Any, mask: np.ndarray) -> None:
+        handler = getattr(self, "_" + op.name.replace(".", "_"), None)
+        operands = [self.env[v] for v in op.operands]
+        if handler is not None:
+            result = handler(op, operands, mask)
+        elif op.name in BINARY:
+            result = BINARY[op.name](*operands)
+        else:
+            raise NotImplementedError(op.name)
+        if len(op.results) == 1:
+            result = [result]
+        for v, r in zip(op.results, result or [], strict=True):
+            kind = _kind(v.type)
+            self.env[v] = r.astype(NUMPY[kind]) if kind in NUMPY and kind != "bf16" else r
+
+    # ---- control
+
+    def _scf_for(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        low, high, step, *carried = operands
+        for bound in (low, high, step):
+            assert (bound == bound[0]).all(), "a loop whose bounds differ between threads"
+        body = op.regions[0].blocks[0]
+        for i in range(int(low[0]), int(high[0]), int(step[0])):
+            self.env[body.arguments[0]] = np.full(self.threads, i, np.int64)
+            self.env.update(zip(list(body.arguments)[1:], carried, strict=True))
+            carried = self.run(body, mask)
+        return carried if len(op.results) != 1 else carried[0]
+
+    def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert not len(op.results)
+        taken = mask & operands[0]
+        if taken.any():
+            self.run(op.regions[0].blocks[0], taken)
+        if len(op.regions[1].blocks) and (mask & ~operands[0]).any():
+            self.run(op.regions[1].blocks[0], mask & ~operands[0])
+
+    # ---- threads
+
+    def _gpu_thread_id(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.arange(self.threads)
+
+    def _gpu_block_id(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.full(self.threads, self.number)
+
+    def _gpu_barrier(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        assert mask.all(), "a barrier that some threads do not reach"
+
+    def _nvvm_shfl_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all() and "bfly" in str(op.attributes["kind"])
+        return operands[1][np.arange(self.threads) ^ operands[2]]
+
+    # ---- memory
+
+    def _llvm_mlir_addressof(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.zeros(self.threads, np.int64)
+
+    def _llvm_getelementptr(self, op: Any, operands: Any, mask: Any) -> Any:
+        return operands[0] + operands[1].astype(np.int64)
+
+    def _space(self, pointer: Any) -> np.ndarray:
+        return self.shared if "<3>" in str(pointer.type) else self.memory.heap
+
+    @staticmethod
+    def _vector(t: Any) -> tuple[str, int]:
+        if isinstance(t, ir.VectorType):
+            return _kind(t.element_type), t.shape[0]
+        return _kind(t), 1
+
+    def _llvm_load(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        kind, count = self._vector(op.results[0].type)
+        size = SIZES[kind] * count
+        address = np.where(mask, operands[0], 0)
+        assert (address % ir.IntegerAttr(op.attributes["alignment"]).value == 0).all(), "misaligned"
+        raw = self._space(op.operands[0])[address[:, None] + np.arange(size)]
+        values = from_bytes(raw, kind)
+        return values if count > 1 else values[:, 0]
+
+    def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        kind, count = self._vector(op.operands[0].type)
+        raw = to_bytes(operands[0], kind)
+        address = operands[1][mask]
+        assert (address % ir.IntegerAttr(op.attributes["alignment"]).value == 0).all(), "misaligned"
+        self._space(op.operands[1])[address[:, None] + np.arange(raw.shape[1])] = raw[mask]
+
+    def _nvvm_cp_async_shared_global(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        target, source = operands[:2]
+        size = operands[2] if len(operands) > 2 else np.full(self.threads, 16)
+        assert (target[mask] % 16 == 0).all() and (source[mask & (size > 0)] % 16 == 0).all()
+        self.open.append((target.copy(), source.copy(), size.copy(), mask.copy()))
+
+    def _nvvm_cp_async_commit_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        assert mask.all()
+        self.groups.append(self.open)
+        self.open = []
+
+    def _nvvm_cp_async_wait_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        pending = ir.IntegerAttr(op.attributes["n"]).value
+        while len(self.groups) > pending:
+            for target, source, size, where in self.groups.pop(0):
+                for t in np.flatnonzero(where):
+                    chunk = np.zeros(16, np.uint8)
+                    chunk[: size[t]] = self.memory.heap[source[t] : source[t] + size[t]]
+                    self.shared[target[t] : target[t] + 16] = chunk
+
+    # ---- matrices
+
+    def _nvvm_ldmatrix(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all()
+        count = ir.IntegerAttr(op.attributes["num"]).value
+        trans = "col" in str(op.attributes["layout"])
+        words = [np.zeros(self.threads, np.int32) for _ in range(count)]
+        lane = np.arange(32)
+        for warp in range(self.threads // 32):
+            address = operands[0][warp * 32 : warp * 32 + 32]
+            for k in range(count):
+                rows = address[8 * k : 8 * k + 8]
+                assert (rows % 16 == 0).all()
+                piece = self.shared[rows[:, None] + np.arange(16)].view(np.uint16)
+                piece = piece.T if trans else piece
+                pair = np.stack([piece[lane // 4, 2 * (lane % 4) + j] for j in range(2)], 1)
+                words[k][warp * 32 : warp * 32 + 32] = (
+                    np.ascontiguousarray(pair).view(np.int32)[:, 0]
+                )
+        return words
+
+    def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        """m16n8k16 as the PTX manual lays out its fragments."""
+        assert mask.all()
+        kind = "bf16" if "bf16" in str(op.attributes["multiplicandAPtxType"]) else "f16"
+
+        def elements(word: np.ndarray) -> np.ndarray:
+            if word.ndim == 2:
+                return word.astype(np.float32)
+            return from_bytes(to_bytes(word, "i32"), kind).astype(np.float32)
+
+        a, b = [elements(x) for x in operands[:4]], [elements(x) for x in operands[4:6]]
+        c = operands[6:]
+        out = [np.zeros(self.threads, np.float32) for _ in range(4)]
+        lane = np.arange(32)
+        group, quad = lane // 4, lane % 4
+        for warp in range(self.threads // 32):
+            here = slice(warp * 32, warp * 32 + 32)
+            big_a, big_b = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
+            big_c = np.zeros((16, 8), np.float32)
+            for r in range(4):
+                for j in range(2):
+                    big_a[group + 8 * (r % 2), quad * 2 + j + 8 * (r // 2)] = a[r][here, j]
+            for r in range(2):
+                for j in range(2):
+                    big_b[quad * 2 + j + 8 * r, group] = b[r][here, j]
+            for i in range(4):
+                big_c[group + 8 * (i // 2), quad * 2 + i % 2] = c[i][here]
+            product = big_c + big_a @ big_b
+            for i in range(4):
+                out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]
+        return out
+
+    # ---- values
+
+    def _llvm_extractvalue(self, op: Any, operands: Any, mask: Any) -> Any:
+        return operands[0][list(ir.DenseI64ArrayAttr(op.attributes["position"]))[0]]
+
+    def _llvm_extractelement(self, op: Any, operands: Any, mask: Any) -> Any:
+        return operands[0][:, int(operands[1][0])]
+
+    def _vector_from_elements(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.stack(operands, 1)
+
+    def _llvm_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
+        source, _ = self._vector(op.operands[0].type)
+        target, count = self._vector(op.results[0].type)
+        values = from_bytes(to_bytes(operands[0], source), target)
+        return values if count > 1 else values[:, 0]
+
+    def _arith_constant(self, op: Any, operands: Any, mask: Any) -> Any:
+        value = op.attributes["value"].value
+        return np.full(self.threads, value)
+
+    def _arith_truncf(self, op: Any, operands: Any, mask: Any) -> Any:
+        kind, _ = self._vector(op.results[0].type)
+        return bf16_round(operands[0]) if kind == "bf16" else operands[0].astype(NUMPY[kind])
+
+    def _arith_extf(self, op: Any, operands: Any, mask: Any) -> Any:
+        return operands[0].astype(np.float32)
+
+    def _arith_cmpi(self, op: Any, operands: Any, mask: Any) -> Any:
+        a, b = operands
+        code = ir.IntegerAttr(op.attributes["predicate"]).value
+        return (a == b, a != b, a < b, a <= b, a > b, a >= b)[code]
+
+    def _arith_cmpf(self, op: Any, operands: Any, mask: Any) -> Any:
+        a, b = operands
+        code = ir.IntegerAttr(op.attributes["predicate"]).value
+        table = {1: a == b, 2: a > b, 3: a >= b, 4: a < b, 5: a <= b, 13: a != b}
+        return table[code]
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    return np.maximum(a, b)
+
+
+def _quiet(f: Any) -> Any:
+    def call(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return f(*args)
+
+    return call
+
+
+BINARY: dict[str, Any] = {
+    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply,
+    "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+    "arith.shrui": np.right_shift, "arith.divui": np.floor_divide, "arith.remui": np.remainder,
+    "arith.shli": np.left_shift, "arith.divsi": lambda a, b: np.fix(a / b).astype(a.dtype),
+    "arith.remsi": np.fmod, "arith.floordivsi": np.floor_divide,
+    "arith.minsi": np.minimum, "arith.maxsi": np.maximum, "arith.index_cast": lambda a: a,
+    "arith.select": np.where, "arith.addf": _quiet(np.add), "arith.subf": _quiet(np.subtract),
+    "arith.mulf": _quiet(np.multiply), "arith.divf": _quiet(np.divide),
+    "arith.negf": np.negative, "arith.maximumf": _maximum, "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.sitofp": lambda a: a,
+    "arith.extui": lambda a: a, "arith.extsi": lambda a: a, "arith.trunci": lambda a: a,
+    "llvm.intr.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
+    "nvvm.ex2": _quiet(np.exp2), "arith.uitofp": lambda a: a,
+    "math.log": _quiet(np.log), "math.tanh": np.tanh, "math.sqrt": _quiet(np.sqrt),
+    "math.absf": np.abs,
+}  # fmt: skip

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention in tile IR, distributed to threads, right on the simulator for ragged lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from run_kernels import Simulated
+from tile_programs import attention
+
+
+def reference(q, k, v, scale, causal):
+    s = np.einsum("bhid,bhjd->bhij", q, k) * scale
+    if causal:
+        s = np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return np.einsum("bhij,bhjd->bhid", p / p.sum(-1, keepdims=True), v)
+
+
+def check(head, tile_i, tile_j, n, causal, dtype="f16", tolerance=2e-3, b=1, h=1, **options):
+    rng = np.random.default_rng(0)
+    program = Simulated(attention(head, tile_i, tile_j, causal=causal, dtype=dtype), **options)
+    q, k, v = (rng.standard_normal((b, h, n, head)).astype(np.float32) for _ in range(3))
+    kind = {"f16": np.float16, "f32": np.float32, "bf16": np.float32}[dtype]
+    q, k, v = (x.astype(kind) for x in (q, k, v))
+    scale = head**-0.5
+    out = program(q, k, v, scale).astype(np.float64)
+    want = reference(*(x.astype(np.float64) for x in (q, k, v)), scale, causal)
+    error = np.linalg.norm(out - want) / np.linalg.norm(want)
+    assert error < tolerance, error
+    return program
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [1, 64, 130])
+def test_f16(n, causal):
+    check(64, 64, 64, n, causal)
+
+
+def test_p_stays_in_registers():
+    program = check(64, 64, 32, 70, False, h=2)
+    assert not program.remarks
+    assert "linalg.copy" not in program.assigned
