@@ -307,14 +307,20 @@ class Chain:
                     table[r] = guard
         return substitute(body, table) if table else body
 
-    def guard(self, r: Term, inside: Term) -> Term:
-        """`r`, guarded when `inside` has no finite value at the identity of r."""
+    def guard(self, r: Term, inside: Term, *, before: bool = False) -> Term:
+        """`r`, guarded when `inside` has no finite value at the identity of r.
+
+        `before`: the value before the first tile is meant too, where bounds do not help yet.
+        """
         identity = self.facts.identity(r)
         if identity is None or isinstance(identity, bool) or not is_float(r.dtype):
             return r
-        if self.facts.name(r) in self.facts.bounded_below:
+        if not before and self.facts.name(r) in self.facts.bounded_below:
             return r
-        if math.isfinite(evaluate_scalar(inside, {r: identity})):
+        alone = evaluate_scalar(inside, {r: identity})
+        others = {n: self.facts.identity(n) for n in leaves(inside, "ref")}
+        together = evaluate_scalar(inside, {n: e for n, e in others.items() if e is not None})
+        if math.isfinite(alone) and (math.isfinite(together) or math.isfinite(identity)):
             return r
         regular = const(0.0 if math.isinf(identity) else 1.0, r.dtype)
         return make("select", make("eq", r, const(identity, r.dtype)), regular, r)

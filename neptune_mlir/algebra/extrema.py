@@ -101,8 +101,10 @@ class _Peel:
     def _mul(self, t: Term, want: str) -> Term | None:
         a, b = t.args
         if a is b:
-            inner = self(make("abs", a), want) if want == "max" else None
-            return make("mul", inner, inner) if inner is not None else None
+            if want != "max":
+                return None
+            inner = make("max", self(make("abs", a), want), const(0.0, t.dtype))
+            return make("mul", inner, inner)
         i = self._fixed_side(t)
         if i is None:
             return None

@@ -148,11 +148,14 @@ class Normaliser:
     def forget(self) -> None:
         self._cache.clear()
 
-    def equal(self, a: Term, b: Term) -> bool:
+    def equal(self, a: Term, b: Term, slack: Fraction | int = 0) -> bool:
+        """Equal normal forms, up to `slack` relative to the largest coefficient."""
         try:
-            return not add(self.poly(a), self.poly(b), -1)
+            left, right = self.poly(a), self.poly(b)
         except TooComplex:
             return False
+        largest = max((abs(c) for p in (left, right) for c in p.values()), default=0)
+        return all(abs(c) <= slack * largest for c in add(left, right, -1).values())
 
     # One case per operator.
     def _poly(self, t: Term) -> Poly:
@@ -180,7 +183,7 @@ class Normaliser:
             case "mul":
                 return self.mul(p(t.args[0]), p(t.args[1]))
             case "div" if is_float(t.dtype):
-                return self.mul(p(t.args[0]), self.power(p(t.args[1]), Fraction(-1)))
+                return self.mul(p(t.args[0]), self._reciprocal(t.args[1]))
             case "pow":
                 return self._pow(t)
             case "sqrt":
@@ -213,6 +216,12 @@ class Normaliser:
             return self.indicator(t)
         return self._opaque(t)
 
+    def _reciprocal(self, t: Term) -> Poly:
+        """1/t, factor by factor: a product that was multiplied out has no single inverse."""
+        if t.op == "mul":
+            return self.mul(*map(self._reciprocal, t.args))
+        return self.power(self.poly(t), Fraction(-1))
+
     def _inner(self, t: Term) -> Poly:
         """Under exp and log a difference is data plus reference: always multiplied out."""
         return (self.expanded or self).poly(t)
@@ -231,7 +240,7 @@ class Normaliser:
         if self.expanded is not None:
             flat = self.expanded.poly(t)
             if self.is_difference(flat):
-                lead = flat[min((m for m in flat if self.kind(m) == "data"), key=mono_key)]
+                lead = _lead({m: c for m, c in flat.items() if self.kind(m) == "data"}, flat)
                 return scaled(atom(to_term(scaled(flat, 1 / lead), self.dtype)), lead)
         return total
 
@@ -282,7 +291,7 @@ class Normaliser:
                 return self.mul({mono_pow(m, e): ONE}, self._root(c, e))
         if not a:
             return atom(const(0.0), e)
-        lead = abs(a[min(a, key=mono_key)])
+        lead = abs(_lead(a, a))
         base = scaled(a, 1 / lead)
         coefficient = constant(lead ** int(e)) if e.denominator == 1 else self._root(lead, e)
         return self.mul(coefficient, atom(self._as_atom(base), e))
@@ -350,7 +359,7 @@ class Normaliser:
             where = add(where, {m: c})
             where_not = add(where_not, {m: c})
         yes = self.mul(cond, self.exp(where))
-        return add(yes, self.mul(add(constant(1), cond, -1), self.exp(where_not)))
+        return add(yes, self.mul(self.complement(at.args[0]), self.exp(where_not)))
 
     def log(self, a: Poly) -> Poly:
         if len(a) != 1:
@@ -392,6 +401,11 @@ class Normaliser:
             return b
         if not add(a, b):  # max(a, -a) = |a|
             return scaled(self._abs(a), 1 if t.op == "max" else -1)
+        for known, zero in ((a, b), (b, a)):
+            if not zero and len(known) == 1:
+                ((m, c),) = known.items()
+                if all(self._positive(t) for t, _ in m):
+                    return known if (c > 0) == (t.op == "max") else {}
         args = sorted((to_term(x, self.dtype) for x in (a, b)), key=_key)
         return atom(term(t.op, args, None, t.dtype))
 
@@ -410,11 +424,11 @@ class Normaliser:
             return self.poly(t.args[1])
         a, b = t.args[1:]
         if t.dtype == "i1":
-            return self.mix(cond, self.indicator(a), self.indicator(b))
+            return self.mix(t.args[0], self.indicator(a), self.indicator(b))
         for arm in (a, b):
             if arm.is_const and math.isinf(arm.value):
                 return atom(term("select", (t.args[0], self.canonical(a), self.canonical(b))))
-        return self.mix(cond, self.poly(a), self.poly(b))
+        return self.mix(t.args[0], self.poly(a), self.poly(b))
 
     def _is_guard(self, t: Term) -> bool:
         """`select(r == e, c, r)`: r differs only where it has seen no element."""
@@ -428,8 +442,16 @@ class Normaliser:
             and c.args[1].value == self.facts.identity(r)
         )
 
-    def mix(self, cond: Poly, a: Poly, b: Poly) -> Poly:
-        return add(self.mul(cond, a), self.mul(add(constant(1), cond, -1), b))
+    def mix(self, cond: Term, a: Poly, b: Poly) -> Poly:
+        return add(self.mul(self.indicator(cond), a), self.mul(self.complement(cond), b))
+
+    def complement(self, c: Term) -> Poly:
+        """1 - [c]; spelled as the mask [not c], since x - [c]*x cancels when x is large."""
+        if self.spelled and c.op in COMPARISONS and self._guard(c) is None:
+            return self.indicator(_negated(c))
+        if self.spelled and c.op in ("read", "and", "or", "xor"):
+            return atom(term("select", (term("not", (c,), None, "i1"), const(1.0), const(0.0))))
+        return add(constant(1), self.indicator(c), -1)
 
     def indicator(self, c: Term) -> Poly:
         """The polynomial that is 1 where the condition holds and 0 where it does not."""
@@ -438,12 +460,12 @@ class Normaliser:
             case "const":
                 return constant(int(bool(c.value)))
             case "not":
-                return add(one, self.indicator(c.args[0]), -1)
+                return self.complement(c.args[0])
             case "and":
                 return self.mul(self.indicator(c.args[0]), self.indicator(c.args[1]))
             case "or":
                 a, b = map(self.indicator, c.args)
-                return add(add(a, b), self.mul(a, b), -1)
+                return add(a, self.mul(self.complement(c.args[0]), b))
             case "xor":
                 a, b = map(self.indicator, c.args)
                 return add(add(a, b), self.mul(a, b), -2)
@@ -454,7 +476,7 @@ class Normaliser:
             if known is not None:
                 return constant(int(known))
             a, b = c.args
-            match c.op:
+            match "spelled" if self.spelled else c.op:
                 case "ne":
                     return add(one, self.indicator(make("eq", a, b)), -1)
                 case "gt":
@@ -485,6 +507,17 @@ class Normaliser:
             above = nonneg or b.value < 0  # the reference lies above the constant
             return (op in ("gt", "ge")) == above
         return None
+
+
+def _lead(choice: Poly, whole: Poly) -> Fraction:
+    """A coefficient to divide by, so that multiples of a polynomial share one atom.
+
+    Only its sign when some quotient is no floating-point number: atoms are spelled as terms.
+    """
+    lead = choice[min(choice, key=mono_key)]
+    if all(Fraction(float(c / lead)) == c / lead for c in whole.values()):
+        return lead
+    return ONE if lead > 0 else -ONE
 
 
 def combined(kinds: Iterable[str]) -> str:
@@ -531,9 +564,8 @@ def _common_mask(p: Poly) -> tuple[Term, Poly] | None:
 
 
 def _negated(c: Term) -> Term:
-    if c.op == "lt":
-        return make("le", c.args[1], c.args[0])
-    return make("ne", *c.args) if c.op == "eq" else make("not", c)
+    opposite = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}.get(c.op)
+    return make(opposite, *c.args) if opposite else make("not", c)
 
 
 def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:

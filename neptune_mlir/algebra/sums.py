@@ -82,6 +82,8 @@ def _factor_text(found) -> str:
 def split_monomials(chain: Chain, body: Term) -> list[Part]:
     try:
         poly = chain.kept.poly(body)
+        if not all(tame(chain, t) for m in poly for t, e in m if is_sum(t) and e > 0):
+            poly = chain.linear.poly(body)
     except TooComplex:
         raise chain.fail("re-basing", body, "its normal form is too large") from None
     parts = []
@@ -102,6 +104,22 @@ def split_monomials(chain: Chain, body: Term) -> list[Part]:
             Part(c, make_mono(data), make_mono(keep), make_mono(behind), tuple(differences))
         )
     return parts
+
+
+def tame(chain: Chain, difference: Term) -> bool:
+    """Does the reference of a difference stay near its final value while it runs?
+
+    Extrema, sums, weighted means and logarithms do. An exponential may pass through values
+    so large that nothing is left of the data; then it is better multiplied out.
+    """
+    for m in chain.linear.poly(difference):
+        for t, e in m:
+            if kind(t, chain.facts.folded) != "ref":
+                continue
+            mean = e == -1 and t.op == "ref" and t.attr in chain.facts.nonneg
+            if not (mean or (e == 1 and t.op in ("ref", "log"))):
+                return False
+    return True
 
 
 def stuck(chain: Chain, t: Term, e: Fraction):
@@ -394,7 +412,7 @@ def _anchored(chain: Chain, difference: Term, dtype: str) -> Difference:
 
 
 def _guard_all(chain: Chain, t: Term) -> Term:
-    return substitute(t, {r: chain.guard(r, t) for r in leaves(t, "ref")})
+    return substitute(t, {r: chain.guard(r, t, before=True) for r in leaves(t, "ref")})
 
 
 def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Difference | None:

@@ -201,7 +201,7 @@ ZOO: dict[str, list[Reduction]] = {
         reduction("c", "add", (x - ref("s") / n) * (s - ref("t") / n)),
     ],
     "masked variance": [
-        reduction("k", "add", where(j <= i, 1.0, 0.0) + 0.0 * x),
+        reduction("k", "add", where(j <= i, 1.0, 0.0)),
         reduction("s", "add", where(j <= i, x, 0.0)),
         reduction("q", "add", where(j <= i, (x - ref("s") / ref("k")) * (x - ref("s") / ref("k")), 0.0)),
     ],
