@@ -29,14 +29,17 @@ class Values:
         self._values: dict[str, Any] = {}
 
     def key(self, value: Any, hint: str | None = None) -> str:
+        """The key of `value`; a new value is called `hint`, with a number unless it names it."""
         if value not in self._keys:
             if hint is None:
-                is_argument = isinstance(value, ir.BlockArgument)
-                hint = "arg" if is_argument else "v"
-            name = f"{hint}{sum(1 for k in self._values if k.startswith(hint))}"
-            while name in self._values:
-                name += "_"
-            self.bind(name, value)
+                hint = "arg" if isinstance(value, ir.BlockArgument) else "v"
+            elif hint not in self._values and isinstance(value, ir.BlockArgument):
+                self.bind(hint, value)
+                return hint
+            number = sum(1 for k in self._values if k.startswith(hint))
+            while f"{hint}{number}" in self._values:
+                number += 1
+            self.bind(f"{hint}{number}", value)
         return self._keys[value]
 
     def bind(self, key: str, value: Any) -> None:

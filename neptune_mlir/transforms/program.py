@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,13 +37,12 @@ class Program:
         self.values = Values()
         self.nests: dict[str, Nest] = {}
         for argument in self.block.arguments:
-            self.values.key(argument)
+            self.values.key(argument, _argument_name(argument))
         for op in self.block.operations:
             if isinstance(op, N.MapOp | N.ReduceOp):
+                key = self.values.key(op.operation.results[0], _nest_name(op))
                 try:
-                    self.nests[self.values.key(op.operation.results[0])] = read_nest(
-                        op, self.values
-                    )
+                    self.nests[key] = read_nest(op, self.values)
                 except NoTermForm:
                     continue
 
@@ -82,6 +82,19 @@ class Program:
         old.replace_all_uses_with(new)
         old.owner.erase()
         self.values.rebind(key, new)
+
+
+def _argument_name(argument: Any) -> str | None:
+    """What the front end called an argument (a name location), if it did."""
+    named = re.match(r'loc\("([A-Za-z_]\w*)"(?!:)', str(argument.location))
+    return named[1] if named else None
+
+
+def _nest_name(op: Any) -> str:
+    if isinstance(op, N.MapOp):
+        return "map"
+    combiner = op.combiner.value
+    return {"add": "sum", "mul": "prod"}.get(combiner, combiner)
 
 
 def defining_op(value: Any) -> Any | None:

@@ -15,9 +15,11 @@ which, is `algebra.solver`. No correction: the chain stays apart, with a remark 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
     Reduction,
     Running,
@@ -56,7 +58,8 @@ def chain_of(program: Program, group: Group) -> list[Reduction]:
         if key in group.running:
             nest = program.nests[key]
             body = T.rewrite(group.term(nest, group.running[key]), rule)
-            chain.append(Reduction(key, nest.combiner, body, nest.dtype))
+            axes = group.result_axes(nest, group.running[key])
+            chain.append(Reduction(key, nest.combiner, body, nest.dtype, tuple(sorted(axes))))
     return chain
 
 
@@ -81,6 +84,21 @@ def shared_terms(solution: Solution) -> set[Term]:
     return wanted
 
 
+def proof_status(solution: Solution) -> str:
+    """"proved", or what stands in the way: "unproved" or "refuted"."""
+    statuses = {o.status for o in solution.obligations}
+    return REFUTED if REFUTED in statuses else UNPROVED if UNPROVED in statuses else PROVED
+
+
+def derivation(solution: Solution, names: list[str]) -> list[str]:
+    """How the corrections were found, then each obligation and how it was discharged.
+
+    `names` are the axes', which the algebra knows by number.
+    """
+    lines = [*solution.steps, *(str(o) for o in solution.obligations)]
+    return [re.sub(r"\bi(\d+)\b", lambda m: names[int(m[1])], line) for line in lines]
+
+
 class StreamBuilder:
     """Writes one `neptune.stream` for a group and its solution, before `anchor`."""
 
@@ -94,23 +112,16 @@ class StreamBuilder:
         self.reduced = {r.name: self._reduced(r) for r in solution.running}
 
     def _result_axes(self, running: Running) -> tuple[int, ...]:
-        if running.name in self.group.running:
-            nest = self.program.nests[running.name]
-            return self.group.result_axes(nest, self.group.running[running.name])
-        # An accumulator that the solver added varies along what its body varies along.
-        inner = {a for loops in self.group.running.values() for a in loops}
-        kept = {a for axes in (
-            self.group.result_axes(self.program.nests[k], loops)
-            for k, loops in self.group.running.items()
-        ) for a in axes}
-        return tuple(sorted(T.axes_of(running.body) & kept & inner - {self.group.stream}))
+        loops = self.group.running.get(running.name)
+        if loops is None:  # an accumulator that the solver added
+            return running.axes
+        return self.group.result_axes(self.program.nests[running.name], loops)
 
     def _reduced(self, running: Running) -> tuple[int, ...]:
         loops = self.group.running.get(running.name)
         if loops is None:
-            return (self.group.stream,)
-        nest = self.program.nests[running.name]
-        return tuple(loops[k] for k in nest.reduced_axes)
+            return running.folded
+        return tuple(loops[k] for k in self.program.nests[running.name].reduced_axes)
 
     def build(self) -> None:
         group, program = self.group, self.program
@@ -130,6 +141,10 @@ class StreamBuilder:
                     "axis": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group.stream),
                     "resultSegmentSizes": ir.DenseI32ArrayAttr.get(
                         N.segment_sizes(len(types))
+                    ),
+                    "neptune.proof": ir.StringAttr.get(proof_status(self.solution)),
+                    "neptune.derivation": ir.ArrayAttr.get(
+                        [ir.StringAttr.get(line) for line in derivation(self.solution, names)]
                     ),
                 },
                 regions=3,
