@@ -165,13 +165,22 @@ def _owned_here(value: Any, block: Any) -> bool:
     return bool(makes and source.block == block)
 
 
-def _dies_at(value: Any, op: Any, block: Any) -> bool:
+def _used_after(value: Any, op: Any, block: Any) -> bool:
+    """Whether `value`, or a slice of it (a view of the same buffer), is used behind `op`."""
     for use in value.uses:
-        owner = use.owner.operation
+        user = owner = use.owner.operation
         while owner.block != block:
             owner = owner.parent.operation
         if owner != op and not owner.is_before_in_block(op):
-            return False
+            return True
+        if user.name == "tensor.extract_slice" and _used_after(user.results[0], op, block):
+            return True
+    return False
+
+
+def _dies_at(value: Any, op: Any, block: Any) -> bool:
+    if _used_after(value, op, block):
+        return False
     # an operand that the body does not read does not count: `_overwrite` leaves such
     body = op.regions[0].blocks[0] if _is_linalg(op) else None
     return 1 == sum(
