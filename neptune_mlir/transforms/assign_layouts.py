@@ -339,7 +339,7 @@ class _Assignment:
         for k, value in enumerate(g.inputs):
             if self.is_flexible(value) or not g.is_read(k):
                 continue
-            held = self.layout(value)
+            held = self._made_in(value)
             assert held is not None
             if product is not None:
                 which = "a" if k == product.a else "b"
@@ -353,7 +353,7 @@ class _Assignment:
                 if needed.sources(held, range_of(held)) is None:
                     self._copy(g.op, k, needed, "its user holds other elements in each thread")
         init = len(g.inputs)
-        held = None if self.is_flexible(g.init) else self.layout(g.init)
+        held = None if self.is_flexible(g.init) else self._made_in(g.init)
         needed = self.result_layout(g)
         if held is not None and needed.sources(held, range_of(held)) is None:
             self._copy(g.op, init, needed, "it is accumulated into elsewhere")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -42,7 +42,6 @@ class Pending:
     """A tile in global memory that nobody has read yet: loads it as a layout asks for."""
 
     load: Callable[[Layout], list[Any]]
-    made: dict[Layout, list[Any]] = field(default_factory=dict)
 
 
 Tile = Held | Splat | Pending | SharedTile
@@ -70,9 +69,8 @@ class Compute:
             return [tile.values[k] for k in sources]
         needed = layout.project(dims)
         if isinstance(tile, Pending):
-            if needed not in tile.made:
-                tile.made[needed] = tile.load(needed)
-            values = tile.made[needed]
+            load = tile.load
+            values = self.s.remember((id(tile), needed), lambda: load(needed))
         else:
             values = self.memory.load_shared(tile, self.threads.positions(needed))
         sources = layout.sources(needed, dims)
@@ -122,7 +120,7 @@ class Compute:
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
         operands = [
-            self.registers(t, iteration, loops) if self._is_needed(g, k) else None
+            self.registers(t, iteration, loops) if g.is_read(k) else None
             for k, (t, loops) in enumerate(zip(tiles[:-1], g.maps[:-1], strict=True))
         ]
         positions = self.threads.positions(iteration)
@@ -133,12 +131,8 @@ class Compute:
                 self.evaluate(g, [*(o and o[r] for o in operands), init and init[r]], positions[r])
                 for r in range(iteration.registers)
             ]
-            order = out.sources(iteration, list(g.maps[-1])) if False else None
-            return Held(out, points if order is None else [points[k] for k in order])
+            return Held(out, points)
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
-
-    def _is_needed(self, g: Generic, k: int) -> bool:
-        return g.is_read(k)
 
     def _reduce(
         self, g: Generic, init: Tile, operands: Sequence[Any], positions: Sequence[Any],

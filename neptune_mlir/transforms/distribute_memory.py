@@ -255,9 +255,10 @@ class Memory:
                 for v, n in zip(window.valid, window.shape, strict=True)
             ]
             inside = self.in_bounds(position, limits)
+            last = [1] * (len(position) - 1) + [vector]  # what one access takes along each axis
             clamped = [
-                p if limit is None else s.minimum(p, s.sub(limit, 1))
-                for p, limit in zip(position, limits, strict=True)
+                p if limit is None else s.minimum(p, s.sub(limit, step))
+                for p, limit, step in zip(position, limits, last, strict=False)
             ]
             pointer = self.address(array, window, clamped)
             if vector == 1:
@@ -370,8 +371,6 @@ class Memory:
             position = self._unflatten(row, window.shape[:-1])
             limits = [*window.valid[:-1]]
             inside = self.in_bounds(position, limits)
-            if total % threads and r == total // threads:
-                inside = s.both(s.less(number, total), inside)
             full = [*position, s.mul(chunk, CHUNK // size)]
             if simple and first is not None:
                 source = self._offset(first[0], first[2], array.pointer.type)
@@ -392,13 +391,15 @@ class Memory:
                     "arith.select", [inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)], s.i32
                 )
                 operands.append(taken)
-            ir.Operation.create(
-                "nvvm.cp.async.shared.global", operands=operands,
-                attributes={
-                    "size": ir.IntegerAttr.get(s.i32, CHUNK),
-                    "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
-                },
-            )  # fmt: skip
+            beyond = total % threads and r == total // threads  # the last, partial round
+            with _if(s, s.less(number, total) if beyond else None):
+                ir.Operation.create(
+                    "nvvm.cp.async.shared.global", operands=operands,
+                    attributes={
+                        "size": ir.IntegerAttr.get(s.i32, CHUNK),
+                        "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
+                    },
+                )  # fmt: skip
 
     def _unflatten(self, row: Index, shape: Sequence[int]) -> list[Index]:
         position: list[Index] = []

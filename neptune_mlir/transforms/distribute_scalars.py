@@ -48,6 +48,14 @@ class Scalars:
         finally:
             self._scopes.pop()
 
+    def remember(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` emitted for `key` before in this block or one around it, or emits now."""
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        self._scopes[-1][key] = made = make()
+        return made
+
     def mark_uniform(self, value: Any) -> None:
         """`value` is the same in all threads (a kernel argument): worth multiplying up."""
         self._uniform.add(value)

@@ -159,6 +159,8 @@ class Block:
         return np.zeros(self.threads, np.int64)
 
     def _llvm_getelementptr(self, op: Any, operands: Any, mask: Any) -> Any:
+        if len(operands) == 1:
+            return operands[0] + list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))[0]
         return operands[0] + operands[1].astype(np.int64)
 
     def _space(self, pointer: Any) -> np.ndarray:

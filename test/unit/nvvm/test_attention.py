@@ -41,3 +41,29 @@ def test_p_stays_in_registers():
     program = check(64, 64, 32, 70, False, h=2)
     assert not program.remarks
     assert "linalg.copy" not in program.assigned
+
+
+SHAPES = {
+    "bf16": (64, 64, 64, 100, True, "bf16", 1.2e-2),
+    "head 80": (80, 64, 32, 70, False),
+    "head 128, 8 warps": (128, 128, 32, 130, True),
+    "narrow rows": (64, 16, 64, 40, True),
+    "32 rows": (64, 32, 64, 40, False),
+    "head 24 fits no instruction": (24, 16, 16, 40, True),
+    "f32 without matrix instructions": (32, 32, 32, 50, True, "f32", 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name):
+    check(*SHAPES[name])
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_stages(stages):
+    check(64, 64, 32, 200, True, stages=stages)
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+def test_warps(warps):
+    check(64, 64, 64, 100, True, warps=warps)
