@@ -109,8 +109,11 @@ def worthwhile(c: Contraction) -> bool:
     return ready or wanted_layout(c) is not None
 
 
-def lower_contraction(em: Emitter, c: Contraction, allocate: Allocate) -> None:
-    """Emit the loops at the current insertion point."""
+def lower_contraction(
+    em: Emitter, c: Contraction, allocate: Allocate, start: Any = None
+) -> None:
+    """Emit the loops at the current insertion point. With `start` (a scalar) the output begins
+    as that everywhere; else it is added to."""
     a, b = c.a, c.b
     assert a.view is not None and b.view is not None
     dim = b.position_of(c.v)
@@ -119,7 +122,7 @@ def lower_contraction(em: Emitter, c: Contraction, allocate: Allocate) -> None:
         a = _pack(em, c, a, len(a.index) - 1, allocate)
     if b.view.strides[dim] != 1:  # type: ignore[union-attr]
         b = _pack(em, c, b, dim, allocate)
-    _Blocks(em, replace(c, a=a, b=b)).run()
+    _Blocks(em, replace(c, a=a, b=b), start).run()
 
 
 def _pack(em: Emitter, c: Contraction, o: Operand, inner: int, allocate: Allocate) -> Operand:
@@ -200,8 +203,8 @@ def choose_block(rows: int, vectors: int, registers: int) -> tuple[int, int]:
 
 
 class _Blocks:
-    def __init__(self, em: Emitter, c: Contraction):
-        self.em, self.c, self.g = em, c, c.generic
+    def __init__(self, em: Emitter, c: Contraction, start: Any):
+        self.em, self.c, self.g, self.start = em, c, c.generic, start
         g = self.g
         rows = c.rows
         self.m = max(rows, key=lambda d: g.extents[d]) if rows else None
@@ -279,10 +282,13 @@ class _Blocks:
             return self._where(c.c, offsets)
 
         cells = [(r, n) for r in range(mr) for n in range(nr)]
-        start = [
-            em.load_vector(out, corner(r, n), dim, self._live(c.c, n, remaining))
-            for r, n in cells
-        ]
+        if self.start is None:
+            start = [
+                em.load_vector(out, corner(r, n), dim, self._live(c.c, n, remaining))
+                for r, n in cells
+            ]
+        else:
+            start = [em.splat(self.start)] * len(cells)
         inner = self.summed[-1]
         unroll = next(u for u in (4, 2, 1) if g.extents[inner] % u == 0)
 

@@ -8,15 +8,22 @@ they are contiguous along different ones, and gathers or scatters otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.bindings import arith, vector
 from neptune_mlir.codegen.emit import Emitter, Index, View
 
 
-def copy(em: Emitter, source: View, target: View, tile: tuple[int, ...] | None = None) -> None:
+def copy(
+    em: Emitter,
+    source: View,
+    target: View,
+    tile: tuple[int, ...] | None = None,
+    fill: Callable[[], None] | None = None,
+) -> None:
     """Copy `source` to `target` (same sizes). `tile` bounds the sizes: when all are reached,
-    straight code with static trip counts runs."""
+    straight code with static trip counts runs, else `fill` first."""
     if not source.sizes:
         em.store(target, [], em.load(source, []))
         return
@@ -32,10 +39,12 @@ def copy(em: Emitter, source: View, target: View, tile: tuple[int, ...] | None =
     def straight() -> None:
         _by_strides(em, source, target, list(tile) if tile else sizes)
 
-    if isinstance(full, bool):
-        straight() if full else _by_strides(em, source, target, sizes)
-    else:
-        em.branch(full, straight, lambda: _by_strides(em, source, target, sizes))
+    def ragged() -> None:
+        if fill:
+            fill()
+        _by_strides(em, source, target, sizes)
+
+    em.branch(full, straight, ragged)
 
 
 def _contiguous(view: View) -> int | None:
@@ -135,10 +144,10 @@ def _transpose(
         where: list[Index] = [0] * len(sizes)
         for k, i in zip(others, position, strict=True):
             where[k] = i
-        each_vector(em, sizes[along], lambda i, rows: columns(where, i, rows))
+        _each_block(em, sizes[along], lambda i, rows: columns(where, i, rows))
 
     def columns(where: list[Index], i: Index, rows: Index | None) -> None:
-        each_vector(em, sizes[cross], lambda j, live: block(where, i, rows, j, live))
+        _each_block(em, sizes[cross], lambda j, live: block(where, i, rows, j, live))
 
     def block(
         where: list[Index], i: Index, rows: Index | None, j: Index, live: Index | None
@@ -168,6 +177,19 @@ def _transpose(
                 em.branch(inside, put)
 
     em.nest([(0, sizes[k], 1) for k in others], plane)
+
+
+def _each_block(em: Emitter, extent: Index, body: Any) -> None:
+    """As `each_vector`, but a run-time extent gets one masked body: blocks are long code."""
+    if isinstance(extent, int):
+        each_vector(em, extent, body)
+        return
+
+    def one(i: Index, _: list[Any]) -> list[Any]:
+        body(i, em.sub(extent, i))
+        return []
+
+    em.loop(0, extent, em.lanes, one)
 
 
 def transpose_lines(em: Emitter, lines: list[Any]) -> list[Any]:

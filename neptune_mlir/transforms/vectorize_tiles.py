@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.bindings import ir, location_text, memref
-from neptune_mlir.codegen import tile_contract, tile_copy, tile_generic
+from neptune_mlir.codegen import tile_contract, tile_copy, tile_generic, tile_groups
 from neptune_mlir.codegen.emit import BIG, Emitter, Index, View
 from neptune_mlir.codegen.scratch import Scratch, Slot
 from neptune_mlir.codegen.tile_generic import Generic, Operand
+from neptune_mlir.codegen.tile_groups import Group
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets import cpu
@@ -44,6 +45,7 @@ class _Kernel:
         self.entry = function.regions[0].blocks[0]
         self.em = Emitter(lanes, registers, self.entry)
         self.views: dict[Any, View] = {}
+        self.strips: dict[Slot, View] = {}
         self.dead: list[Any] = []
 
     def run(self) -> int:
@@ -147,10 +149,28 @@ class _Kernel:
     # --- ops
 
     def _operations(self, operations: list[Any]) -> None:
-        for k, op in enumerate(operations):
-            self._op(op.operation, operations[k + 1 :])
+        """Lower the ops of a block; computations that follow each other are lowered together."""
+        run: list[Any] = []
+        for op in operations:
+            op = op.operation
+            if op.name == "linalg.generic":
+                run.append(op)
+            elif not self._reorderable(op):
+                filled = self._fill_before_copy(run, op)
+                self._run(run)
+                run = []
+                self._op(op, filled)
+            else:
+                self._op(op)
+        self._run(run)
 
-    def _op(self, op: Any, rest: list[Any]) -> None:
+    def _reorderable(self, op: Any) -> bool:
+        """Whether computations may move behind `op`: it does not touch memory."""
+        return op.name.startswith(("arith.", "affine.", "math.", "index.")) or op.name in (
+            "memref.alloc", "memref.subview", "memref.cast", "memref.dim",
+        )  # fmt: skip
+
+    def _op(self, op: Any, filled: Generic | None = None) -> None:
         name = op.name
         with ir.InsertionPoint(op), op.location:
             if name == "memref.alloc":
@@ -162,9 +182,7 @@ class _Kernel:
             elif name == "memref.dim" and op.operands[0] in self.views:
                 self._dim(op)
             elif name == "memref.copy":
-                self._copy(op)
-            elif name == "linalg.generic":
-                self._compute(op, rest)
+                self._copy(op, filled)
             elif name == "memref.load" and op.operands[0] in self.views:
                 value = self.em.load(self.views[op.operands[0]], list(op.operands)[1:])
                 op.results[0].replace_all_uses_with(value)
@@ -248,24 +266,172 @@ class _Kernel:
             ["reduction" in kind for kind in kinds], [0] * len(extents),
         )  # fmt: skip
 
-    def _compute(self, op: Any, rest: list[Any]) -> None:
-        generic = self._generic(op)
-        contraction = None
-        if all(isinstance(n, int) for n in generic.extents):
-            contraction = tile_contract.match(generic)
-        if contraction is not None and tile_contract.worthwhile(contraction):
-            tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate)
+    # --- computations
+
+    def _run(self, run: list[Any]) -> None:
+        if not run:
+            return
+        self.dead += run
+        with ir.InsertionPoint(run[-1]), run[-1].location:
+            for group in tile_groups.group([self._generic(op) for op in run]):
+                self._group(group)
+
+    def _group(self, group: Group) -> None:
+        size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
+        if len(group.members) == 1 or size == group.extent:
+            for member, start in self._starts(group.members):
+                self._compute(member, start)
+            return
+        local = self._local(group)
+
+        def strip(low: Index, _: list[Any]) -> list[Any]:
+            for member, start in self._starts(group.members):
+                self._compute(self._restricted(group, member, low, size, local), start)
+            return []
+
+        self.em.loop(0, group.extent, size, strip)
+
+    def _local(self, group: Group) -> set[Slot]:
+        """Tiles that no op outside of the group touches, and that it writes before it reads."""
+        members = [m.op for m in group.members]
+        found = set()
+        for slot, place in group.place.items():
+            if not isinstance(slot, Slot) or place is None:
+                continue
+            users = [
+                use.owner.operation
+                for value, view in self.views.items()
+                if view.slot is slot
+                for use in value.uses
+            ]
+            first = next(m for m in group.members if any(o.view and o.view.slot is slot
+                                                         for o in m.operands))  # fmt: skip
+            if all(user in members for user in users) and _overwrites(first, slot):
+                found.add(slot)
+        return found
+
+    def _restricted(
+        self, group: Group, member: Generic, low: Index, size: int, local: set[Slot]
+    ) -> Generic:
+        """The part of an op in the strip that starts at `low`."""
+        d = next(s for m, s in zip(group.members, group.strip, strict=True) if m is member)
+
+        def narrow(o: Operand) -> Operand:
+            if o.view is None or o.view.slot not in local:
+                return o
+            place = group.place[o.view.slot]
+            assert place is not None
+            view = self._strip_view(o.view.slot, place, size)
+            return replace(
+                o, view=replace(view, offset=self.em.mul(low, -int(view.strides[place])))
+            )
+
+        return replace(
+            member,
+            inputs=[narrow(o) for o in member.inputs],
+            outputs=[narrow(o) for o in member.outputs],
+            extents=[size if k == d else n for k, n in enumerate(member.extents)],
+            lows=[low if k == d else 0 for k in range(len(member.extents))],
+        )
+
+    def _strip_view(self, slot: Slot, place: int, size: int) -> View:
+        if slot not in self.strips:
+            shape = tuple(size if k == place else n for k, n in enumerate(slot.shape))
+            self.strips[slot] = self.scratch.allocate(slot.kind, shape, slot.inner)
+        return self.strips[slot]
+
+    def _starts(self, members: list[Generic]) -> list[tuple[Generic, Any]]:
+        """Pairs of an op and the scalar that its output starts from: a fill right before a
+        contraction is not carried out."""
+        found: list[tuple[Generic, Any]] = []
+        for k, member in enumerate(members):
+            value = _filled_with(member)
+            if value is not None and k + 1 < len(members):
+                after = members[k + 1]
+                if self._contraction(after) and _same_output(member, after):
+                    continue
+            before = members[k - 1] if k else None
+            start = None
+            if before and self._contraction(member) and _same_output(before, member):
+                start = _filled_with(before)
+            found.append((member, start))
+        return found
+
+    def _contraction(self, generic: Generic) -> Any:
+        if not all(isinstance(n, int) for n in generic.extents):
+            return None
+        found = tile_contract.match(generic)
+        return found if found is not None and tile_contract.worthwhile(found) else None
+
+    def _compute(self, generic: Generic, start: Any = None) -> None:
+        contraction = self._contraction(generic)
+        if contraction is not None:
+            tile_contract.lower_contraction(
+                self.em, contraction, self.scratch.allocate, start
+            )
         else:
             tile_generic.lower_generic(self.em, generic)
 
-    def _copy(self, op: Any) -> None:
+    def _fill_before_copy(self, run: list[Any], op: Any) -> Generic | None:
+        """Take the fill of a tile off the run when the next op copies (part of) that tile in:
+        a whole copy makes it useless."""
+        if op.name != "memref.copy" or not run:
+            return None
+        last = self._generic(run[-1])
+        target = self.views[op.operands[1]]
+        if _filled_with(last) is None or last.outputs[0].view.slot is not target.slot:
+            return None
+        self.dead.append(run.pop())
+        return last
+
+    def _copy(self, op: Any, filled: Generic | None) -> None:
         source, target = (self.views[v] for v in op.operands)
         tile = None
         for view in (target, source):
             if isinstance(view.slot, Slot) and len(view.slot.shape) == len(view.sizes):
                 tile = view.slot.shape
                 break
-        tile_copy.copy(self.em, source, target, tile)
+        fill = (lambda: tile_generic.lower_generic(self.em, filled)) if filled else None
+        if filled and (tile is None or target.slot is not view.slot):
+            tile_generic.lower_generic(self.em, filled)
+            fill = None
+        tile_copy.copy(self.em, source, target, tile, fill)
+
+
+def _filled_with(generic: Generic) -> Any:
+    """The scalar that a fill writes, when the generic is one."""
+    block = generic.body
+    if len(generic.outputs) != 1 or len(block.operations) != 1 or any(generic.reduced):
+        return None
+    (value,) = block.operations[0].operands
+    if not isinstance(value, ir.BlockArgument) or value.owner != block:
+        return value
+    number = value.arg_number
+    if number < len(generic.inputs) and generic.inputs[number].view is None:
+        return generic.inputs[number].scalar
+    return None
+
+
+def _same_output(fill: Generic, after: Generic) -> bool:
+    return fill.outputs[0].view == after.outputs[0].view and not any(
+        o.view is not None and o.view.slot is fill.outputs[0].view.slot for o in after.inputs
+    )
+
+
+def _overwrites(generic: Generic, slot: Slot) -> bool:
+    """Whether the op writes all of a tile and reads nothing of it."""
+    block = generic.body
+    inputs = len(generic.inputs)
+    for k, o in enumerate(generic.operands):
+        if o.view is None or o.view.slot is not slot:
+            continue
+        if list(block.arguments[k].uses):
+            return False
+        if k >= inputs and any(
+            r and not o.uses(d) for d, r in enumerate(generic.reduced)
+        ):
+            return False
+    return True
 
 
 def _is_memref(value: Any) -> bool:
