@@ -12,7 +12,8 @@ from typing import Any
 
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
-from neptune_mlir.algebra.normal import LN2, Normaliser, Poly, TooComplex, mono_key
+from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.poly import LN2, Poly, TooComplex
 from neptune_mlir.algebra.proof import Obligation, Proof, relation
 from neptune_mlir.algebra.terms import (
     Term,
@@ -210,7 +211,7 @@ class Chain:
             poly: Poly = self.normal.poly(body)
         except TooComplex:
             return None
-        return combiner, tuple(sorted(((mono_key(m), c) for m, c in poly.items())))
+        return combiner, frozenset(poly.items())
 
     def find(self, combiner: str, body: Term) -> str | None:
         """An existing running value that computes the same."""

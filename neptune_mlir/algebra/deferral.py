@@ -9,9 +9,10 @@ The body keeps its shape otherwise, so sub-terms that several reductions share s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from neptune_mlir.algebra.terms import Term, const, is_float, make
+from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref
 
 Invariant = Callable[[Term], bool]
 
@@ -47,10 +48,14 @@ def split(t: Term, invariant: Invariant) -> Split:
     match t.op:
         case "mul":
             a, b = (split(x, invariant) for x in t.args)
-            return Split(make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under))
+            return Split(
+                make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under)
+            )
         case "div":
             a, b = (split(x, invariant) for x in t.args)
-            return Split(make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over))
+            return Split(
+                make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over)
+            )
         case "neg" | "cast" if is_float(t.args[0].dtype):
             a = split(t.args[0], invariant)
             return Split(make(t.op, a.rest, dtype=t.dtype), a.over, a.under)
@@ -70,21 +75,20 @@ def split(t: Term, invariant: Invariant) -> Split:
 
 
 def defer(
-    reduction, axis: int, is_invariant: Invariant
-) -> tuple | None:
-    """Split a sum into one without its invariant factors, and the factor to apply behind it.
+    reduction: Reduction, axis: int, is_invariant: Invariant
+) -> tuple[Reduction, Term] | None:
+    """A sum without its invariant factors, and its final value over `ref(reduction.name)`.
+
+    Args:
+        axis: the axis that is summed over.
+        is_invariant: which sub-terms to pull out; none of them may vary along the axis.
 
     Returns:
-        The new reduction and a function's worth of term: the final value over
-        `ref(reduction.name)`; None when nothing can be pulled out.
+        None when nothing can be pulled out.
     """
-    from dataclasses import replace
-
-    from neptune_mlir.algebra.terms import ref
-
     if reduction.combiner != "add":
         return None
-    found = split(reduction.body, is_invariant)
+    found = split(reduction.body, lambda t: is_invariant(t) and axis not in axes_of(t))
     if found.trivial:
         return None
     value = ref(reduction.name, dtype=reduction.dtype)

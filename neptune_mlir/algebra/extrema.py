@@ -16,7 +16,7 @@ from fractions import Fraction
 from neptune_mlir.algebra import proof, rules
 from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.facts import has_ref
-from neptune_mlir.algebra.normal import TooComplex, mono_mul, mono_term, to_term
+from neptune_mlir.algebra.poly import TooComplex, mono_mul, mono_term, to_term
 from neptune_mlir.algebra.proof import acc, references
 from neptune_mlir.algebra.sums import move_unsafe, ratio, split_monomials
 from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, show
@@ -34,7 +34,8 @@ def solve_extremum(chain: Chain, name: str, combiner: str, body: Term) -> Term:
     if not has_ref(body):
         return _core(chain, name, combiner, body)
     value = _Peel(chain, name)(body, combiner)
-    chain.step(f"deferral: {combiner} passes order-preserving functions; {name} = {show(value, proof.leaf_text)}")
+    shown = show(value, proof.leaf_text)
+    chain.step(f"deferral: {combiner} passes order-preserving functions; {name} = {shown}")
     return value
 
 
@@ -189,7 +190,9 @@ class _Peel:
         factor = mono_term(behind, Fraction(1), t.dtype) if behind else None
         if not same or any(p.differences for p in parts):
             raise chain.fail(
-                "homomorphism", t, f"{want} does not distribute over a sum of differently moving terms"
+                "homomorphism",
+                t,
+                f"{want} does not distribute over terms that move differently",
             )
         sign = 1 if factor is None else chain.facts.sign(factor)
         if sign is None:

@@ -143,9 +143,7 @@ class Facts:
         if t.op in rules.BOUNDED:
             return rules.BOUNDED[t.op][1]
         if t.op == "mul":
-            return -self._scaled(
-                t, lambda a: -self.upper_bound(a), lambda a: -self.lower_bound(a)
-            )
+            return -self._scaled(t, lambda a: -self.upper_bound(a), lambda a: -self.lower_bound(a))
         return 0.0 if self.sign(t) == -1 else math.inf
 
     def _scaled(self, t: Term, low: Any, high: Any) -> float:

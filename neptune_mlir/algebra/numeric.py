@@ -92,7 +92,9 @@ def fold(
     shape = list(value.shape)
     for k in folded:
         shape[k] = length if k == axis else domain.extents[k]
-    return _COMBINE[combiner].reduce(np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True)
+    return _COMBINE[combiner].reduce(
+        np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True
+    )
 
 
 def identity(combiner: str, dtype: str, domain: Domain) -> Array:

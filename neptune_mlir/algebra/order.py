@@ -20,9 +20,7 @@ FLIP = {"max": "min", "min": "max", "or": "and", "and": "or"}
 ORDER = {"or": "max", "and": "min"}
 
 
-def preserves(
-    t: Term, want: str, combiner: Callable[[Term], str], facts: Facts
-) -> bool:
+def preserves(t: Term, want: str, combiner: Callable[[Term], str], facts: Facts) -> bool:
     """`combiner(leaf)` tells how the accumulator behind an `acc` leaf is combined."""
     if want not in FLIP:
         return False

@@ -189,9 +189,7 @@ def obligations(
     if combiner == "add":  # max and min have no identity over the reals; order implies it
         zero = _per_accumulator(h, lambda n: const(0.0, n.dtype))
         found.append(Obligation("identity", name, zero, const(0.0)))
-    first = _per_accumulator(
-        _rename(h, old="mid"), lambda n: _rename(hs[n.attr[1]], new="mid")
-    )
+    first = _per_accumulator(_rename(h, old="mid"), lambda n: _rename(hs[n.attr[1]], new="mid"))
     found.append(Obligation("composition", name, first, h))
     same = next((n for n in leaves(h, "ref") if n.attr == ("acc", name)), acc(name))
     found.append(Obligation("composition", name, _rename(h, new="old"), same))
@@ -233,9 +231,7 @@ def finish_obligations(
     return Proof(tuple(discharge(o, normal, order) for o in found))
 
 
-def relation(
-    normal: Normaliser, name: str, bodies: dict[str, Term], value: Term
-) -> Obligation:
+def relation(normal: Normaliser, name: str, bodies: dict[str, Term], value: Term) -> Obligation:
     """Σ f = value, a linear combination of sums, because f is that combination of bodies."""
     right = _per_accumulator(_bare(value), lambda n: _bare(bodies[n.attr[1]]))
     kind = f"equals {show(value, leaf_text)}"

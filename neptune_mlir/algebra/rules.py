@@ -3,13 +3,13 @@
 
 The forms, cheapest at run time first (`FORMS`); t is what a reduction reads of earlier ones:
 
-    deferral        f = φ(t) ⊗ g(x), ⊗ distributes over ⊕        no correction, φ moves behind the loop
-                    f = u(g(x), t), u monotone in g, ⊕ = max/min  no correction, u moves behind the loop
-    multiplicative  f = g(x)·φ(t)                                 h = a · φ(t')/φ(t)
-    exponential     f = g(x)·exp(k(x) + φ(t))                     h = a · exp(φ(t') - φ(t))
-    additive        f = g(x) + φ(t),   ⊕ = max/min                h = a + φ(t') - φ(t)
-    monotone        f = u(g(x), t),    ⊕ = max/min                h = u(u⁻¹(a, t), t')
-    augmented       f = Σ_i g_i(x)·φ_i(t), or polynomial in differences g(x) - t: further
+    deferral        f = φ(t) ⊗ g(x), ⊗ distributes over ⊕       no correction: φ moves behind
+                    f = u(g(x), t), u ordered in g, ⊕ = max/min  no correction: u moves behind
+    multiplicative  f = g(x)·φ(t)                                h = a · φ(t')/φ(t)
+    exponential     f = g(x)·exp(k(x) + φ(t))                    h = a · exp(φ(t') - φ(t))
+    additive        f = g(x) + φ(t),   ⊕ = max/min               h = a + φ(t') - φ(t)
+    monotone        f = u(g(x), t),    ⊕ = max/min               h = u(u⁻¹(a, t), t')
+    augmented       f = Σ_i g_i(x)·φ_i(t), or a polynomial in differences g(x) - t: further
                     accumulators (counts, moments) close the space  h = Σ_i H_i(t, t')·a_i
 """
 

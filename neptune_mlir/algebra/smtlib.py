@@ -22,7 +22,8 @@ from typing import Any
 
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.normal import LN2, Normaliser, TooComplex, to_term
+from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
 from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
 from neptune_mlir.algebra.terms import Term, const, is_float, make, show
 

@@ -10,7 +10,6 @@ moved, the results in terms of them, the derivation, and a proof. See `rules.FOR
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from neptune_mlir.algebra.chain import (
     Chain,
@@ -67,7 +66,7 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
         chain.begin(reduction)
         body = _inline(chain, reduction)
         final = _solve(chain, reduction, body)
-        if not is_acc(final) or has_ref(body) and chain.raw(final.attr[1]) is not body:
+        if not is_acc(final) or (has_ref(body) and chain.raw(final.attr[1]) is not body):
             made = {r.name: (r.combiner, chain.raw(r.name)) for r in chain.running}
             found = finish_obligations(
                 chain.proof, reduction.name, reduction.combiner, body, final, made, chain.relations
@@ -125,7 +124,9 @@ def _inline(chain: Chain, reduction: Reduction) -> Term:
         for i in n.args:
             if i.op != "index" or i.attr in chain.facts.folded:
                 raise chain.fail(
-                    "re-basing", n, "it reads the reduction at another position than its own",
+                    "re-basing",
+                    n,
+                    "it reads the reduction at another position than its own",
                     "read it at the position of the result, or split the loop here",
                 )
         return _at(chain.finals[n.attr], n.args)

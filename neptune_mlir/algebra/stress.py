@@ -91,11 +91,15 @@ def inputs(
         yield case, data
         if case == "normal":
             order = rng.permutation(extents[axis])
-            yield "permuted", {
-                k: np.take(a, order, axis=a.shape.index(extents[axis]))
-                if extents[axis] in a.shape else a
-                for k, a in data.items()
-            }
+            yield (
+                "permuted",
+                {
+                    k: np.take(a, order, axis=a.shape.index(extents[axis]))
+                    if extents[axis] in a.shape
+                    else a
+                    for k, a in data.items()
+                },
+            )
 
 
 def _sprinkle(rng: Any, shape: tuple[int, ...], value: float, share: float) -> Array:
@@ -205,9 +209,7 @@ def ulps(got: Array, exact: Array, size: Array, kind: Any) -> Array:
     """Distance in units of the last place of `size`; inf where a finite value was missed."""
     with np.errstate(all="ignore"):
         info = np.finfo(kind)
-        got, exact = np.broadcast_arrays(
-            np.asarray(got, np.float64), np.asarray(exact, np.float64)
-        )
+        got, exact = np.broadcast_arrays(np.asarray(got, np.float64), np.asarray(exact, np.float64))
         error = np.abs(got - exact) / (info.eps * np.maximum(size, float(info.tiny)))
         error = np.where(got == exact, 0.0, error)
         missed = np.isfinite(exact) != np.isfinite(got)

@@ -24,7 +24,7 @@ from neptune_mlir.algebra import proof, rules
 from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.deferral import split
 from neptune_mlir.algebra.facts import has_ref, kind
-from neptune_mlir.algebra.normal import (
+from neptune_mlir.algebra.poly import (
     Mono,
     Poly,
     TooComplex,
@@ -40,7 +40,7 @@ from neptune_mlir.algebra.normal import (
     to_term,
 )
 from neptune_mlir.algebra.proof import acc, at_time, new, old, references
-from neptune_mlir.algebra.terms import Term, const, leaves, make, ref, rewrite, show, substitute
+from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def solve_sum(chain: Chain, name: str, body: Term) -> Term:
         return acc(chain.emit(name, "add", body), dtype)
     found = split(body, chain.invariant)
     if not found.trivial:
-        chain.step(f"deferral: {_factor_text(found)} does not vary along the stream; it moves behind")
+        chain.step(
+            f"deferral: {_factor_text(found)} does not vary along the stream: it moves behind"
+        )
         inner = solve_sum(chain, chain.fresh(name + "'"), found.rest)
         return found.finish(inner)
     parts = [move_unsafe(chain, p) for p in split_monomials(chain, body)]
@@ -160,8 +162,9 @@ def move_unsafe(chain: Chain, part: Part) -> Part:
             own = add(own, scaled(chain.normal.poly(t.args[0]), e))
     assert chain.current is not None
     conditions = [
-        t.args[0] for t, _ in part.data if t.op == "select" and t.args[1].is_const
-        and t.args[2].is_const
+        t.args[0]
+        for t, _ in part.data
+        if t.op == "select" and t.args[1].is_const and t.args[2].is_const
     ]
     exponent = to_term(own, chain.current.dtype)
     for c in conditions:
@@ -210,9 +213,8 @@ def accumulate(chain: Chain, name: str, body: Term, keep: Mono, dtype: str) -> s
     name = chain.fresh(name)
     h = make("mul", acc(name, dtype), ratio(keep, dtype))
     kept = mono_term(keep, Fraction(1), dtype)
-    correction = Correction(
-        "exponential", h, references(kept), proof.obligations(chain.proof, name, "add", {name: body}, {name: h})
-    )
+    found = proof.obligations(chain.proof, name, "add", {name: body}, {name: h})
+    correction = Correction("exponential", h, references(kept), found)
     before = len(chain.running)
     name = chain.emit(name, "add", body, correction)
     if len(chain.running) > before:

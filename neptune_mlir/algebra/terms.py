@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# ruff: noqa: E701
 """Scalar expression terms: what the body of a nest computes, as data.
 
 A term is immutable, hashable and interned, so equal terms are the same object and

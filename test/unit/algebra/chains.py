@@ -4,6 +4,7 @@
 Axes: 0 = row i, 1 = streamed j, 2 = a spare, 3 = output feature e. `E` gives terms operators.
 """
 
+# ruff: noqa: E501, E741, RUF005
 from __future__ import annotations
 
 import math

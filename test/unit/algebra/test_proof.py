@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chains import AXIS, ZOO  # noqa: E402
+from chains import AXIS, ZOO
 
-from neptune_mlir.algebra import smtlib  # noqa: E402
-from neptune_mlir.algebra.proof import REFUTED  # noqa: E402
-from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain  # noqa: E402
-from neptune_mlir.algebra.stress import stress  # noqa: E402
-from neptune_mlir.algebra.terms import const, make  # noqa: E402
+from neptune_mlir.algebra import smtlib
+from neptune_mlir.algebra.proof import REFUTED
+from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
+from neptune_mlir.algebra.stress import stress
+from neptune_mlir.algebra.terms import const, make
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chains import (  # noqa: E402
+from chains import (
     AXIS,
     E,
     absolute,
@@ -29,9 +29,9 @@ from chains import (  # noqa: E402
     where,
 )
 
-from neptune_mlir.algebra.solver import Unsolvable, solve_chain  # noqa: E402
-from neptune_mlir.algebra.stress import stress  # noqa: E402
-from neptune_mlir.algebra.terms import show  # noqa: E402
+from neptune_mlir.algebra.solver import Unsolvable, solve_chain
+from neptune_mlir.algebra.stress import stress
+from neptune_mlir.algebra.terms import show
 
 
 class Grammar:

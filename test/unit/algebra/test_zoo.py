@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from chains import AXIS, UNFUSABLE, ZOO  # noqa: E402
+from chains import AXIS, UNFUSABLE, ZOO
 
-from neptune_mlir.algebra.solver import Unsolvable, solve_chain  # noqa: E402
-from neptune_mlir.algebra.stress import stress  # noqa: E402
+from neptune_mlir.algebra.solver import Unsolvable, solve_chain
+from neptune_mlir.algebra.stress import stress
 
 
 @pytest.mark.parametrize("name", ZOO)
