@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir import errors
 from neptune_mlir.errors import NeptuneError
 
 _LOCATED = re.compile(r"(?P<file>.*?):(?P<line>\d+):(?P<col>\d+)$", re.DOTALL)
+_PLACE = re.compile(r"(?P<loc>[^\s:]+:\d+:\d+): ")
 _TEXT = re.compile(r"(?P<loc>.+?:\d+:\d+): (?P<kind>error|warning|remark|note): (?P<message>.*)")
 
 
@@ -72,7 +74,15 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
         if error.hint:
             entries.append(Entry("note", error.loc or fallback, f"hint: {error.hint}"))
         return entries
-    text = f"internal error, please report it: {type(error).__name__}: {error}"
+    last = str(error).rstrip().rpartition("\n")[2]
+    name, _, message = last.partition(": ")
+    if isinstance(error, RuntimeError) and hasattr(errors, name):
+        # MLIR's walk turns an exception of ours into text, traceback and all
+        place = _PLACE.match(message)
+        if place:
+            return [Entry("error", place["loc"], message[place.end() :])]
+        return [Entry("error", fallback, message)]
+    text = f"internal error, please report it: {type(error).__name__}: {last}"
     return [
         Entry("error", fallback, text),
         Entry("note", fallback, "NEPTUNE_TRACEBACK=1 shows where it came from"),

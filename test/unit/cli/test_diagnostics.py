@@ -58,3 +58,11 @@ def test_defects_become_one_line_and_a_note():
     error, note = of_exception(KeyError("oops"), "a.mlir")
     assert "internal error" in error.message and "KeyError" in error.message
     assert "NEPTUNE_TRACEBACK" in note.message
+
+
+def test_errors_that_mlir_turned_into_text():
+    text = "Exception raised in callback: Traceback (most recent call last):\n  File ...\n"
+    (error,) = of_exception(RuntimeError(f"{text}LoweringError: a.mlir:1:2: no lowering for x"))
+    assert str(error) == "a.mlir:1:2: error: no lowering for x"
+    error, _ = of_exception(RuntimeError(f"{text}KeyError: 'x'"))
+    assert error.message == "internal error, please report it: RuntimeError: KeyError: 'x'"

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`compile` and `Kernel`: sources, cache, levels, errors."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import neptune_mlir as neptune
+from neptune_mlir import bindings
+from neptune_mlir.errors import ArgumentError, InputError, ToolError, UsageError
+
+SOFTMAX = """
+func.func @softmax(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %m = tensor.dim %x, %c1 : tensor<?x?xf32>
+  %e = tensor.empty(%n, %m) : tensor<?x?xf32>
+  %y = linalg.softmax dimension(1) ins(%x : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>)
+      -> tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("NEPTUNE_DUMP", raising=False)
+    return tmp_path / "cache"
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        return neptune.compile(SOFTMAX)
+
+
+def test_runs_at_several_sizes(kernel):
+    for shape in ((1, 1), (3, 7), (17, 300), (5, 1025)):
+        x = random(*shape)
+        np.testing.assert_allclose(kernel(x), softmax(x), rtol=1e-5, atol=1e-7)
+
+
+def test_out_and_strides(kernel):
+    x = random(40, 30)[::2, ::-1]
+    out = np.empty((20, 30), np.float32)
+    assert kernel(x, out=out) is out
+    np.testing.assert_allclose(out, softmax(x), rtol=1e-5, atol=1e-7)
+
+
+def test_wrong_arguments(kernel):
+    for arguments in [(), (random(2, 2), random(2, 2)), (random(4),), (random(2, 2).astype("i4"),)]:
+        with pytest.raises(ArgumentError):
+            kernel(*arguments)
+
+
+def test_facts(kernel):
+    assert kernel.facts["kernels"] == 1
+    assert kernel.facts["nests"] >= 2
+    assert kernel.facts["corrections"] >= 1
+
+
+def test_levels(kernel):
+    assert "neptune.reduce" in kernel.ir("neptune")
+    assert "neptune.stream" in kernel.ir("fused")
+    assert "scf.forall" in kernel.ir("tile")
+    with pytest.raises(UsageError, match="no level 'poetry'"):
+        kernel.ir("poetry")
+
+
+def test_explain(kernel):
+    text = kernel.explain()
+    assert "stream over" in text and "repair:" in text and "remark: fused" in text
+
+
+def test_sources(tmp_path):
+    path = tmp_path / "softmax.mlir"
+    path.write_text(SOFTMAX)
+    x = random(3, 5)
+    for program in (SOFTMAX, path, bindings.parse(SOFTMAX)):
+        np.testing.assert_allclose(neptune.compile(program)(x), softmax(x), rtol=1e-5)
+    with pytest.raises(UsageError, match="cannot compile a int"):
+        neptune.compile(3)
+
+
+def test_cache_is_keyed_by_program_schedule_and_entry(cache):
+    assert not neptune.compile(SOFTMAX).cached
+    assert neptune.compile(SOFTMAX).cached
+    assert not neptune.compile(SOFTMAX, schedule="private").cached
+    assert not neptune.compile(SOFTMAX.replace("@softmax", "@other")).cached
+
+
+def test_a_damaged_entry_is_made_again(cache):
+    neptune.compile(SOFTMAX)
+    (entry,) = cache.rglob("*.bundle")
+    entry.write_bytes(entry.read_bytes()[:-100])
+    assert not neptune.compile(SOFTMAX).cached
+
+
+def test_a_cached_kernel_needs_no_mlir(tmp_path):
+    path = tmp_path / "softmax.mlir"
+    path.write_text(SOFTMAX)
+    program = (
+        "import sys, json, pathlib, numpy, neptune_mlir\n"
+        f"k = neptune_mlir.compile(pathlib.Path({str(path)!r}))\n"
+        "k(numpy.zeros((2, 2), numpy.float32))\n"
+        "print(json.dumps([k.cached, 'torch_mlir' in sys.modules or 'mlir' in sys.modules]))"
+    )
+    seen = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        seen.append(json.loads(done.stdout))
+    assert seen == [[False, True], [True, False]]
+
+
+def test_save_and_load(kernel, tmp_path):
+    kernel.save(tmp_path / "softmax.bundle")
+    x = random(3, 5)
+    loaded = neptune.Kernel.load(tmp_path / "softmax.bundle")
+    np.testing.assert_array_equal(loaded(x), kernel(x))
+    (tmp_path / "softmax.bundle").write_bytes(b"not a bundle")
+    with pytest.raises(ToolError):
+        neptune.Kernel.load(tmp_path / "softmax.bundle")
+
+
+def test_dumps(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEPTUNE_DUMP", str(tmp_path / "dump"))
+    neptune.compile(SOFTMAX)
+    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert names[0] == "00-raise-linalg.mlir"
+    assert any(n.endswith(".ll") for n in names) and any(n.endswith(".s") for n in names)
+    assert [int(n[:2]) for n in names] == list(range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("func.func @f(", "expected"), ("module {}", "no function with a body"), ("", "no function")],
+)
+def test_bad_programs(text, message):
+    with pytest.raises(InputError, match=message):
+        neptune.compile(text)
+
+
+def test_unknown_targets_and_schedules():
+    with pytest.raises(UsageError, match="unknown target 'z80'"):
+        neptune.compile(SOFTMAX, target="z80")
+    with pytest.raises(UsageError, match="no schedule 'fastest'"):
+        neptune.compile(SOFTMAX, schedule="fastest")
+
+
+def test_threads_compile_and_run():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(k):
+        x = random(k + 1, 33)
+        text = SOFTMAX.replace("@softmax", f"@softmax{k % 3}")
+        return np.allclose(neptune.compile(text)(x), softmax(x), rtol=1e-5)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
