@@ -5,12 +5,13 @@ A size of 0 leaves an axis uncut. Sizes that a schedule has set already stay. Th
 looks at the part that an axis plays, never at what the program is for:
 
 * the streamed axis: 64 with a contraction in the kernel, 256 without;
-* other reduced axes: uncut when static and at most 512, else 64; a chunk axis is never cut;
+* other reduced axes: uncut when static and at most 512; else 64, or 256 when the kernel has
+  neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
-  is a column, uncut in a stream when static and at most 256 (cutting it would repeat what the
+  is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
   rows share), else 64; the rest are rows, 64;
-* parallel axes without a contraction: the last is uncut when static and at most 256, else 256;
-  the one before it 16; the rest 1. A stream's rows count as the one before;
+* parallel axes without a contraction: outside a stream the last, when reads run along it, is
+  uncut if static and at most 256, else 256; the last of the rest 16; all others 1;
 * an axis that is also read divided by a constant: 1.
 """
 
@@ -30,6 +31,7 @@ from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
 
 WHOLE_REDUCED = 512
+WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 
 
@@ -89,24 +91,26 @@ def default_tile(op: Any, values: Values, rows: int = 0, stream: int = 0) -> lis
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
+    inner = None
+    if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
+        inner = parallel.pop()
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:
         is_chunks = isinstance(op, N.GlobalOp) and a == 0
-        sizes[a] = 0 if is_chunks or _at_most(domain[a], WHOLE_REDUCED) else 64
+        uncut = is_chunks or _at_most(domain[a], WHOLE_REDUCED)
+        sizes[a] = 0 if uncut else 64 if free or inner is not None else 256
     if free:
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
         for a in ends:
             sizes[a] = rows or 64
         if column is not None:
-            uncut = axis is not None and _at_most(domain[column], WHOLE_PARALLEL)
+            uncut = axis is not None and _at_most(domain[column], WHOLE_COLUMN)
             sizes[column] = 0 if uncut else 64
     elif parallel:
-        inner = parallel.pop() if axis is None else None
-        if parallel:
-            sizes[parallel[-1]] = rows or 16
-        if inner is not None:
-            sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
+        sizes[parallel[-1]] = rows or 16
+    if inner is not None:
+        sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
     for a in _divided_axes(nests):
         sizes[a] = 1
     if axis is not None:
@@ -139,6 +143,12 @@ def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]
     for nest in reversed(nests):
         order = [a for a in nest.result_axes if a in parallel and a not in order] + order
     return order
+
+
+def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
+    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all."""
+    last = [read.args[-1] for nest in nests for read in nest.reads if read.args]
+    return not last or any(axis in T.axes_of(position) for position in last)
 
 
 def _free_axes(nests: Sequence[FusedNest]) -> set[int]:

@@ -37,6 +37,10 @@ class Fused:
         self.tile = tile
         self.values = nests.Values()
 
+    def _tile_attribute(self) -> dict[str, Any]:
+        sizes = list(self.tile)
+        return {"neptune.tile": ir.DenseI64ArrayAttr.get(sizes)} if sizes else {}
+
     def index(self, axis: str) -> T.Term:
         return T.index(self.names.index(axis))
 
@@ -95,7 +99,7 @@ class Fused:
             attributes = {
                 "domain": ir.DenseI64ArrayAttr.get(self.sizes),
                 "axis_names": ir.ArrayAttr.get([ir.StringAttr.get(n) for n in self.names]),
-                "neptune.tile": ir.DenseI64ArrayAttr.get(list(self.tile)),
+                **self._tile_attribute(),
                 **attributes,
             }
         op = ir.Operation.create(
@@ -131,6 +135,8 @@ def rebase(a: T.Term, old: T.Term, new: T.Term) -> T.Term:
 
 class Attention:
     """Fused attention over axes b h i j d e, as a module with one function `attention`.
+
+    An empty `tile` leaves the choice to the tile pass.
 
     Sizes may be DYNAMIC. `mask(fused, scalars)` gives the condition under which a score
     counts; `scalars` are extra i64 arguments, given as index terms.
@@ -246,7 +252,7 @@ class Attention:
         g = Fused(
             "cbhie", [self.chunks, b, h, i, e],
             [f.extent(f.names.index(a)) for a in "bhie" if f.sizes[f.names.index(a)] == DYNAMIC],
-            (0, *(self.tile[f.names.index(a)] for a in "bhie")),
+            self.tile and (0, *(self.tile[f.names.index(a)] for a in "bhie")),
         )  # fmt: skip
 
         def join() -> None:

@@ -21,7 +21,7 @@ from neptune_mlir.analysis.masks import (
     linear,
 )
 
-I, J = T.index(0), T.index(1)
+ROW, COLUMN = T.index(0), T.index(1)
 N = T.sym("n", "index")
 
 
@@ -30,7 +30,7 @@ def number(n: int) -> T.Term:
 
 
 def evaluate(t: T.Term, i: int, j: int, n: int) -> int | bool:
-    done = {I: i, J: j, N: n}
+    done = {ROW: i, COLUMN: j, N: n}
     for node in T.walk(t):
         if node.is_const:
             done[node] = node.value
@@ -41,7 +41,7 @@ def evaluate(t: T.Term, i: int, j: int, n: int) -> int | bool:
 
 POINTS = list(itertools.product(range(-2, 3), range(-2, 3), range(-1, 3)))
 affine_terms = st.recursive(
-    st.sampled_from([I, J, N, number(2), number(-1)]),
+    st.sampled_from([ROW, COLUMN, N, number(2), number(-1)]),
     lambda t: st.one_of(
         st.builds(lambda a, b: T.make("add", a, b), t, t),
         st.builds(lambda a, b: T.make("sub", a, b), t, t),
@@ -86,17 +86,18 @@ def test_folding_agrees_wherever_the_known_conditions_hold(
 
 
 def test_known_conditions_decide_weaker_and_opposite_ones() -> None:
-    known = affine_part(T.make("le", J, I))
-    assert fold_conditions(T.make("lt", J, T.make("add", I, number(5))), known).value is True
-    assert fold_conditions(T.make("gt", J, I), known).value is False
-    kept = T.make("lt", J, I)
+    known = affine_part(T.make("le", COLUMN, ROW))
+    assert fold_conditions(T.make("lt", COLUMN, T.make("add", ROW, number(5))), known).value is True
+    assert fold_conditions(T.make("gt", COLUMN, ROW), known).value is False
+    kept = T.make("lt", COLUMN, ROW)
     assert fold_conditions(kept, known) is kept
 
 
 @pytest.mark.parametrize(
     "term",
-    [T.make("mul", I, J), T.make("floordiv", I, number(2)), T.read("length", I, dtype="index"),
-     T.make("cast", T.make("cast", I, dtype="f32"), dtype="index")],
+    [T.make("mul", ROW, COLUMN), T.make("floordiv", ROW, number(2)),
+     T.read("length", ROW, dtype="index"),
+     T.make("cast", T.make("cast", ROW, dtype="f32"), dtype="index")],
 )  # fmt: skip
 def test_what_is_not_linear_in_the_axes(term: T.Term) -> None:
     assert linear(term) is None
@@ -104,18 +105,18 @@ def test_what_is_not_linear_in_the_axes(term: T.Term) -> None:
 
 def test_scalars_of_any_form_count_as_atoms() -> None:
     half = T.make("floordiv", N, number(2))
-    form = linear(T.make("add", T.make("mul", number(3), half), J))
-    assert form == Linear(frozenset([(half, 3), (J, 1)]), 0)
+    form = linear(T.make("add", T.make("mul", number(3), half), COLUMN))
+    assert form == Linear(frozenset([(half, 3), (COLUMN, 1)]), 0)
 
 
 def test_disjunctions_are_left_alone() -> None:
-    either = T.make("or", T.make("le", J, I), T.make("lt", J, N))
-    both = T.make("and", either, T.make("lt", I, N))
-    assert conjuncts(both) == [either, T.make("lt", I, N)]
-    assert affine_part(both) == constraints(T.make("lt", I, N))
+    either = T.make("or", T.make("le", COLUMN, ROW), T.make("lt", COLUMN, N))
+    both = T.make("and", either, T.make("lt", ROW, N))
+    assert conjuncts(both) == [either, T.make("lt", ROW, N)]
+    assert affine_part(both) == constraints(T.make("lt", ROW, N))
 
 
 def test_a_negated_comparison_is_one() -> None:
-    inside = T.make("not", T.make("gt", J, I))
+    inside = T.make("not", T.make("gt", COLUMN, ROW))
     (form,) = constraints(inside) or []
-    assert implied(form, affine_part(T.make("le", J, I)))
+    assert implied(form, affine_part(T.make("le", COLUMN, ROW)))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from fused_programs import DYNAMIC, Attention, Fused
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tile_exec import rounded, run
 
 from neptune_mlir.algebra import terms as T
@@ -186,3 +188,32 @@ def test_private_and_global(chunks: int, mask: str, nj: int, dynamic: str) -> No
 
 def test_more_chunks_than_tiles() -> None:
     check("none", 19, 5, chunks=4, dynamic="")
+
+
+@st.composite
+def tiled_attention(draw: st.DrawFn) -> dict[str, Any]:
+    """Any sizes and any legal tiling of them."""
+    group = draw(st.sampled_from([1, 2, 3]))
+    b, h = draw(st.integers(1, 2)), group * draw(st.integers(1, 2))
+    ni, nj, d, e = (draw(st.integers(*r)) for r in ((0, 40), (0, 60), (1, 9), (1, 9)))
+    dynamic = draw(st.sets(st.sampled_from("bhijd")))
+    tile = []
+    for name in "bhijde":
+        uncut = [] if name in dynamic or (name == "h" and group > 1) else [0]
+        if name == "h":
+            cuts = [k for k in range(1, group + 1) if group % k == 0]
+        else:
+            cuts = [1, 2, 3, 8, 16, 33]
+        tile.append(draw(st.sampled_from(uncut + cuts)))
+    return {
+        "mask": draw(st.sampled_from(sorted(MASKS))), "ni": ni, "nj": nj,
+        "shape": (b, h, d, e), "group": group, "dynamic": "".join(sorted(dynamic)),
+        "tile": tile, "chunks": draw(st.sampled_from([None, None, 1, 3])),
+        "prune": draw(st.booleans()),
+    }  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(tiled_attention())
+def test_any_tiling_of_any_size(case: dict[str, Any]) -> None:
+    check(case.pop("mask"), case.pop("ni"), case.pop("nj"), **case)

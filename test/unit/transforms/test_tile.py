@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The default tile sizes of the kernels that people write most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fused_programs import DYNAMIC, Attention
+from nest_programs import FUSE, Body, Builder, module_of
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects.nests import DYNAMIC as D
+from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.pipelines import runner
+from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.tile import kernel_ops
+
+op = T.make
+
+
+def tiles(module: Any, passes: str) -> list[list[int]]:
+    with module.context, ir.Location.unknown():
+        runner.run(module, runner.parse_pipeline(passes))
+        return [
+            list(k.operation.attributes["neptune.tile"])
+            for function in functions(module)
+            for k in kernel_ops(function)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "want"),
+    [
+        ([DYNAMIC] * 4 + [128, 128], [1, 1, 64, 64, 0, 0]),
+        ([2, 8, 512, 512, 64, 64], [1, 1, 64, 64, 0, 0]),
+        ([2, 8, 1, 512, 64, 64], [1, 1, 0, 64, 0, 0]),  # one row
+        ([1, 1, 20, 40, 8, 8], [0, 0, 0, 0, 0, 0]),  # all of it fits
+        ([2, 8, 512, 512, 640, 640], [1, 1, 64, 64, 64, 64]),  # too long to stay whole
+    ],
+)
+def test_attention(sizes: list[int], want: list[int]) -> None:
+    program = Attention(sizes, ())
+    assert tiles(program.module, "tile") == [want]
+
+
+def test_heads_that_share_keys_stay_apart() -> None:
+    program = Attention([1, 8, 64, 64, 64, 64], (), group=4)
+    assert tiles(program.module, "tile")[0][1] == 1
+
+
+def softmax(f: Builder, x: Any) -> list[Any]:
+    dims = (x, 0), (x, 1), (x, 2)
+    m = f.reduce("max", f.at(x, 0, 1, 2), *dims, result=[0, 1])
+    e = f.map(op("exp", op("sub", f.at(x, 0, 1, 2), f.at(m, 0, 1))), *dims)
+    total = f.reduce("add", f.at(e, 0, 1, 2), *dims, result=[0, 1])
+    return [f.map(op("div", f.at(e, 0, 1, 2), f.at(total, 0, 1)), *dims)]
+
+
+def matmul(f: Builder, x: Any, y: Any) -> list[Any]:
+    product = op("mul", f.at(x, 0, 2), f.at(y, 2, 1))
+    return [f.reduce("add", product, (x, 0), (y, 1), (x, 1), result=[0, 1])]
+
+
+def row_sum(f: Builder, x: Any) -> list[Any]:
+    return [f.reduce("add", f.at(x, 0, 1), (x, 0), (x, 1), result=[0])]
+
+
+def column_sum(f: Builder, x: Any) -> list[Any]:
+    return [f.reduce("add", f.at(x, 0, 1), (x, 0), (x, 1), result=[1])]
+
+
+def exponential(f: Builder, x: Any) -> list[Any]:
+    return [f.map(op("exp", f.at(x, 0, 1)), (x, 0), (x, 1))]
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes", "result", "passes", "want"),
+    [
+        (softmax, [[D, D, D]], [D, D, D], f"{FUSE},tile", [[1, 16, 256]]),
+        (softmax, [[D, D, D]], [D, D, D], f"{FUSE},privatize{{chunks=4}},tile",
+         [[1, 16, 256], [0, 1, 16, 256]]),
+        (matmul, [[D, D], [D, D]], [D, D], "tile", [[64, 64, 64]]),
+        (matmul, [[900, 96], [96, 48]], [900, 48], "tile", [[64, 0, 0]]),
+        (row_sum, [[D, D]], [D], "tile", [[16, 256]]),
+        (column_sum, [[D, D]], [D], "tile", [[64, 256]]),
+        (exponential, [[D, 100]], [D, 100], "tile", [[16, 0]]),
+    ],
+)  # fmt: skip
+def test_other_kernels(
+    body: Body, shapes: list[list[int]], result: list[int], passes: str, want: list[list[int]]
+) -> None:
+    module = module_of(body, [(s, "f32") for s in shapes], [(result, "f32")])
+    assert tiles(module, passes) == want
+
+
+def test_sizes_given_for_streams() -> None:
+    program = Attention([DYNAMIC] * 4 + [64, 64], ())
+    assert tiles(program.module, "tile{sizes=1x2x32x16x0x8}") == [[1, 2, 32, 16, 0, 8]]
+
+
+def test_bad_sizes_are_refused() -> None:
+    program = Attention([DYNAMIC] * 4 + [64, 64], ())
+    with pytest.raises(ScheduleError, match="2 tile sizes for 6 axes"):
+        tiles(program.module, "tile{sizes=1x2}")
+    with pytest.raises(UsageError, match="1x64x0"):
+        tiles(program.module, "tile{sizes=1x-2}")
