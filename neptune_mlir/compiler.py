@@ -140,7 +140,8 @@ def compile_text(
     lowering = Lowering.of_text(text, source, target, schedule)
     with bindings.source_name(source):
         lowering.to("tile")
-        bundle = pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts)
+        chip = {} if target == "cpu" else {"target": target}
+        bundle = pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
     bundle.facts["compile_s"] = time.perf_counter() - started
     return bundle
 

@@ -105,6 +105,10 @@ class Kernel:
 
 
 def _load(bundle: Bundle) -> Any:
+    if bundle.target.startswith("sm_"):
+        from neptune_mlir.runtime.cuda import CudaExecutable
+
+        return CudaExecutable(bundle)
     from neptune_mlir.runtime.cpu import CpuExecutable
 
     return CpuExecutable(bundle)

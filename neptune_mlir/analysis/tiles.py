@@ -236,7 +236,7 @@ def read_contraction(g: Generic) -> Contraction | None:
     product = owner(combine[1])
     if product is None or product.name != "arith.mulf":
         return None
-    factors = [_widened(v) for v in product.operands]
+    factors = [_source(v) for v in product.operands]
     if sorted(arguments.index(f) if f in arguments else -1 for f in factors) != [0, 1]:
         return None
     a, b, c = (set(loops) for loops in g.maps)
@@ -246,9 +246,23 @@ def read_contraction(g: Generic) -> Contraction | None:
     return Contraction(m.pop(), n.pop(), k.pop(), 0, 1)
 
 
-def _widened(value: Any) -> Any:
-    op = owner(value)
-    return op.operands[0] if op is not None and op.name == "arith.extf" else value
+def _source(value: Any) -> Any:
+    """The value that a factor takes, before it was widened (and perhaps rounded before that)."""
+    for name in ("arith.extf", "arith.truncf"):
+        op = owner(value)
+        if op is None or op.name != name:
+            return value
+        value = op.operands[0]
+    return value
+
+
+def rounding_of(g: Generic, k: int) -> str | None:
+    """The type that the body of a contraction rounds input k to, or None."""
+    for use in g.block.arguments[k].uses:
+        op = use.owner.operation
+        if op.name == "arith.truncf":
+            return str(op.results[0].type)
+    return None
 
 
 COMBINERS = {

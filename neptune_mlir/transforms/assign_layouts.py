@@ -34,10 +34,10 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     reduction_of,
+    rounding_of,
     shape_of,
 )
 from neptune_mlir.bindings import arith, ir, linalg, tensor
-from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms.registry import register, remark
 
@@ -50,15 +50,16 @@ def assign_layouts(
     module: Any, *, target: str = "sm_80", warps: int = 0, stages: int = 2, narrow: bool = True
 ) -> None:
     for forall in foralls(module):
-        if narrow:
-            _narrow_factors(forall)
+        _round_factors(forall, narrow)
         _Assignment(forall, nvidia(target), warps, stages).run()
 
 
-def _narrow_factors(forall: Any) -> None:
-    """Round an f32 factor to f16 (bf16) where the other factor is one: `f32 * extf(f16)`.
+def _round_factors(forall: Any, narrow: bool) -> None:
+    """Give factors of contractions the 16-bit type that they are multiplied in.
 
-    A matrix instruction takes both in 16 bits; the accumulator stays f32.
+    A product that rounds a factor in its body takes the rounded tile instead. With `narrow`, an
+    f32 factor whose partner is f16 (bf16) is rounded too: a matrix instruction takes both in 16
+    bits; the accumulator stays f32.
     """
     for op in list(nested(forall.regions[0].blocks[0])):
         if op.name != "linalg.generic":
@@ -67,43 +68,52 @@ def _narrow_factors(forall: Any) -> None:
         if read_contraction(g) is None:
             continue
         types = [element_of(v) for v in g.inputs]
-        wide = [k for k in (0, 1) if types[k] == "f32" and types[1 - k] in ("f16", "bf16")]
-        if wide and load_window(g.inputs[wide[0]], forall) is None:
-            _round_input(g, wide[0], types[1 - wide[0]])
-            remark(
-                op.location,
-                f"an f32 factor is rounded to {types[1 - wide[0]]}, the type of the other factor",
-            )
+        wanted: dict[int, str] = {}
+        for k in (0, 1):
+            other = types[1 - k]
+            rounded = rounding_of(g, k)
+            if rounded is not None:
+                wanted[k] = rounded
+            elif narrow and types[k] == "f32" and other in ("f16", "bf16"):
+                wanted[k] = other
+                remark(op.location, f"an f32 factor is rounded to {other}, the other's type")
+        if wanted:
+            _round_inputs(g, wanted)
 
 
-def _round_input(g: Generic, k: int, dtype: str) -> None:
-    value, block = g.inputs[k], g.block
-    kind, wide = ir.Type.parse(dtype), ir.RankedTensorType(value.type).element_type
-    rank = len(shape_of(value))
+def _round_inputs(g: Generic, wanted: dict[int, str]) -> None:
     with ir.InsertionPoint(g.op), g.op.location:
-        empty = tensor.empty(shape_of(value), kind)
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-        parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
-        rounded = linalg.GenericOp(
-            [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
-            ir.ArrayAttr.get(parallel),
-        )  # fmt: skip
-        here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
-        with ir.InsertionPoint(here):
-            linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
-        inputs = [rounded.results[0] if i == k else v for i, v in enumerate(g.inputs)]
+        inputs = [
+            _rounded(v, ir.Type.parse(wanted[k])) if k in wanted else v
+            for k, v in enumerate(g.inputs)
+        ]
         product = linalg.GenericOp(
             [g.result.type], inputs, [g.init], g.op.attributes["indexing_maps"],
             g.op.attributes["iterator_types"],
         )  # fmt: skip
-        types = [a.type if i != k else kind for i, a in enumerate(block.arguments)]
-        here = product.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+        types = [ir.RankedTensorType(v.type).element_type for v in [*inputs, g.init]]
+        here = product.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 3)
         with ir.InsertionPoint(here):
-            elements = dict(zip(block.arguments, here.arguments, strict=True))
-            elements[block.arguments[k]] = arith.ExtFOp(wide, here.arguments[k]).result
-            linalg.YieldOp(clone_scalar_code(block, elements))
+            a, b, c = here.arguments
+            a, b = (v if v.type == c.type else arith.ExtFOp(c.type, v).result for v in (a, b))
+            linalg.YieldOp([arith.AddFOp(c, arith.MulFOp(a, b).result).result])
     g.result.replace_all_uses_with(product.results[0])
     g.op.erase()
+
+
+def _rounded(value: Any, kind: Any) -> Any:
+    """An elementwise op that rounds a tile."""
+    wide, rank = ir.RankedTensorType(value.type).element_type, len(shape_of(value))
+    empty = tensor.empty(shape_of(value), kind)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    rounded = linalg.GenericOp(
+        [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
+        ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank),
+    )  # fmt: skip
+    here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
+    with ir.InsertionPoint(here):
+        linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
+    return rounded.results[0]
 
 
 class _Assignment:
@@ -166,15 +176,20 @@ class _Assignment:
 
     def _choose_warps(self) -> int:
         """4 warps, or 8 where the accumulators would not fit the registers of 4."""
-        rows = [g.extents[self.matrix[g.result].m] for g in self.generics if g.result in self.matrix]
-        held = sum(
-            g.extents[self.matrix[g.result].m] * g.extents[self.matrix[g.result].n]
-            for g in self.generics
-            if g.result in self.matrix
+        rows = max(
+            (g.extents[p.m] for g in self.generics if (p := self.matrix.get(g.result))), default=0
         )
-        if rows and held > 4 * self.target.wave * 200 and max(rows) >= 128:
-            return 8
-        return 4
+        most = max((self._held_in(loop) for loop in self.loops), default=0)
+        return 8 if rows >= 128 and most > 4 * self.target.wave * 200 else 4
+
+    def _held_in(self, loop: Any) -> int:
+        """Accumulator elements of the products in a loop."""
+        body = loop.regions[0].blocks[0]
+        return sum(
+            g.extents[p.m] * g.extents[p.n]
+            for g in self.generics
+            if g.op.block == body and (p := self.matrix.get(g.result)) is not None
+        )
 
     def _warp_grid(self, m: int, n: int) -> WarpGrid:
         along_m, along_n = 1, 1
