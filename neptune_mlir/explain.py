@@ -26,7 +26,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
-from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest, tensor_key
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 
 _COMBINER_WORDS = {"add": "sum", "mul": "product"}
@@ -335,7 +335,7 @@ def _show(term: Term, names: Sequence[str], outer: int = 0) -> str:
         return names[term.attr]
     if term.op in ("read", "ref"):
         position = ", ".join(_show(a, names) for a in term.args)
-        return f"{term.attr}[{position}]" if term.args else str(term.attr)
+        return f"{tensor_key(term)}[{position}]" if term.args else str(tensor_key(term))
     if term.is_leaf:
         return T.show(term)
     if term.op == "ge" and (text := _inequality(term, names)):

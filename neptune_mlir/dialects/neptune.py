@@ -223,7 +223,8 @@ class CorrectOp(Neptune.Operation, name="correct", traits=_PURE):
         result[p] = acc[p]     otherwise, acc being the first `neptune.read` of the region
 
     The region is the scalar h: `neptune.read` takes accumulators (the first is the one being
-    repaired; an augmented correction also reads others), `neptune.old` and `neptune.new` the
+    repaired; an augmented correction also reads others; any other tensor is data),
+    `neptune.old` and `neptune.new` the
     references before and after, in pairs. The second line is the numerical guard: where nothing
     moved nothing changes, so `-inf - -inf` never makes a NaN. `form` names how h was found:
     `multiplicative`, `exponential`, `additive`, `monotone`, `augmented`.

@@ -65,8 +65,8 @@ class Nest:
 
     `body` is the term of one point of the domain; `result_axes` the loop of each result
     dimension; loops not among them are reduced. For a correction, `body` is h, and
-    `accumulators`, `old` and `new` are the reads that play those roles (the first
-    accumulator is the one being repaired).
+    `accumulators` (reads; the first is the one being repaired), `old` and `new` (see
+    `reference`) are its leaves.
     """
 
     kind: str  # map reduce accumulate correct
@@ -142,12 +142,28 @@ def nest_axes(op: Any) -> tuple[int, ...] | None:
 READS = ("neptune.read", "neptune.old", "neptune.new")
 
 
+def reference(side: str, read: Term) -> Term:
+    """A read as a reference of a correction; `side` is "old" or "new".
+
+    The same tensor may be an accumulator and a reference (a count), and only a reference
+    moves, so the two are different terms.
+    """
+    return T.ref((side, read.attr), *read.args, dtype=read.dtype)
+
+
+def tensor_key(read: Term) -> str:
+    """The key of the tensor that a read or a reference takes an element of."""
+    return read.attr[1] if isinstance(read.attr, tuple) else read.attr
+
+
 def read_access(op: Any, values: Values) -> Term:
-    """The read term of a `neptune.read`, `old` or `new` op. Raises NoTermForm."""
+    """The term of a `neptune.read`, `old` or `new` op. Raises NoTermForm."""
     operation = op.operation
     tensor = operation.operands[0]
     idx = [affine_to_term(e) for e in ir.AffineMapAttr(operation.attributes["map"]).value.results]
-    return T.read(values.key(tensor), *idx, dtype=element_type(tensor))
+    read = T.read(values.key(tensor), *idx, dtype=element_type(tensor))
+    role = operation.name.removeprefix("neptune.")
+    return read if role == "read" else reference(role, read)
 
 
 def read_nest(op: Any, values: Values) -> Nest:
@@ -286,7 +302,7 @@ def _emit_read(read: Term, role: str, rank: int, values: Values) -> Any:
     return ir.Operation.create(
         f"neptune.{role}",
         results=[mlir_type(read.dtype)],
-        operands=[values[read.attr]],
+        operands=[values[tensor_key(read)]],
         attributes={"map": _map_attr(rank, read.args)},
     ).results[0]
 
@@ -356,7 +372,8 @@ def build_correct(
     axes: Sequence[int] | None = None,
     loc: Any = None,
 ) -> Any:
-    """Emit a `neptune.correct`; `accumulators`, `old` and `new` are reads, h is over them."""
+    """Emit a `neptune.correct`. `accumulators` are reads, `old` and `new` come from `reference`;
+    h is over them, and may read other tensors as data."""
     roles = dict.fromkeys(accumulators, "read")
     roles |= dict.fromkeys(old, "old") | dict.fromkeys(new, "new")
     return _create(

@@ -19,7 +19,15 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, element_type, read_nest
+from neptune_mlir.dialects.nests import (
+    DYNAMIC,
+    Nest,
+    Values,
+    element_type,
+    read_nest,
+    reference,
+    tensor_key,
+)
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms.fused_region import FusedRegion, produce
 from neptune_mlir.transforms.fusion_groups import Axis
@@ -143,19 +151,15 @@ def _rebased(
     joined: list[Term], old_of: dict[str, int], new_of: dict[str, int],
 ) -> Term:  # fmt: skip
     """The private value under the global reference: the stream's own correction, per chunk."""
-    table = {}
-    roles: list[list[Term]] = []
-    for group, index_of, target in (
-        (correction.accumulators, old_of, privates),
-        (correction.old, old_of, privates),
-        (correction.new, new_of, joined),
-    ):
-        reads = []
-        for read in group:
-            replacement = target[index_of[read.attr]]
-            table[_in_axes(read, correction, 1)] = replacement
-            reads.append(replacement)
-        roles.append(reads)
+    # a read of anything but a running value is data, the same for every chunk
+    table = {r: privates[old_of[r.attr]] for r in correction.accumulators if r.attr in old_of}
+    accumulators = list(table.values())
+    old = [reference("old", privates[old_of[tensor_key(r)]]) for r in correction.old]
+    new = [reference("new", joined[new_of[tensor_key(r)]]) for r in correction.new]
+    table |= dict(zip(correction.old, old, strict=True))
+    table |= dict(zip(correction.new, new, strict=True))
+    table = {_in_axes(r, correction, 1): replacement for r, replacement in table.items()}
+    roles = (accumulators, old, new)
     h = T.substitute(_in_axes(correction.body, correction, 1), table)
     value = region.correct(h, *roles, correction.form, (0, *result), correction.location)
     return region.read(value, (0, *result), correction.dtype, hint="rebased")

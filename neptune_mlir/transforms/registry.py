@@ -37,6 +37,7 @@ _MODULES: dict[str, str] = {
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
+    "math-to-nvvm": "neptune_mlir.transforms.math_to_nvvm",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.expand_math",
     "copies-to-linalg": "neptune_mlir.transforms.copies_to_linalg",

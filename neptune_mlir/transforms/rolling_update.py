@@ -33,7 +33,7 @@ from neptune_mlir.algebra.solver import (
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.nests import DYNAMIC, reference
 from neptune_mlir.transforms.fused_region import (
     FusedRegion,
     contraction_operands,
@@ -96,7 +96,8 @@ def derivation(solution: Solution, names: list[str]) -> list[str]:
     `names` are the axes', which the algebra knows by number.
     """
     lines = [*solution.steps, *(str(o) for o in solution.obligations)]
-    return [re.sub(r"\bi(\d+)\b", lambda m: names[int(m[1])], line) for line in lines]
+    # an axis is written i0, i1, ...; a conversion i32(...)
+    return [re.sub(r"\bi(\d+)\b(?!\()", lambda m: names[int(m[1])], line) for line in lines]
 
 
 class StreamBuilder:
@@ -244,8 +245,8 @@ class StreamBuilder:
         accumulators = [before[running.name]]
         for name in before:
             table[acc(name, dtype=before[name].dtype)] = before[name]
-            table[old(name, dtype=before[name].dtype)] = before[name]
-            table[new(name, dtype=before[name].dtype)] = after[name]
+            table[old(name, dtype=before[name].dtype)] = reference("old", before[name])
+            table[new(name, dtype=before[name].dtype)] = reference("new", after[name])
         used = set(T.walk(correction.h))
         accumulators += [
             before[name] for name in before
@@ -255,8 +256,8 @@ class StreamBuilder:
         return region.correct(
             T.substitute(correction.h, table),
             accumulators,
-            [before[name] for name in references],
-            [after[name] for name in references],
+            [reference("old", before[name]) for name in references],
+            [reference("new", after[name]) for name in references],
             correction.form,
             self.result_axes[running.name],
             loc,
