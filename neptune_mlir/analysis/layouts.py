@@ -81,14 +81,15 @@ class Layout:
             step = np.zeros((d.size, 1, len(self.shape)), dtype=np.int64)
             if d.dim is not None:
                 step[:, 0, d.dim] = np.arange(d.size) * d.stride
-            found = (step + found[None]).reshape(-1, len(self.shape))
+            found = (step + found[None]).reshape(d.size * len(found), len(self.shape))
         return found
 
     @functools.cached_property
     def positions(self) -> np.ndarray:
         """Position of every element held: array [registers, warps * lanes, rank]."""
         regs, lanes, warps = (self.offsets(p) for p in (self.reg, self.lane, self.warp))
-        threads = (warps[:, None] + lanes[None]).reshape(-1, len(self.shape))
+        count = len(warps) * len(lanes)
+        threads = (warps[:, None] + lanes[None]).reshape(count, len(self.shape))
         return regs[:, None] + threads[None]
 
     @functools.cached_property

@@ -15,15 +15,16 @@ from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
 
 # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
 _LOWERINGS = (
     "builtin.module(lower-affine,gpu.module("
-    "canonicalize,cse,arith-expand,convert-scf-to-cf,"
+    "canonicalize,cse,arith-expand,convert-scf-to-cf,convert-math-to-llvm,"
     "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1},"
     "convert-vector-to-llvm,convert-arith-to-llvm{index-bitwidth=32},"
-    "convert-math-to-llvm,convert-index-to-llvm{index-bitwidth=32}),"
+    "convert-index-to-llvm{index-bitwidth=32}),"
     "convert-cf-to-llvm{index-bitwidth=32},reconcile-unrealized-casts,"
     "gpu.module(canonicalize,cse))"
 )
@@ -122,6 +123,7 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
 
 def to_llvm(module: Any) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
+    math_to_nvvm(module)
     try:
         passmanager.PassManager.parse(_LOWERINGS).run(module.operation)
     except ir.MLIRError as error:

@@ -8,7 +8,9 @@ once: `Scalars` keeps a table of what it has made, per block.
 Rewrites, all of them properties of the operators:
 
 * `exp(x - g)` is `ex2(fma(x, log2 e, -(g * log2 e)))`, and a scale of x joins the factor;
-* `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once;
+* `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
+  of a product are multiplied now;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`).
@@ -189,6 +191,12 @@ class Scalars:
         x, y = self.constant_of(a), self.constant_of(b)
         if x is not None and y is not None:
             return self.constant(x * y, a.type)
+        if x is not None or y is not None:  # (z * k) * l is z * (k * l)
+            inner = self.parts(b if y is None else a, "arith.mulf")
+            for k in (0, 1):
+                if inner and self.constant_of(inner[k]) is not None:
+                    outer = self.constant_of(inner[k]) * (x if y is None else y)
+                    return self.multiply(inner[1 - k], self.constant(outer, a.type))
         made = self.op("arith.mulf", [a, b], a.type)
         if a in self._uniform and b in self._uniform:
             self._uniform.add(made)
@@ -247,8 +255,24 @@ def _exponential_2(s: Scalars, x: Any) -> Any:
 def _divide(s: Scalars, a: Any, b: Any) -> Any:
     if a.type != s.f32 or s.constant_of(a) == 1.0:
         return None
+    divisor = s.constant_of(b)
+    if divisor:
+        return s.multiply(a, s.constant(1.0 / divisor, s.f32))
+    return s.multiply(a, s.op("arith.divf", [s.constant(1.0, s.f32), b], s.f32))
+
+
+def _multiply(s: Scalars, a: Any, b: Any) -> Any:
+    return s.multiply(a, b) if a.type == s.f32 else None
+
+
+def _tanh(s: Scalars, x: Any) -> Any:
+    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
+    if x.type != s.f32:
+        return None
+    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
     one = s.constant(1.0, s.f32)
-    return s.multiply(a, s.op("arith.divf", [one, b], s.f32))
+    inverse = s.op("nvvm.rcp.approx.ftz.f", [s.op("arith.addf", [e, one], s.f32)], s.f32)
+    return s.fma(s.constant(-2.0, s.f32), inverse, one)
 
 
 def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
@@ -267,6 +291,8 @@ def _widen(s: Scalars, x: Any) -> Any:
 _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": _exponential,
     "math.exp2": _exponential_2,
+    "math.tanh": _tanh,
+    "arith.mulf": _multiply,
     "arith.divf": _divide,
     "arith.select": _choose,
     "arith.extf": _widen,
