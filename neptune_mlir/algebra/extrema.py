@@ -33,7 +33,7 @@ def solve_extremum(chain: Chain, name: str, combiner: str, body: Term) -> Term:
     """
     if not has_ref(body):
         return _core(chain, name, combiner, body)
-    value = _Peel(chain, name)(body, combiner)
+    value = Peel(chain, name)(body, combiner)
     shown = show(value, proof.leaf_text)
     chain.step(f"deferral: {combiner} passes order-preserving functions; {name} = {shown}")
     return value
@@ -43,17 +43,21 @@ def _core(chain: Chain, name: str, combiner: str, body: Term) -> Term:
     return acc(chain.emit(name, combiner, body), chain.dtype(body))
 
 
-class _Peel:
+class Peel:
     """Walks from the body to the data, building the final value on the way back."""
 
     def __init__(self, chain: Chain, name: str):
         self.chain = chain
         self.name = chain.fresh(name + "'")
 
+    def core(self, body: Term, want: str) -> Term:
+        """The extremum of the data themselves."""
+        return _core(self.chain, self.name, want, body)
+
     def __call__(self, t: Term, want: str) -> Term:
         chain = self.chain
         if not has_ref(t):
-            return _core(chain, self.name, want, t) if chain.varies(t) else t
+            return self.core(t, want) if chain.varies(t) else t
         if not chain.varies(t):
             return t
         if t.op in rules.MONOTONE:
@@ -213,7 +217,7 @@ class _Peel:
         return value if factor is None else make("mul", value, factor)
 
 
-class _Masked(_Peel):
+class _Masked(Peel):
     """Below a mask: the mask moves to the data, where it selects the identity."""
 
     def __init__(self, chain: Chain, name: str, cond: Term, holds: bool):

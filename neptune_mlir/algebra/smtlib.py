@@ -25,7 +25,7 @@ from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
 from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
-from neptune_mlir.algebra.terms import Term, const, is_float, make, show
+from neptune_mlir.algebra.terms import Term, const, is_float, make, show, substitute, sym, walk
 
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "="}
@@ -206,14 +206,31 @@ def _number(value: Any) -> str:
     return f"(- {text})" if exact < 0 else text
 
 
-def scripts(obligation: Obligation, facts: Facts) -> list[str]:
-    """One SMT-LIB problem per case of the obligation; all must be unsatisfiable."""
+def scripts(obligation: Obligation, facts: Facts, general: bool = True) -> list[str]:
+    """One SMT-LIB problem per case of the obligation; all must be unsatisfiable.
+
+    Args:
+        general: claim it for arbitrary values of the roots and logarithms both sides share.
+    """
     normal = Normaliser(facts, reals=True)
     found = []
     for left, right in cases(obligation.left, obligation.right, normal):
+        if general:
+            left, right = _generalised(left, right)
         if left is not right:
             found.append(_Problem(facts).script(left, right, str(replace(obligation, status=""))))
     return found
+
+
+def _generalised(left: Term, right: Term) -> tuple[Term, Term]:
+    """Roots and logarithms that both sides share become arbitrary numbers: a stronger claim."""
+    functions = ("sqrt", "rsqrt", "log", "log2", "tanh", "erf", "sin", "cos", "pow")
+    there = set(walk(right))
+    shared = [n for n in walk(left) if n.op in functions and n in there]
+    table = {n: sym(f"{n.op}_{k}", n.dtype) for k, n in enumerate(shared)}
+    # `substitute` works bottom-up: outer functions of replaced ones stay as they are.
+    outermost = {n: s for n, s in table.items() if not any(n in set(walk(o)) - {o} for o in shared)}
+    return substitute(left, outermost), substitute(right, outermost)
 
 
 def export(proof: Proof, facts: Facts) -> str:
@@ -245,7 +262,14 @@ def decide(obligation: Obligation, facts: Facts, timeout_ms: int = 2000) -> Verd
             "cannot verify with z3: the package is not installed",
             hint="pip install neptune-mlir[verify]",
         ) from None
-    for script in scripts(obligation, facts):
+    verdict = _ask(z3, scripts(obligation, facts), timeout_ms)
+    if verdict.status == PROVED:
+        return verdict
+    return _ask(z3, scripts(obligation, facts, general=False), timeout_ms)
+
+
+def _ask(z3: Any, problems: list[str], timeout_ms: int) -> Verdict:
+    for script in problems:
         solver = z3.Solver()
         solver.set("timeout", timeout_ms)
         solver.set("random_seed", 0)

@@ -20,6 +20,7 @@ from neptune_mlir.algebra.chain import (
     Unsolvable,
 )
 from neptune_mlir.algebra.deferral import defer
+from neptune_mlir.algebra.eager import solve_eager
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import Facts, has_ref
 from neptune_mlir.algebra.normal import Normaliser
@@ -53,8 +54,12 @@ __all__ = [
 ]
 
 
-def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
+def solve_chain(reductions: Sequence[Reduction], axis: int, *, deferral: bool = True) -> Solution:
     """Find running values and corrections for reductions over `axis`, in program order.
+
+    Args:
+        deferral: False corrects inside the loop where possible instead of moving factors
+            behind it; every accumulator then holds its reduction as it stands.
 
     Raises:
         Unsolvable: a reduction has no correction; says which obligation fails, and where.
@@ -65,7 +70,11 @@ def solve_chain(reductions: Sequence[Reduction], axis: int) -> Solution:
     for reduction in reductions:
         chain.begin(reduction)
         body = _inline(chain, reduction)
-        final = _solve(chain, reduction, body)
+        final = None
+        if not deferral and has_ref(body):
+            final = solve_eager(chain, reduction.name, reduction.combiner, body)
+        if final is None:
+            final = _solve(chain, reduction, body)
         if not is_acc(final) or (has_ref(body) and chain.raw(final.attr[1]) is not body):
             made = {r.name: (r.combiner, chain.raw(r.name)) for r in chain.running}
             found = finish_obligations(

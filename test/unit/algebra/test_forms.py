@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which form is found for what, and the shape of what the loop then carries."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from chains import (
+    AXIS,
+    INF,
+    ZOO,
+    absolute,
+    equal,
+    exp,
+    l,
+    m,
+    maximum,
+    n,
+    reduction,
+    ref,
+    tanh,
+    v,
+    where,
+    x,
+)
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.exponents import fold_exp2
+from neptune_mlir.algebra.numeric import Domain, evaluate
+from neptune_mlir.algebra.proof import leaf_text
+from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
+from neptune_mlir.algebra.stress import stress
+from neptune_mlir.errors import InputError
+
+
+def forms(solution):
+    return {r.name: r.correction.form for r in solution.running if r.correction}
+
+
+def text(t):
+    return T.show(t, leaf_text)
+
+
+def test_attention_is_flash_attention_2():
+    solution = solve_chain(ZOO["attention"], AXIS)
+    assert [r.name for r in solution.running] == ["m", "l", "o'"]
+    assert forms(solution) == {"l": "exponential", "o'": "exponential"}
+    o = solution.running[2]
+    assert text(o.correction.h) == "(acc(o') * exp((m_old - m_new)))"
+    assert o.correction.references == ("m",)
+    assert text(solution.finals["o"]) == "(@o' / @l[i0])"
+
+
+def test_probabilities_are_one_shared_subterm():
+    _, l_, o = solve_chain(ZOO["causal"], AXIS).running
+    assert l_.body in set(T.walk(o.body))
+
+
+def test_guard_stands_only_where_the_maximum_may_be_empty():
+    guarded = solve_chain(ZOO["causal"], AXIS).running[1].body
+    assert any(t.op == "eq" for t in T.walk(guarded))
+    capped = [reduction("m", "max", tanh(x)), reduction("l", "add", exp(tanh(x) - m))]
+    assert not any(t.op == "eq" for t in T.walk(solve_chain(capped, AXIS).running[1].body))
+
+
+def test_guard_of_the_program_is_the_reference():
+    plain = solve_chain(ZOO["causal"], AXIS)
+    guarded = solve_chain(ZOO["guarded by the program"], AXIS)
+    assert plain.running == guarded.running
+
+
+def test_variance_keeps_a_count_and_no_big_squares():
+    solution = solve_chain(ZOO["variance"], AXIS)
+    names = {r.name: r for r in solution.running}
+    assert names["s.count"].body is T.const(1.0)
+    assert names["s.count"].folded == (AXIS,)
+    assert forms(solution)["q"] == "augmented"
+    report = stress(ZOO["variance"], solution, AXIS, length=48, cases=("far from zero",))
+    assert report.fused["q"] <= 2 * report.unfused["q"] + 4
+
+
+def test_norms_into_matmuls_defer_their_scale():
+    rms = solve_chain(ZOO["rms norm + matmul"], AXIS)
+    assert forms(rms) == {}
+    assert "rsqrt" in text(rms.finals["o"])
+    layer = solve_chain(ZOO["layer norm + matmul"], AXIS)
+    assert all("rsqrt" not in text(r.body) for r in layer.running)
+
+
+def test_exponent_without_a_safe_reference_gets_its_own_maximum():
+    solution = solve_chain(ZOO["unscaled exponent"], AXIS)
+    assert "q.max" in [r.name for r in solution.running]
+    report = stress(ZOO["unscaled exponent"], solution, AXIS, length=8, cases=("huge",))
+    assert report.ok
+
+
+def test_constant_addend_of_a_feature_map_stays_apart():
+    solution = solve_chain(ZOO["performer"], AXIS)
+    assert sorted(forms(solution).values()) == ["exponential"] * 2
+    assert len(solution.running) == 5  # m, and a corrected and an uncorrected part each
+
+
+def test_equal_reductions_share_an_accumulator():
+    chain = [
+        reduction("a", "max", x),
+        reduction("b", "max", x),
+        reduction("c", "add", exp(x - ref("b"))),
+    ]
+    solution = solve_chain(chain, AXIS)
+    assert [r.name for r in solution.running] == ["a", "c"]
+    assert solution.finals["b"] is T.ref("a")
+
+
+def test_reference_that_never_moves_needs_no_correction():
+    chain = [reduction("m", "max", x), reduction("s", "add", (x - m) + m)]
+    with_cancel = solve_chain(chain, AXIS)
+    assert forms(with_cancel) == {}
+
+
+EAGER = {
+    "multiplicative": [reduction("m", "max", x), reduction("l", "add", exp(x - m)),
+                       reduction("o", "add", exp(x - m) / l * v)],
+    "additive": [reduction("s", "add", x), reduction("o", "max", x - ref("s") / n)],
+    "monotone": [reduction("s", "add", x), reduction("o", "max", exp(x - ref("s") / n) + 1.0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", EAGER)
+def test_eager_forms(form):
+    chain = EAGER[form]
+    solution = solve_chain(chain, AXIS, deferral=False)
+    assert forms(solution)["o"] == form
+    assert solution.finals["o"] is T.ref("o")
+    assert solution.proved
+    cases = ("normal", "ties", "positive", "all equal", "rising", "falling", "permuted")
+    report = stress(chain, solution, AXIS, length=12, cases=cases, single=False)
+    assert report.ok, str(report.failure)
+    assert forms(solve_chain(chain, AXIS)).get("o") is None
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_zoo_is_proved_without_deferral(name):
+    assert solve_chain(ZOO[name], AXIS, deferral=False).proved
+
+
+def test_defer_pulls_invariant_factors_only():
+    found = defer(ZOO["attention"][2], AXIS, lambda t: t.op == "ref")
+    assert found is not None
+    rest, finish = found
+    assert "@l" not in T.show(rest.body)
+    assert text(finish) == "(@o / @l[i0])"
+    assert defer(ZOO["variance"][0], AXIS, lambda t: t.op == "ref") is None
+
+
+def test_reading_a_later_or_unknown_reduction_is_an_input_error():
+    with pytest.raises(InputError, match="not an earlier reduction"):
+        solve_chain([reduction("o", "add", exp(x - m))], AXIS)
+
+
+def test_reading_a_reduction_along_the_stream_is_unsolvable():
+    with pytest.raises(Unsolvable, match="another position"):
+        solve_chain([reduction("m", "max", x), reduction("o", "add", x * ref("m", 1))], AXIS)
+
+
+def test_reference_must_not_vary_along_any_folded_axis():
+    inner = Reduction("m", "max", x.term, axes=(0,))
+    total = Reduction("t", "add", exp(x - m).term, axes=())
+    with pytest.raises(Unsolvable, match="another position"):
+        solve_chain([inner, total], AXIS)
+
+
+def test_message_names_reduction_obligation_subterm_and_remedy():
+    chain = [reduction("m", "max", x), reduction("o", "add", maximum(x - m, 0.0))]
+    with pytest.raises(Unsolvable) as caught:
+        solve_chain(chain, AXIS)
+    message = str(caught.value)
+    assert "'o'" in message and "re-basing" in message and "max(" in message
+    assert "hint: " in message
+
+
+def test_double_precision_is_kept():
+    wide = T.read("x", T.index(0), T.index(1), dtype="f64")
+    mean = T.make("div", T.ref("s", T.index(0), dtype="f64"), T.sym("n", "f64"))
+    d = T.make("sub", wide, mean)
+    chain = [Reduction("s", "add", wide, "f64"), Reduction("q", "add", T.make("mul", d, d), "f64")]
+    solution = solve_chain(chain, AXIS)
+    assert solution.proved
+    for r in solution.running:
+        assert r.dtype == "f64"
+        assert all(t.op != "cast" for t in T.walk(r.body)), r.body
+
+
+def test_fold_exp2_keeps_the_value():
+    body = (exp((x * 0.125 - where(equal(m, -INF), 0.0, m)) * 2.0) + absolute(x)).term
+    folded = fold_exp2(body)
+    ops = [t.op for t in T.walk(folded)]
+    assert "exp" not in ops and ops.count("exp2") == 1
+    rng_x = [[-3.0, 0.5, 7.25]]
+    import numpy as np
+
+    domain = Domain((1, 3), {"x": np.array(rng_x)}, {})
+    refs = {"m": np.array([[0.75]])}
+    assert np.allclose(evaluate(body, domain, refs), evaluate(folded, domain, refs), rtol=1e-14)
