@@ -18,15 +18,10 @@ from neptune_mlir.dialects import nests
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.lower_to_tiles_bodies import split_invariants
 from neptune_mlir.transforms.lower_to_tiles_bounds import Range, live_ranges
-from neptune_mlir.transforms.lower_to_tiles_emit import (
-    Frame,
-    Program,
-    Tile,
-    extract_slice,
-    slice_operands,
-)
+from neptune_mlir.transforms.lower_to_tiles_emit import Frame, Program
 from neptune_mlir.transforms.lower_to_tiles_index import Index
 from neptune_mlir.transforms.lower_to_tiles_kernel import LOOPED, Kernel, read_kernel
+from neptune_mlir.transforms.lower_to_tiles_slices import Tile, extract_slice, slice_operands
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
 

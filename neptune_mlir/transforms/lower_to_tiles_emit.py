@@ -12,7 +12,6 @@ A tile tensor has one dimension per axis with a tile size over 1, in the order o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -22,28 +21,15 @@ from neptune_mlir.analysis.masks import Linear, linear
 from neptune_mlir.bindings import arith, ir, linalg, scf, tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.dialects.scalars import Emitter, constant, mlir_type
+from neptune_mlir.dialects.scalars import Emitter, mlir_type
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.lower_to_tiles_bodies import Bodies
 from neptune_mlir.transforms.lower_to_tiles_bounds import Range, tail_ranges
 from neptune_mlir.transforms.lower_to_tiles_index import Index
 from neptune_mlir.transforms.lower_to_tiles_kernel import LOOPED, Kernel
+from neptune_mlir.transforms.lower_to_tiles_slices import Tile, extract_slice, pad
 
-DYNAMIC = nests.DYNAMIC
 ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Where an axis stands: `size` positions from `offset`, of which `valid` exist."""
-
-    size: int
-    offset: Index
-    valid: Index
-
-    @property
-    def ragged(self) -> bool:
-        return not ix.is_static(self.valid) or self.valid < self.size
 
 
 class Frame:
@@ -61,7 +47,7 @@ class Frame:
         self.known: list[Linear] = [*(parent.known if parent else ()), *known]
         self.tiles = tiles
         self.made: dict[Any, Any] = {}
-        self._loop: Any = None  # the loop being filled in this frame's block
+        self.open_loop: Any = None  # the loop being filled in this frame's block
 
     def tile(self, axis: int) -> Tile:
         if axis in self.tiles:
@@ -82,8 +68,8 @@ class Frame:
 
     def here(self) -> Any:
         """Insertion point: the end of the block, or before the loop being filled."""
-        if self._loop is not None:
-            return ir.InsertionPoint(self._loop)
+        if self.open_loop is not None:
+            return ir.InsertionPoint(self.open_loop)
         return ir.InsertionPoint(self.block)
 
 
@@ -96,9 +82,8 @@ class Program:
         self.root = frame
         self._needs: dict[str, frozenset[int]] = {}
         self._bodies = Bodies(kernel, self.extent)
-        self._looped = frozenset(
-            k for k, axis in enumerate(kernel.axes) if axis.role in LOOPED
-        )
+        self._looped = frozenset(k for k, a in enumerate(kernel.axes) if a.role in LOOPED)
+        self._made_here = {*kernel.nests, *kernel.finish_keys, *(r.key for r in kernel.running)}
 
     # ---- what a value depends on
 
@@ -127,12 +112,6 @@ class Program:
 
     # ---- tile tensors
 
-    def is_external(self, key: str) -> bool:
-        """Whether `key` is a tensor from outside the kernel."""
-        return key not in self.kernel.nests and not any(
-            key == r.key for r in self.kernel.running
-        ) and key not in self.kernel.finish_keys
-
     def tile_of(self, key: str, frame: Frame) -> Any:
         """The tile tensor of a nest's result or a running value, usable in `frame`."""
         home = frame.outermost(self.needs(key))
@@ -144,7 +123,7 @@ class Program:
 
     def _operand(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
         """The tile tensor that `read` takes its elements from, and the axis of each dimension."""
-        if self.is_external(read.attr):
+        if read.attr not in self._made_here:  # a tensor from outside the kernel
             return self._load(read, frame)
         made_over = self.kernel.result_axes(read.attr)
         axes = []
@@ -289,18 +268,18 @@ class Program:
         """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`."""
         size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
         carried = list(carried)
-        outer = frame._loop
+        outer = frame.open_loop
         for part in ranges:
             with frame.here():
                 op = scf.ForOp(ix.value(part.start), ix.value(part.stop), ix.value(size), carried)
-            frame._loop = op
+            frame.open_loop = op
             offset = op.induction_variable
             with ir.InsertionPoint(op.body):
                 whole = part.full or self.kernel.axes[axis].divides
                 valid = size if whole else ix.minimum(size, ix.sub(extent, offset))
                 inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
                 scf.YieldOp(step(inner, op.inner_iter_args))
-            frame._loop = outer
+            frame.open_loop = outer
             carried = list(op.results)
         return carried
 
@@ -396,40 +375,3 @@ def _combine_op(nest: FusedNest) -> str:
 def _axes_map(loops: Sequence[int], axes: Sequence[int]) -> Any:
     dims = [ir.AffineExpr.get_dim(loops.index(a)) for a in axes]
     return ir.AffineMap.get(len(loops), 0, dims)
-
-
-def _mixed(indices: Sequence[Index]) -> tuple[list[Any], list[int]]:
-    """Operands and static array of a list of offsets or sizes."""
-    operands = [i for i in indices if not ix.is_static(i)]
-    return operands, [i if ix.is_static(i) else DYNAMIC for i in indices]
-
-
-def slice_operands(offsets: Sequence[Index], sizes: Sequence[Index]) -> list[list[Any]]:
-    """What the slice ops take after their tensors: offsets, sizes and unit strides."""
-    dynamic_offsets, static_offsets = _mixed(offsets)
-    dynamic_sizes, static_sizes = _mixed(sizes)
-    strides = [1] * len(offsets)
-    return [dynamic_offsets, dynamic_sizes, [], static_offsets, static_sizes, strides]
-
-
-def extract_slice(
-    source: Any, offsets: Sequence[Index], sizes: Sequence[Index], kept: Sequence[int]
-) -> Any:
-    """The slice of `source`, with the dimensions `kept` (the others have size 1 and vanish)."""
-    shape = [sizes[d] if ix.is_static(sizes[d]) else DYNAMIC for d in kept]
-    kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(source.type).element_type)
-    return tensor.ExtractSliceOp(kind, source, *slice_operands(offsets, sizes)).result
-
-
-def pad(source: Any, tiles: Sequence[Tile]) -> Any:
-    """`source`, the valid part of `tiles`, padded at its end with 0 to their static sizes."""
-    if not any(t.ragged for t in tiles):
-        return source
-    element = ir.RankedTensorType(source.type).element_type
-    kind = ir.RankedTensorType.get([t.size for t in tiles], element)
-    dynamic, static = _mixed([ix.sub(t.size, t.valid) for t in tiles])
-    op = tensor.PadOp(kind, source, [], dynamic, [0] * len(tiles), static)
-    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * len(tiles))
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(constant(0, str(element)))
-    return op.result

@@ -268,3 +268,31 @@ def test_a_lone_accumulation_continues_its_running_value(width: int) -> None:
     x, s = normal(20, width), normal(20) + 2
     (got,) = execute(CONTINUED, [x, s, 20, width])
     np.testing.assert_array_equal(got, np.maximum(x.max(1), s))
+
+
+SHIFTED = """
+func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = "neptune.global"() ({
+    %a = "neptune.map"() ({
+      %e = "neptune.read"(%x) {map = affine_map<(i) -> (i)>} : (tensor<8xf32>) -> f32
+      "neptune.yield"(%e) : (f32) -> ()
+    }) {neptune.axes = array<i64: 1>, domain = array<i64: 8>, result_axes = array<i64: 0>}
+      : () -> tensor<8xf32>
+    %b = "neptune.map"() ({
+      %e = "neptune.read"(%a) {map = affine_map<(i) -> (i floordiv 2)>} : (tensor<8xf32>) -> f32
+      "neptune.yield"(%e) : (f32) -> ()
+    }) {neptune.axes = array<i64: 1>, domain = array<i64: 8>, result_axes = array<i64: 0>}
+      : () -> tensor<8xf32>
+    "neptune.produce"(%b) {operandSegmentSizes =
+      array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<8xf32>) -> ()
+  }) {axis_names = ["c", "i"], domain = array<i64: 2, 8>, neptune.tile = array<i64: 0, 2>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+    : () -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+"""
+
+
+def test_a_value_of_another_program_cannot_be_read() -> None:
+    with pytest.raises(LoweringError, match="which another program may hold"):
+        execute(SHIFTED, [normal(8)])
