@@ -20,6 +20,7 @@ x still is its identity (-inf): no element was seen there, and any finite refere
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,18 +36,23 @@ _NESTS = ("neptune.map", "neptune.reduce", "neptune.accumulate", "neptune.correc
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
 
 
-def explain(module: Any) -> str:
-    """The module's functions as pseudo-code."""
+def explain(module: Any, text: str = "") -> str:
+    """The module's functions as pseudo-code.
+
+    `text` is what the module was parsed from: arguments keep the names they have there.
+    """
     parts = []
     for op in module.body.operations:
         if op.operation.name == "func.func" and len(op.regions[0].blocks):
-            parts.append("\n".join(_Writer().function(op)))
+            parts.append("\n".join(_Writer(text).function(op)))
     return "\n\n".join(parts)
 
 
-def explain_html(module: Any, title: str = "neptune explain", notes: Sequence[str] = ()) -> str:
+def explain_html(
+    module: Any, text: str = "", title: str = "neptune explain", notes: Sequence[str] = ()
+) -> str:
     """`explain` as one self-contained web page; `notes` stand below the program."""
-    listing = "\n".join(_html_line(line) for line in explain(module).splitlines())
+    listing = "\n".join(_html_line(line) for line in explain(module, text).splitlines())
     items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
     return _PAGE.format(
         title=html.escape(title), listing=listing, notes=f"<ul>{items}</ul>" if items else ""
@@ -79,17 +85,29 @@ def _html_line(line: str) -> str:
 class _Writer:
     """Writes one function; names values as it meets them."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        self.text = text.splitlines()
         self.values = Values()
         self.lines: list[str] = []
         self.used: set[str] = set()
 
     # ---- names
 
-    def name(self, value: Any, stem: str) -> str:
-        """Give `value` a name: `stem` itself when it is free, else numbered."""
+    def written_name(self, argument: Any) -> str | None:
+        """What the program's text calls an argument: its location is where the name stands."""
+        location = argument.location
+        if isinstance(location, ir.NameLoc):
+            return location.name_str
+        if not isinstance(location, ir.FileLineColLoc) or location.start_line > len(self.text):
+            return None
+        line = self.text[location.start_line - 1]
+        found = re.match(r"%([A-Za-z_]\w*)", line[location.start_col - 1 :])
+        return found[1] if found else None
+
+    def name(self, value: Any, stem: str, numbered: bool = True) -> str:
+        """Give `value` a name that is free: `stem`, with a number where asked or needed."""
         number = 0
-        numbered = not stem[-1].isdigit() and len(stem) < 2
+        numbered = numbered and not stem[-1].isdigit() and len(stem) < 2
         chosen = f"{stem}{number}" if numbered else stem
         while chosen in self.used:
             number += 1
@@ -97,6 +115,23 @@ class _Writer:
         self.used.add(chosen)
         self.values.bind(chosen, value)
         return chosen
+
+    def axis_names(self, operation: Any) -> list[str]:
+        return self.distinct(name.value for name in operation.attributes["axis_names"])
+
+    def loop_names(self, operation: Any, nest: Nest) -> list[str]:
+        if nest.axes is not None and "axis_names" in operation.parent.attributes:
+            shared = self.axis_names(operation.parent)
+            return [shared[axis] for axis in nest.axes]
+        if nest.names is not None:
+            return self.distinct(nest.names)
+        letters = "ijklmnpqrstuvw"
+        rank = len(nest.domain)
+        return self.distinct(letters[n] if n < len(letters) else f"i{n}" for n in range(rank))
+
+    def distinct(self, names: Iterable[str]) -> list[str]:
+        """Axis names; in capitals where the program has a value of that name."""
+        return [name.upper() if name in self.used else name for name in names]
 
     def line(self, depth: int, text: str) -> None:
         self.lines.append("  " * depth + text)
@@ -106,7 +141,10 @@ class _Writer:
     def function(self, function: Any) -> list[str]:
         block = function.regions[0].blocks[0]
         name = function.operation.attributes["sym_name"].value
-        arguments = [self.name(a, f"arg{k}") for k, a in enumerate(block.arguments)]
+        arguments = [
+            self.name(a, self.written_name(a) or f"arg{k}", numbered=False)
+            for k, a in enumerate(block.arguments)
+        ]
         typed = [
             f"{n}: {_type_text(a.type)}" for n, a in zip(arguments, block.arguments, strict=True)
         ]
@@ -150,7 +188,7 @@ class _Writer:
     # ---- fused ops
 
     def stream(self, operation: Any, depth: int, private: str = "") -> None:
-        names = _axis_names(operation)
+        names = self.axis_names(operation)
         axis = operation.attributes["axis"].value
         self.line(depth, f"stream over {names[axis]}{private}{_tile_text(operation, names)}")
         extents = _extents(operation, operation.operands, self.values)
@@ -217,7 +255,7 @@ class _Writer:
             self.name(result, f"{self.values.key(value)}_part")
 
     def join(self, operation: Any, depth: int) -> None:
-        names = _axis_names(operation)
+        names = self.axis_names(operation)
         self.line(depth, f"global over {names[0]}: re-base the parts and join them")
         body = operation.regions[0].blocks[0]
         self.block_without_terminator(body, depth + 1)
@@ -238,7 +276,7 @@ class _Writer:
             name = self.name(operation.results[0], "t")
             self.line(depth, f"{name} = {operation.name} that has no short form: {error.message}")
             return
-        names = _loop_names(operation, nest)
+        names = self.loop_names(operation, nest)
         key = self.values.key(nest.result) if self.known(nest.result) else None
         key = key or self.name(nest.result, "c" if nest.kind == "correct" else "t")
         position = f"[{', '.join(names[k] for k in nest.result_axes)}]" if nest.result_axes else ""
@@ -278,10 +316,6 @@ def _first_read(operation: Any) -> Any:
     raise NoTermForm(f"'{operation.name}' reads no running value")
 
 
-def _axis_names(operation: Any) -> list[str]:
-    return [name.value for name in operation.attributes["axis_names"]]
-
-
 def _extents(operation: Any, operands: Iterable[Any], values: Values) -> list[str]:
     dynamic = iter(operands)
     return [
@@ -296,17 +330,6 @@ def _tile_text(operation: Any, names: Sequence[str]) -> str:
     sizes = zip(names, operation.attributes["neptune.tile"], strict=True)
     pairs = ", ".join(f"{name} = {size or 'all'}" for name, size in sizes)
     return f", tile ({pairs})"
-
-
-def _loop_names(operation: Any, nest: Nest) -> list[str]:
-    parent = operation.parent
-    if nest.axes is not None and "axis_names" in parent.attributes:
-        shared = _axis_names(parent)
-        return [shared[axis] for axis in nest.axes]
-    if nest.names is not None:
-        return list(nest.names)
-    letters = "ijklmnpqrstuvw"
-    return [letters[k] if k < len(letters) else f"i{k}" for k in range(len(nest.domain))]
 
 
 def _type_text(kind: Any) -> str:

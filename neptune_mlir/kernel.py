@@ -89,7 +89,7 @@ class Kernel:
         module, facts = lower_text(
             self.source.text, self.source.name, self.target, self.schedule, "fused"
         )
-        return "\n".join([explain(module), "", *facts["remarks"]]).rstrip()
+        return "\n".join([explain(module, self.source.text), "", *facts["remarks"]]).rstrip()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bundle to a file; `Kernel.load` reads it on a machine without MLIR."""

@@ -23,10 +23,12 @@ def execute(options: argparse.Namespace) -> int:
     source = read_source(options.input)
     module, facts = lower_text(source.text, source.name, options.target, options.schedule, "fused")
     if options.html:
-        page = explain.explain_html(module, f"{Path(source.name).name}, fused", facts["remarks"])
+        page = explain.explain_html(
+            module, source.text, f"{Path(source.name).name}, fused", facts["remarks"]
+        )
         Path(options.html).write_text(page)
         return 0
-    print(explain.explain(module))
+    print(explain.explain(module, source.text))
     print(f"\nschedule: {facts['schedule']}")
     for remark in facts["remarks"]:
         print(remark)
