@@ -9,7 +9,7 @@ from typing import Any
 from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
-from neptune_mlir.transforms.outline_kernels import _bounds, _captured, _Host
+from neptune_mlir.transforms.outline_kernels import _Host
 
 
 @dataclass
@@ -86,16 +86,18 @@ class GpuHost(_Host):
                 self.expressions[result] = self.shapes[source][dimension]
         elif name == "scf.forall":
             self._kernel(op.operation)
+        elif name == "func.return":
+            self.results = tuple(self.arrays[value] for value in op.operands)
         else:
-            super()._op(op, module)
+            self._scalar(op, name)
 
     def _kernel(self, forall: Any) -> None:
-        lows, highs, steps = _bounds(forall.opview)
+        lows, highs, steps = _bounds(forall)
         if any(x != 0 for x in lows) or any(x != 1 for x in steps):
             raise LoweringError(
                 "a grid that does not count from 0 by 1", loc=location_text(forall.location)
             )
-        captured = _captured(forall.opview)
+        captured = _captured(forall)
         outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
         tensors = [v for v in captured if v in self.arrays]
         tensors += [v for v in outputs if v not in tensors]
@@ -131,3 +133,34 @@ class GpuHost(_Host):
                 op.operation.erase()
         module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
         return plan
+
+
+def _bounds(forall: Any) -> list[list[Any]]:
+    """Lower bounds, upper bounds and steps, each a Python int or a value."""
+    operands, dynamic = list(forall.operands), ir.ShapedType.get_dynamic_size()
+    return [
+        [operands.pop(0) if x == dynamic else int(x) for x in ir.DenseI64ArrayAttr(attribute)]
+        for attribute in (
+            forall.attributes[name]
+            for name in ("staticLowerBound", "staticUpperBound", "staticStep")
+        )
+    ]
+
+
+def _captured(forall: Any) -> list[Any]:
+    """Values used inside the forall and made outside, in order of first use."""
+    own: set[Any] = set()
+    used: dict[Any, None] = {}
+
+    def visit(region: Any) -> None:
+        for block in region.blocks:
+            own.update(block.arguments)
+            for op in block.operations:
+                used.update(dict.fromkeys(op.operation.operands))
+                own.update(op.operation.results)
+                for inner in op.operation.regions:
+                    visit(inner)
+
+    for region in forall.regions:
+        visit(region)
+    return [value for value in used if value not in own]

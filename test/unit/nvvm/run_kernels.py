@@ -14,6 +14,7 @@ from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 
 
 class Simulated:
@@ -30,6 +31,7 @@ class Simulated:
                 self.assigned = str(self.module)
                 distribute_tiles(self.module)
                 self.module.operation.verify()
+                math_to_nvvm(self.module)
                 lower = passmanager.PassManager.parse(
                     "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
                 )

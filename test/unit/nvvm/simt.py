@@ -289,15 +289,22 @@ class Block:
     def _arith_extf(self, op: Any, operands: Any, mask: Any) -> Any:
         return operands[0].astype(np.float32)
 
+    def _arith_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
+        return self._llvm_bitcast(op, operands, mask)
+
     def _arith_cmpi(self, op: Any, operands: Any, mask: Any) -> Any:
         a, b = operands
         code = ir.IntegerAttr(op.attributes["predicate"]).value
+        if code > 5:
+            a, b, code = a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}"), code - 4
         return (a == b, a != b, a < b, a <= b, a > b, a >= b)[code]
 
     def _arith_cmpf(self, op: Any, operands: Any, mask: Any) -> Any:
         a, b = operands
         code = ir.IntegerAttr(op.attributes["predicate"]).value
-        table = {1: a == b, 2: a > b, 3: a >= b, 4: a < b, 5: a <= b, 13: a != b}
+        nan = np.isnan(a) | np.isnan(b)
+        table = {1: a == b, 2: a > b, 3: a >= b, 4: a < b, 5: a <= b, 6: (a != b) & ~nan, 7: ~nan,
+                 8: (a == b) | nan, 13: a != b, 14: nan}  # fmt: skip
         return table[code]
 
 
@@ -327,6 +334,11 @@ BINARY: dict[str, Any] = {
     "arith.extui": lambda a: a, "arith.extsi": lambda a: a, "arith.trunci": lambda a: a,
     "llvm.intr.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
     "nvvm.ex2": _quiet(np.exp2), "arith.uitofp": lambda a: a,
-    "math.log": _quiet(np.log), "math.tanh": np.tanh, "math.sqrt": _quiet(np.sqrt),
-    "math.absf": np.abs,
+    "math.sqrt": _quiet(np.sqrt), "math.absf": np.abs, "math.roundeven": np.round,
+    "math.floor": np.floor, "math.ceil": np.ceil, "math.copysign": np.copysign,
+    "math.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
+    "arith.fptosi": _quiet(lambda a: np.nan_to_num(a, posinf=0, neginf=0)),
+    "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a), "arith.remui": np.remainder,
+    "arith.shrsi": np.right_shift, "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.maxui": np.maximum, "arith.minui": np.minimum, "arith.index_castui": lambda a: a,
 }  # fmt: skip

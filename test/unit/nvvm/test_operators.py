@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs of `neptune_mlir.ops` through the whole NVIDIA lowering, against the CPU's results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from run_kernels import Simulated
+
+import neptune_mlir
+from neptune_mlir import ops
+from neptune_mlir.compiler import lower_text
+from neptune_mlir.kernel import Source
+
+RNG = np.random.default_rng(1)
+
+
+def array(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def qkv(head, n, *, heads=1, kv_heads=None, q_len=None, dtype=np.float16):
+    kv = (1, kv_heads or heads, n, head)
+    return [array(1, heads, q_len or n, head, dtype=dtype), array(*kv, dtype=dtype),
+            array(*kv, dtype=dtype)]  # fmt: skip
+
+
+CASES = {
+    "causal": lambda: (ops.attention(head_dim=64, dtype="f16", causal=True), qkv(64, 100)),
+    "softcap": lambda: (
+        ops.attention(head_dim=64, dtype="f16", causal=True, softcap=50.0), qkv(64, 70)),
+    "alibi": lambda: (
+        ops.attention(head_dim=64, dtype="f16", causal=True, alibi=True),
+        [*qkv(64, 70, heads=2), array(2)]),
+    "window": lambda: (
+        ops.attention(head_dim=64, dtype="f16", causal=True, window=40), qkv(64, 130)),
+    "gqa": lambda: (
+        ops.attention(head_dim=64, dtype="f16", causal=True, group=2),
+        qkv(64, 70, heads=4, kv_heads=2)),
+    "decode": lambda: (
+        ops.decode_attention(head_dim=64, dtype="f16"), qkv(64, 200, q_len=1)),
+    "decode softcap": lambda: (
+        ops.decode_attention(head_dim=64, dtype="f16", softcap=50.0), qkv(64, 70, q_len=1)),
+    "other v dim": lambda: (
+        ops.attention(head_dim=64, v_dim=32, dtype="f16"),
+        [array(1, 1, 70, 64, dtype=np.float16), array(1, 1, 70, 64, dtype=np.float16),
+         array(1, 1, 70, 32, dtype=np.float16)]),
+    "f32 attention": lambda: (ops.attention(head_dim=32), qkv(32, 70, dtype=np.float32)),
+    "softmax": lambda: (ops.softmax(), [array(5, 300)]),
+    "logsumexp": lambda: (ops.logsumexp(), [array(7, 130)]),
+    "layer norm": lambda: (ops.layer_norm(), [array(5, 200), array(200), array(200)]),
+    "rms norm": lambda: (ops.rms_norm(), [array(5, 200), array(200)]),
+    "variance": lambda: (ops.variance(), [array(5, 200)]),
+    "cross entropy": lambda: (
+        ops.cross_entropy(), [array(5, 100), RNG.integers(0, 100, 5)]),
+    "linear cross entropy": lambda: (
+        ops.linear_cross_entropy(width=64, dtype="f16"),
+        [array(20, 64, dtype=np.float16), array(100, 64, dtype=np.float16),
+         RNG.integers(0, 100, 20)]),
+    "rms norm matmul": lambda: (
+        ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
+    "absmax matmul": lambda: (ops.absmax_matmul(), [array(20, 70), array(70, 40)]),
+    "two level softmax": lambda: (ops.two_level_softmax(), None),
+    "performer": lambda: (ops.performer(), None),
+}  # fmt: skip
+
+
+def run(program, arguments):
+    source = Source.of(program)
+    module, _ = lower_text(source.text, "test", "sm_80", None, "tile")
+    return Simulated(module, target="sm_80")(*arguments)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("two level softmax", "performer")])
+def test_operator(name):
+    program, arguments = CASES[name]()
+    want = neptune_mlir.compile(program)(*arguments)
+    got = run(program, arguments)
+    for g, w in zip(np.atleast_1d(got) if isinstance(got, tuple) else [got],
+                    np.atleast_1d(want) if isinstance(want, tuple) else [want], strict=False):  # fmt: skip
+        error = np.linalg.norm(g.astype(np.float64) - w.astype(np.float64))
+        assert error <= 2e-3 * np.linalg.norm(w.astype(np.float64)) + 1e-6, error
