@@ -9,8 +9,8 @@ under an old value is repaired by `neptune.correct` (paper, Algorithm 1):
                                             ->      lc = correct l0 (m0 -> m): a * exp(m0 - m)
                                                     l  = accumulate add exp(x - m)   from lc
 
-Which reductions can share a loop is `fusion_groups`; whether there is a correction, and
-which, is `algebra.solver`. No correction: the chain stays apart, with a remark that says why.
+What fuses is `fusion_plan`; here the streams are written. A chain without a correction stays
+apart, with a remark that says why.
 """
 
 from __future__ import annotations
@@ -21,14 +21,11 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
-    Reduction,
     Running,
     Solution,
-    Unsolvable,
     acc,
     new,
     old,
-    solve_chain,
 )
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
@@ -40,27 +37,10 @@ from neptune_mlir.transforms.fused_region import (
     inside_casts,
     produce,
 )
-from neptune_mlir.transforms.fusion_groups import Group, Grouping, top_level_op
+from neptune_mlir.transforms.fusion_groups import Group, top_level_op
+from neptune_mlir.transforms.fusion_plan import plan_fusions
 from neptune_mlir.transforms.program import Program, erase_dead, fold_dims, functions, sort_block
 from neptune_mlir.transforms.registry import register, remark
-
-
-def chain_of(program: Program, group: Group) -> list[Reduction]:
-    """The group's running members as the solver sees them: reads of each other are refs."""
-
-    def rule(node: Term) -> Term | None:
-        if node.op == "read" and node.attr in group.running:
-            return T.ref(node.attr, *node.args, dtype=node.dtype)
-        return None
-
-    chain = []
-    for key in program.nests:
-        if key in group.running:
-            nest = program.nests[key]
-            body = T.rewrite(group.term(nest, group.running[key]), rule)
-            axes = group.result_axes(nest, group.running[key])
-            chain.append(Reduction(key, nest.combiner, body, nest.dtype, tuple(sorted(axes))))
-    return chain
 
 
 def shared_terms(solution: Solution) -> set[Term]:
@@ -163,6 +143,7 @@ class StreamBuilder:
                 self._write_finish(list(finish.arguments), outputs)
         for key, result in zip(outputs, stream.results, strict=True):
             program.values[key].replace_all_uses_with(result)
+            program.values.rebind(key, result)  # what later streams read
 
     def _inner_nests(self, region: FusedRegion, needed: set[str]) -> dict[str, Term]:
         """Compute the inner members that `needed` names (and what they need), once each."""
@@ -342,41 +323,13 @@ def _axis_names(group: Group) -> list[str]:
     return names
 
 
-def _worth_fusing(program: Program, group: Group) -> bool:
-    return len(group.running) + len(group.inner) + len(group.finish) > 1
-
-
 def fuse_function(function: Any) -> None:
     fold_dims(function.regions[0].blocks[0])
     program = Program(function)
-    taken: set[str] = set()
-    excluded: dict[str, set[str]] = {}
-    seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
-    while seeds:
-        seed = seeds.pop()
-        if seed in taken:
-            continue
-        group = Grouping(program, taken, excluded).best(seed)
-        if group is None or not _worth_fusing(program, group):
-            continue
-        try:
-            solution = solve_chain(chain_of(program, group), group.stream)
-        except Unsolvable as reason:
-            nest = program.nests[reason.reduction]
-            advice = f" ({reason.hint})" if reason.hint else ""
-            remark(nest.location, f"not fused: {reason.message}{advice}")
-            others = set(group.running) - {reason.reduction}
-            excluded.setdefault(reason.reduction, set()).update(others)
-            for other in others:
-                excluded.setdefault(other, set()).add(reason.reduction)
-            seeds.append(seed)
-            continue
-        last = max(
-            (program.nests[k].op for k in [*group.running, *group.finish]), key=program.position
-        )
-        StreamBuilder(program, group, solution, last).build()
-        remark(program.nests[seed].location, _summary(group, solution))
-        taken |= {*group.running, *group.inner, *group.finish}
+    for fusion in plan_fusions(program):
+        group, solution = fusion.group, fusion.solution
+        StreamBuilder(program, group, solution, fusion.last).build()
+        remark(fusion.location, _summary(group, solution))
     sort_block(program.block)
     erase_dead(program.block)
 

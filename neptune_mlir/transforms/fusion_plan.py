@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What rolling update will fuse: groups of reductions, each with a solved chain.
+
+Which reductions can share a loop is `fusion_groups`; whether there is a correction, and
+which, is `algebra.solver`. A reduction that the solver refuses is kept out of the group, and
+the rest is tried again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable, solve_chain
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.transforms.fusion_groups import Group, Grouping
+from neptune_mlir.transforms.program import Program
+from neptune_mlir.transforms.registry import remark
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One stream to be: its members, the chain that they form, and the chain's solution."""
+
+    group: Group
+    chain: tuple[Reduction, ...]
+    solution: Solution
+    last: Any  # the op of the block behind which nothing of the group comes
+    location: Any
+
+
+def chain_of(program: Program, group: Group) -> list[Reduction]:
+    """The group's running members as the solver sees them: reads of each other are refs."""
+
+    def rule(node: Term) -> Term | None:
+        if node.op == "read" and node.attr in group.running:
+            return T.ref(node.attr, *node.args, dtype=node.dtype)
+        return None
+
+    chain = []
+    for key in program.nests:
+        if key in group.running:
+            nest = program.nests[key]
+            body = T.rewrite(group.term(nest, group.running[key]), rule)
+            axes = group.result_axes(nest, group.running[key])
+            chain.append(Reduction(key, nest.combiner, body, nest.dtype, tuple(sorted(axes))))
+    return chain
+
+
+def plan_fusions(program: Program) -> list[Fusion]:
+    """Every fusion of a program, consumers first. Changes nothing; remarks on what cannot fuse."""
+    taken: set[str] = set()
+    excluded: dict[str, set[str]] = {}
+    plan: list[Fusion] = []
+    seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
+    while seeds:
+        seed = seeds.pop()
+        if seed in taken:
+            continue
+        group = Grouping(program, taken, excluded).best(seed)
+        if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
+            continue  # nothing to share a loop with
+        chain = chain_of(program, group)
+        try:
+            solution = solve_chain(chain, group.stream)
+        except Unsolvable as reason:
+            nest = program.nests[reason.reduction]
+            advice = f" ({reason.hint})" if reason.hint else ""
+            remark(nest.location, f"not fused: {reason.message}{advice}")
+            others = set(group.running) - {reason.reduction}
+            excluded.setdefault(reason.reduction, set()).update(others)
+            for other in others:
+                excluded.setdefault(other, set()).add(reason.reduction)
+            if others:
+                seeds.append(seed)
+            continue
+        members = [*group.running, *group.finish]
+        last = max((program.nests[k].op for k in members), key=program.position)
+        plan.append(Fusion(group, tuple(chain), solution, last, program.nests[seed].location))
+        taken |= {*group.running, *group.inner, *group.finish}
+    return plan
