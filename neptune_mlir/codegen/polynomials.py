@@ -155,10 +155,10 @@ class Functions:
         return arith.subf(one_plus_m, self.c(1.0)), arith.addf(exponent, offset)
 
     def log_of_mantissa(self, m: Any) -> Any:
+        """log(1 + m) - m."""
         square = arith.mulf(m, m)
-        tail = self.fma(square, self.c(-0.5), arith.mulf(arith.mulf(square, m),
-                                                         self.horner(m, _LOG)))  # fmt: skip
-        return tail
+        rest = arith.mulf(arith.mulf(square, m), self.horner(m, _LOG))
+        return self.fma(square, self.c(-0.5), rest)
 
     def log_special(self, x: Any, value: Any) -> Any:
         """The results of a logarithm at 0, infinity, negative numbers and NaN."""
@@ -196,15 +196,18 @@ class Functions:
         half = self.power_of_two(whole)  # 2^(n-1): 2^n may be out of range
         value = self.fma(half, part, arith.subf(half, self.c(0.5)))
         doubled = arith.addf(value, value)
-        # near 0 the sum above is exact only without the scaling (and keeps the sign of 0)
+        # near 0 the sum above is exact only without the scaling
         near = arith.cmpf(arith.CmpFPredicate.OLT, self.absolute(x), self.c(0.34))
-        return arith.select(near, self.fma(arith.mulf(x, x), self.horner(x, _EXP), x), doubled)
+        value = self.fma(arith.mulf(x, x), self.horner(x, _EXP), x)
+        return self.signed_like(arith.select(near, value, doubled), x)
 
     def log(self, x: Any) -> Any:
+        return self.log_special(x, self._log_positive(x))
+
+    def _log_positive(self, x: Any) -> Any:
         m, e = self.split(x)
         tail = self.fma(e, self.c(_LN2_LOW), self.log_of_mantissa(m))
-        value = self.fma(e, self.c(_LN2_HIGH), arith.addf(m, tail))
-        return self.log_special(x, value)
+        return self.fma(e, self.c(_LN2_HIGH), arith.addf(m, tail))
 
     def log2(self, x: Any) -> Any:
         m, e = self.split(x)
@@ -215,7 +218,10 @@ class Functions:
         return self.log_special(x, value)
 
     def log10(self, x: Any) -> Any:
-        return arith.mulf(self.log(x), self.c(math.log10(math.e)))
+        value, factor = self._log_positive(x), math.log10(math.e)
+        low = factor - float(np.float32(factor))  # the factor in two parts: one is not enough
+        value = self.fma(value, self.c(factor), arith.mulf(value, self.c(low)))
+        return self.log_special(x, value)
 
     def log1p(self, x: Any) -> Any:
         u = arith.addf(x, self.c(1.0))
@@ -235,7 +241,7 @@ class Functions:
         e = self.exp(arith.addf(size, size))
         far = arith.subf(self.c(1.0), arith.divf(self.c(2.0), arith.addf(e, self.c(1.0))))
         small = arith.cmpf(arith.CmpFPredicate.OLT, size, self.c(0.625))
-        return arith.select(small, near, self.signed_like(far, x))
+        return self.signed_like(arith.select(small, near, far), x)
 
     def erf(self, x: Any) -> Any:
         size = self.absolute(x)
@@ -244,7 +250,7 @@ class Functions:
         capped = self.less(self.c(4.0), size)
         far = arith.subf(self.c(1.0), self.exp(self.horner(capped, _LOG_ERFC)))
         small = arith.cmpf(arith.CmpFPredicate.OLT, size, self.c(1.0))
-        return arith.select(small, near, self.signed_like(far, x))
+        return self.signed_like(arith.select(small, near, far), x)
 
     def rsqrt(self, x: Any) -> Any:
         return arith.divf(self.c(1.0), binding("dialects.math").sqrt(x))

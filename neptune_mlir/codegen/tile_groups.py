@@ -90,7 +90,7 @@ def group(run: list[Generic]) -> list[Group]:
 
 def strip_size(extent: int, lanes: int) -> int:
     """Rows in a strip: whole vectors for the ops along the strip loop, few enough for L1."""
-    for size in (2 * lanes, lanes):
+    for size in (max(16, lanes), lanes):
         if extent % size == 0:
             return size
     return extent

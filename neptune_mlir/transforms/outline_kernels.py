@@ -6,6 +6,9 @@ captured, the grid extents, a shared counter and this worker's scratch memory. A
 workers call it at once: each takes the next program of the grid from the counter until none is
 left. The counter runs down, because in a triangular grid the last programs are the long ones.
 
+A grid of one program may have been folded into the host function by then (canonicalize does
+that): what computes there becomes a kernel of one program.
+
 The plan (`neptune_mlir/runtime/plan.py`) is left as JSON in the module's `neptune.plan`.
 """
 
@@ -42,6 +45,7 @@ class _Host:
         self.arrays: dict[Any, Any] = {}  # memref value -> ["argument"|"buffer", k]
         self.shapes: dict[Any, list[Any]] = {}  # same keys -> extents as expressions
         self.constants: dict[Any, Any] = {}  # scalar value -> the op that makes it
+        self.group: list[Any] = []  # ops of the host that compute, not outlined yet
         self.buffers: list[Buffer] = []
         self.launches: list[Launch] = []
         self.results: tuple[Any, ...] = ()
@@ -87,28 +91,63 @@ class _Host:
     def _op(self, op: Any, module: Any) -> None:
         name = op.operation.name
         if name == "func.return":
-            self.results = tuple(self.arrays[value] for value in op.operands)
-        elif name == "memref.alloc":
-            kind, sizes = op.result.type, iter(op.operation.operands)
-            shape = [
-                self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
-                for d in range(kind.rank)
-            ]
-            self.arrays[op.result] = ["buffer", len(self.buffers)]
-            self.shapes[op.result] = shape
-            self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
-        elif name == "memref.cast":
-            self.arrays[op.results[0]] = self.arrays[op.operands[0]]
-            self.shapes[op.results[0]] = self.shapes[op.operands[0]]
+            self._flush(module)
+            self.results = tuple(self._array(value) for value in op.operands)
+        elif name == "scf.forall":
+            self._flush(module)
+            self._launch(op, module)
+        elif name in ("memref.alloc", "memref.dealloc"):
+            pass  # an array is made when something needs it; the runtime frees it
         elif name == "memref.dim":
+            self._array(op.operands[0])
             dimension = self.expressions[op.operands[1]]
             self.expressions[op.results[0]] = self.shapes[op.operands[0]][dimension]
-        elif name == "memref.dealloc":
-            pass  # the runtime frees what a call made
-        elif name == "scf.forall":
-            self._launch(op, module)
-        else:
-            self._scalar(op, name)
+        elif name.startswith(("linalg.", "memref.", "scf.")) and name != "memref.cast":
+            self.group.append(op.operation)
+        elif name != "memref.cast":
+            if all(v in self.expressions for v in op.operands):
+                self._scalar(op, name)
+            else:
+                self.group.append(op.operation)
+
+    def _array(self, value: Any) -> Any:
+        """The reference of the plan for an array of the host."""
+        if value not in self.arrays:
+            op = value.owner.operation
+            if op.name == "memref.cast":
+                self.arrays[value] = self._array(op.operands[0])
+                self.shapes[value] = self.shapes[op.operands[0]]
+            elif op.name == "memref.alloc":
+                kind, sizes = value.type, iter(op.operands)
+                shape = [
+                    self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
+                    for d in range(kind.rank)
+                ]
+                self.arrays[value] = ["buffer", len(self.buffers)]
+                self.shapes[value] = shape
+                self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
+            else:
+                raise LoweringError(
+                    f"'{op.name}' outside of any kernel makes an array that is not a new one",
+                    loc=location_text(op.location),
+                )
+        return self.arrays[value]
+
+    def _flush(self, module: Any) -> None:
+        """Outline the pending ops of the host as a kernel of one program."""
+        ops, self.group = self.group, []
+        if not ops:
+            return
+        inside = {inner for op in ops for inner in [op, *_nested_in(op)]}
+        for value in _captured(ops):
+            op = None if isinstance(value, ir.BlockArgument) else value.owner.operation
+            if op is not None and op.name == "memref.alloc" and value not in self.arrays:
+                users = {use.owner.operation for use in value.uses}
+                if value.type.has_static_shape and users <= inside:
+                    op.move_before(ops[0])
+                    ops.insert(0, op)  # a tile of this kernel
+        name = f"{self.function.name.value}_{len(self.launches)}"
+        self._outline(module, name, ops, [], [], [], [], ops[0].location)
 
     def _scalar(self, op: Any, name: str) -> None:
         if name == "arith.constant":
@@ -143,8 +182,21 @@ class _Host:
         self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
 
     def _launch(self, forall: Any, module: Any) -> None:
+        attributes = forall.operation.attributes
+        name = f"{self.function.name.value}_{len(self.launches)}"
+        if "neptune.kernel" in attributes:
+            name = ir.StringAttr(attributes["neptune.kernel"]).value
+        body = forall.regions[0].blocks[0]
+        ops = [op.operation for op in list(body.operations)[:-1]]
         lows, highs, steps = _bounds(forall)
-        rank = len(highs)
+        ivs = list(body.arguments)[: len(highs)]
+        self._outline(module, name, ops, ivs, lows, highs, steps, forall.location)
+
+    def _outline(
+        self, module: Any, name: str, ops: list[Any], ivs: list[Any], lows: list[Any],
+        highs: list[Any], steps: list[Any], location: Any,
+    ) -> None:  # fmt: skip
+        """Move `ops` into a kernel that runs them for each point of a grid, and launch it."""
 
         def term(bound: Any) -> Any:
             return bound if isinstance(bound, int) else self.expressions[bound]
@@ -153,59 +205,50 @@ class _Host:
             _fold("ceildiv", _fold("sub", term(h), term(low)), term(s))
             for low, h, s in zip(lows, highs, steps, strict=True)
         )
-        body = forall.regions[0].blocks[0]
-        captured = _captured(forall)
-        arrays = [v for v in captured if v in self.arrays]
-        scalars = [v for v in captured if v not in self.arrays and v not in self.constants]
+        captured = [v for v in _captured(ops) if v not in ivs]
+        arrays = [v for v in captured if isinstance(v.type, ir.MemRefType)]
+        operands = [self._array(v) for v in arrays]
+        scalars = [v for v in captured if v not in arrays and v not in self.constants]
         for bound in [*lows, *steps]:  # the kernel turns grid positions into loop variables
             if not isinstance(bound, int) and bound not in scalars:
                 scalars.append(bound)
-        attributes = forall.operation.attributes
-        if "neptune.kernel" in attributes:
-            name = ir.StringAttr(attributes["neptune.kernel"]).value
-        else:
-            name = f"{self.function.name.value}_{len(self.launches)}"
+        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
 
-        index = ir.IndexType.get()
+        index, rank = ir.IndexType.get(), len(grid)
         counter = ir.MemRefType.get([1], ir.IntegerType.get_signless(64))
-        scratch = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], _byte())
+        byte = ir.IntegerType.get_signless(8)
+        scratch = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], byte)
         kinds = [v.type for v in [*arrays, *scalars]] + [index] * rank + [counter, scratch]
-        with ir.InsertionPoint(module.body), forall.location:
+        with ir.InsertionPoint(module.body), location:
             kernel = func.FuncOp(name, (kinds, []))
             kernel.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
             kernel.attributes["neptune.grid_kernel"] = ir.UnitAttr.get()
             entry = kernel.add_entry_block()
         inside = dict(zip([*arrays, *scalars], entry.arguments, strict=False))
         extents = list(entry.arguments)[len(inside) : len(inside) + rank]
-        with ir.InsertionPoint(entry), forall.location:
+        with ir.InsertionPoint(entry), location:
             for value in captured:
                 if value in self.constants:
                     inside[value] = self.constants[value].clone().results[0]
-            program, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents)
+            position, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents)
             with ir.InsertionPoint(loop_body):
-                position = program
-                ids = []
+                ids: list[Any] = []
                 for extent in reversed(extents):  # the last dimension runs fastest
                     ids.insert(0, arith.remui(position, extent))
                     position = arith.divui(position, extent)
-                for argument, iv, low, step in zip(
-                    list(body.arguments)[:rank], ids, lows, steps, strict=True
-                ):
-                    if (low, step) != (0, 1):
-                        iv = arith.addi(
-                            arith.muli(iv, _index_value(step, inside)), _index_value(low, inside)
-                        )
-                    argument.replace_all_uses_with(iv)
+                for k, iv in enumerate(ids):
+                    if (lows[k], steps[k]) != (0, 1):
+                        scaled = arith.muli(iv, _index_value(steps[k], inside))
+                        iv = arith.addi(scaled, _index_value(lows[k], inside))
+                    ivs[k].replace_all_uses_with(iv)
                 end = scf.YieldOp([])
             func.ReturnOp([])
-        for op in list(body.operations)[:-1]:
-            op.operation.move_before(end.operation)
+        for op in ops:
+            op.move_before(end.operation)
         for op in _nested(loop_body):
             for k, operand in enumerate(op.operands):
                 if operand in inside:
                     op.operands[k] = inside[operand]
-        operands = [self.arrays[v] for v in arrays]
-        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
         self.launches.append(Launch(name, grid, tuple(operands)))
 
 
@@ -229,10 +272,6 @@ def _take_programs(counter: Any, extents: list[Any]) -> tuple[Any, Any]:
     return program, after
 
 
-def _byte() -> Any:
-    return ir.IntegerType.get_signless(8)
-
-
 def _index_value(bound: Any, inside: dict[Any, Any]) -> Any:
     return arith.constant(ir.IndexType.get(), bound) if isinstance(bound, int) else inside[bound]
 
@@ -252,22 +291,20 @@ def _nested(block: Any) -> list[Any]:
     found = []
     for op in block.operations:
         found.append(op.operation)
-        for region in op.operation.regions:
-            for inner in region.blocks:
-                found += _nested(inner)
+        found += _nested_in(op.operation)
     return found
 
 
-def _captured(forall: Any) -> list[Any]:
-    """Values used inside the forall and defined outside, in order of first use."""
+def _nested_in(op: Any) -> list[Any]:
+    return [inner for region in op.regions for block in region.blocks for inner in _nested(block)]
+
+
+def _captured(ops: list[Any]) -> list[Any]:
+    """Values used by the ops (or inside them) and made elsewhere, in order of first use."""
     own: set[Any] = set()
-    used: list[Any] = []
-    body = forall.regions[0].blocks[0]
-    own.update(body.arguments)
-    for op in _nested(body):
-        for operand in op.operands:
-            if operand not in used:
-                used.append(operand)
+    used: dict[Any, None] = {}
+    for op in [inner for outer in ops for inner in [outer, *_nested_in(outer)]]:
+        used.update(dict.fromkeys(op.operands))
         own.update(op.results)
         for region in op.regions:
             for block in region.blocks:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pass `place-tiles`: give every tile value a destination, so bufferization copies nothing.
 
-Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So, inside each
-kernel (`scf.forall`):
+Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So:
 
 * a static tile of an outside tensor is copied to scratch (`linalg.copy`), once, unless a
   `tensor.pad` does that anyway;
@@ -22,23 +21,13 @@ from neptune_mlir.transforms.registry import register
 
 @register("place-tiles", "give every tile a destination, so that bufferization works in place")
 def place_tiles(module: Any) -> None:
-    kernels: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == "scf.forall":
-            kernels.append(op.opview)
-            return ir.WalkResult.SKIP
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for kernel in kernels:
-        for position in _outputs(kernel):
-            _own(kernel.operation, position)
-        body = kernel.regions[0].blocks[0]
-        _copy_static_loads(body)
-        _own_destinations(body)
-        _overwrite_dead_inputs(body)
-        _yield_in_place(body)
+    for function in module.body.operations:
+        # kernels, and what canonicalization may have folded out of a kernel of one program
+        for body in function.regions[0].blocks if len(function.regions) else ():
+            _copy_static_loads(body)
+            _own_destinations(body)
+            _overwrite_dead_inputs(body)
+            _yield_in_place(body)
 
 
 def _blocks(block: Any) -> list[Any]:
@@ -108,6 +97,9 @@ def _own_destinations(body: Any) -> None:
                     _own(op.operation, position)
             elif op.operation.name == "scf.for":
                 for position in range(3, len(op.operation.operands)):
+                    _own(op.operation, position)
+            elif op.operation.name == "scf.forall":
+                for position in _outputs(op):
                     _own(op.operation, position)
 
 

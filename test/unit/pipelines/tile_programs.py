@@ -103,7 +103,9 @@ func.func @attention(%q: tensor<?x?x?x{head}x{t}>, %k: tensor<?x?x?x{head}x{t}>,
 
 def _step(head: int, tile_i: int, tile_j: int, t: str, mask: str | None) -> str:
     kinds = 'iterator_types = ["parallel", "parallel"]'
-    ext = "" if t == "f32" else f"%af = arith.extf %a : {t} to f32\n%bf = arith.extf %b2 : {t} to f32"
+    ext = (
+        "" if t == "f32" else f"%af = arith.extf %a : {t} to f32\n%bf = arith.extf %b2 : {t} to f32"
+    )
     a, b2 = ("%a", "%b2") if t == "f32" else ("%af", "%bf")
     # p takes the type of v, as a matrix instruction wants it
     p_cast = "" if t == "f32" else f"%pt = arith.truncf %e : f32 to {t}"
@@ -217,3 +219,64 @@ def _step(head: int, tile_i: int, tile_j: int, t: str, mask: str | None) -> str:
         }} -> tensor<{tile_i}x{head}xf32>
         scf.yield %m, %l, %o
           : tensor<{tile_i}xf32>, tensor<{tile_i}xf32>, tensor<{tile_i}x{head}xf32>"""
+
+
+def single(
+    body: str,
+    maps: list[str],
+    kinds: str,
+    inputs: list[tuple[list[int], str]],
+    output: tuple[list[int], str],
+    init: str | None = None,
+) -> str:
+    """One kernel with one program that computes one `linalg.generic` on whole static tiles.
+
+    `maps` are affine maps for the inputs and the output; `kinds` has a letter per loop, p or r;
+    `body` reads %a0, %a1, ... and %acc and ends in the yield; `init` is what the output starts
+    from (a constant, for reductions).
+    """
+
+    def tensor(shape: list[int], dtype: str) -> str:
+        return f"tensor<{''.join(f'{n}x' for n in shape)}{dtype}>"
+
+    def slice_of(name: str, shape: list[int]) -> str:
+        zeros, ones = ", ".join("0" * len(shape)), ", ".join("1" * len(shape))
+        return f"{name}[{zeros}] [{', '.join(map(str, shape))}] [{ones}]"
+
+    out = tensor(*output)
+    types = [tensor(*x) for x in inputs]
+    arguments = ", ".join(f"%x{k}: {t}" for k, t in enumerate(types))
+    loads = "\n".join(
+        f"%t{k} = tensor.extract_slice {slice_of(f'%x{k}', s)} : {t} to {t}"
+        for k, ((s, _), t) in enumerate(zip(inputs, types, strict=True))
+    )
+    tiles = ", ".join(f"%t{k}" for k in range(len(inputs)))
+    ins = f"ins({tiles} : {', '.join(types)})" if inputs else ""
+    start, fill = "%unset", ""
+    if init is not None:
+        literal = init if output[1] == "i1" else f"{init} : {output[1]}"
+        fill = f"""%start = arith.constant {literal}
+      %begun = linalg.fill ins(%start : {output[1]}) outs(%unset : {out}) -> {out}"""
+        start = "%begun"
+    block = ", ".join([f"%a{k}: {d}" for k, (_, d) in enumerate(inputs)] + [f"%acc: {output[1]}"])
+    iterators = ", ".join('"parallel"' if k == "p" else '"reduction"' for k in kinds)
+    return f"""
+func.func @single({arguments}) -> {out} {{
+  %one = arith.constant 1 : index
+  %empty = tensor.empty() : {out}
+  %res = scf.forall (%at) in (%one) shared_outs(%dst = %empty) -> ({out}) {{
+      {loads}
+      %unset = tensor.empty() : {out}
+      {fill}
+      %r = linalg.generic {{indexing_maps = [{', '.join(f'affine_map<{m}>' for m in maps)}],
+          iterator_types = [{iterators}]}} {ins} outs({start} : {out}) {{
+      ^bb0({block}):
+        {body}
+      }} -> {out}
+      scf.forall.in_parallel {{
+        tensor.parallel_insert_slice %r into {slice_of('%dst', output[0])} : {out} into {out}
+      }}
+  }}
+  return %res : {out}
+}}
+"""
