@@ -180,6 +180,8 @@ class Normaliser:
         total = add(a, b, 1 if t.op == "add" else -1)
         if self.expanded is not None:
             flat = self.expanded.poly(t)
+            if all(self.kind(m) in ("data", "fixed") for m in flat):
+                return flat  # the references cancel
             if self.is_difference(flat):
                 lead = lead_of({m: c for m, c in flat.items() if self.kind(m) == "data"}, flat)
                 return scaled(atom(to_term(scaled(flat, 1 / lead), self.dtype)), lead)
@@ -356,7 +358,7 @@ class Normaliser:
         return p == {((const(math.inf), ONE),): Fraction(sign)}
 
     def _select(self, t: Term) -> Poly:
-        if self.reals and self._is_guard(t):
+        if self.reals and (self._is_guard(t) or self._is_unmoved(t)):
             return self.poly(t.args[2])
         cond = self.indicator(t.args[0])
         if not cond:
@@ -382,6 +384,13 @@ class Normaliser:
             and regular.is_const
             and c.args[1].value == self.facts.identity(r)
         )
+
+    def _is_unmoved(self, t: Term) -> bool:
+        """`select(a == b, 0, a - b)` is a - b; spelled so for a = b = -inf."""
+        c, zero, moved = t.args
+        if c.op != "eq" or not (zero.is_const and zero.value == 0):
+            return False
+        return self.poly(moved) == add(*map(self.poly, c.args), -1)
 
     def mix(self, cond: Term, a: Poly, b: Poly) -> Poly:
         return add(self.mul(self.indicator(cond), a), self.mul(self.complement(cond), b))

@@ -164,9 +164,13 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
             (over if e > 0 else under).append(_power_term(t, abs(e), dtype))
     if exponent:
         over.insert(0, exp_term(exponent, dtype))
-    value = float(abs(c))
-    if value != 1.0 or not over:
-        over.insert(0, const(value, dtype))
+    value = abs(c)
+    if Fraction(float(value)) != value and max(value.numerator, value.denominator) < 1 << 53:
+        # 1/768 is no floating-point number, but dividing by 768 is exact enough.
+        under.append(const(float(value.denominator), dtype))
+        value = Fraction(value.numerator)
+    if value != 1 or not over:
+        over.insert(0, const(float(value), dtype))
     out = reduce(lambda a, b: make("mul", a, b), over)
     if under:
         out = make("div", out, reduce(lambda a, b: make("mul", a, b), under))

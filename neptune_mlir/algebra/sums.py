@@ -118,8 +118,9 @@ def tame(chain: Chain, difference: Term) -> bool:
         for t, e in m:
             if kind(t, chain.facts.folded) != "ref":
                 continue
-            mean = e == -1 and t.op == "ref" and t.attr in chain.facts.nonneg
-            if not (mean or (e == 1 and t.op in ("ref", "log"))):
+            mean = any(e == -1 and t.op == "ref" and t.attr in chain.facts.nonneg for t, e in m)
+            steady = t.op == "ref" and (mean or not has_ref(chain.raw(t.attr)))
+            if not (steady or t.op == "log") or abs(e) != 1 or (e < 0 and not mean):
                 return False
     return True
 
@@ -444,12 +445,13 @@ def _running_mean(chain: Chain, data: Term, moving: Poly, dtype: str) -> Differe
     rest = names[(1,)]
     whole = acc(total.attr, total.dtype)
     chain.relate(rest, make("sub", whole, make("mul", mean, acc(count, dtype))))
-    share = mono_term(tuple(f for f in m if f[0] is not total), c, dtype)
-    gap = make(
-        "sub",
-        make("mul", mean, make("sub", const(1.0, dtype), make("mul", share, chain.at(count)))),
-        make("mul", share, chain.at(rest)),
-    )
+    share = tuple(f for f in m if f[0] is not total)  # the reference is c * share * total
+
+    def part(t: Term) -> Term:
+        return mono_term(mono_mul(share, ((t, Fraction(1)),)), c, dtype)
+
+    missing = make("sub", const(1.0, dtype), part(chain.at(count)))
+    gap = make("sub", make("mul", mean, missing), part(chain.at(rest)))
     return Difference(data, (mean,), gap)
 
 

@@ -205,3 +205,18 @@ def test_fold_exp2_keeps_the_value():
     domain = Domain((1, 3), {"x": np.array(rng_x)}, {})
     refs = {"m": np.array([[0.75]])}
     assert np.allclose(evaluate(body, domain, refs), evaluate(folded, domain, refs), rtol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [n, 12.0, 1 / 12.0])
+def test_mean_of_data_far_from_zero_loses_nothing(scale):
+    mean = ref("s") * scale if scale == 1 / 12.0 else ref("s") / scale
+    chain = [
+        reduction("s", "add", x),
+        reduction("q", "add", (x - mean) * (x - mean)),
+        reduction("o", "add", (x - mean) * v),
+    ]
+    solution = solve_chain(chain, AXIS)
+    assert solution.proved
+    report = stress(chain, solution, AXIS, length=12, cases=("far from zero",))
+    for name in ("q", "o"):
+        assert report.fused[name] <= 2 * report.unfused[name] + 4

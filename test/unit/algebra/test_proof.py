@@ -29,13 +29,13 @@ def test_corrections_are_proved_from_the_running_values_alone(name):
 
 def test_z3_proves_every_obligation_of_the_zoo_within_ten_seconds():
     pytest.importorskip("z3")
-    start = time.perf_counter()
+    start = time.process_time()
     for name, chain in ZOO.items():
         solution = solve_chain(chain, AXIS)
         for obligation in solution.obligations:
             verdict = smtlib.decide(obligation, solution.facts)
             assert verdict.status == "proved", f"{name}: {obligation}: {verdict}"
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_hypotheses_and_axioms_do_not_contradict_each_other():

@@ -44,11 +44,11 @@ def test_unfusable_chain_says_why(name):
 
 def test_solving_is_fast():
     solve_chain(ZOO["causal"], AXIS)
-    start = time.perf_counter()
+    start = time.process_time()
     solve_chain(ZOO["causal"], AXIS)
-    attention = time.perf_counter() - start
-    start = time.perf_counter()
+    attention = time.process_time() - start
+    start = time.process_time()
     for chain in ZOO.values():
         solve_chain(chain, AXIS)
     assert attention < 0.05
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
