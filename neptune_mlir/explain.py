@@ -48,6 +48,23 @@ def explain(module: Any, text: str = "") -> str:
     return "\n\n".join(parts)
 
 
+def derivations(module: Any) -> list[str]:
+    """How the corrections of each stream were found and proved, as `rolling-update` recorded it."""
+    lines: list[str] = []
+
+    def visit(op: Any) -> Any:
+        if "neptune.derivation" in op.attributes:
+            names = [name.value for name in op.attributes["axis_names"]]
+            axis = names[op.attributes["axis"].value]
+            status = op.attributes["neptune.proof"].value
+            lines.append(f"corrections of the stream over {axis}: {status}")
+            lines.extend(f"  {line.value}" for line in op.attributes["neptune.derivation"])
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return lines
+
+
 def explain_html(
     module: Any, text: str = "", title: str = "neptune explain", notes: Sequence[str] = ()
 ) -> str:

@@ -82,14 +82,16 @@ class Kernel:
         return str(module)
 
     def explain(self) -> str:
-        """The fused loop nest as pseudo-code, and what the passes remarked."""
+        """The fused loop nest as pseudo-code, what the passes remarked, and the proofs."""
         from neptune_mlir.compiler import lower_text
-        from neptune_mlir.explain import explain
+        from neptune_mlir.explain import derivations, explain
 
         module, facts = lower_text(
             self.source.text, self.source.name, self.target, self.schedule, "fused"
         )
-        return "\n".join([explain(module, self.source.text), "", *facts["remarks"]]).rstrip()
+        return "\n".join(
+            [explain(module, self.source.text), "", *facts["remarks"], *derivations(module)]
+        ).rstrip()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bundle to a file; `Kernel.load` reads it on a machine without MLIR."""

@@ -22,14 +22,19 @@ def execute(options: argparse.Namespace) -> int:
 
     source = read_source(options.input)
     module, facts = lower_text(source.text, source.name, options.target, options.schedule, "fused")
+    derivation = explain.derivations(module)
     if options.html:
         page = explain.explain_html(
-            module, source.text, f"{Path(source.name).name}, fused", facts["remarks"]
+            module,
+            source.text,
+            f"{Path(source.name).name}, fused",
+            [*facts["remarks"], *derivation],
         )
         Path(options.html).write_text(page)
         return 0
     print(explain.explain(module, source.text))
     print(f"\nschedule: {facts['schedule']}")
-    for remark in facts["remarks"]:
-        print(remark)
+    print(*facts["remarks"], sep="\n")
+    for line in derivation:
+        print(line)
     return 0
