@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune verify`: prove and stress-test the corrections of a program.
+
+Every fusion that rolling update would make is proved (by z3 too, with --z3), then its algebra
+runs in float64 and float32 on adversarial inputs, with several tile sizes and split counts,
+against the definition. A failing input is written to a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from neptune_mlir.cli.inputs import read_source
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("--length", type=int, default=24, help="extent of the streamed axis")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--z3", action="store_true", help="decide every obligation with z3 too")
+    parser.add_argument("--smt2", metavar="OUT", help="write the obligations as SMT-LIB 2")
+    parser.add_argument(
+        "--failure", metavar="OUT.npz", default="failing-input.npz",
+        help="where a failing input goes (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+
+
+def execute(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from neptune_mlir.algebra import smtlib
+    from neptune_mlir.algebra.stress import stress
+
+    report: list[dict[str, Any]] = []
+    smt2: list[str] = []
+    passed = True
+    for fusion in planned(read_source(options.input)):
+        solution = fusion.solution
+        entry: dict[str, Any] = {
+            "reductions": [r.name for r in fusion.chain],
+            "obligations": len(solution.obligations),
+            "proved": solution.proved,
+        }
+        if options.z3:
+            verdicts = [smtlib.decide(o, solution.facts).status for o in solution.obligations]
+            entry["z3"] = {v: verdicts.count(v) for v in sorted(set(verdicts))}
+            passed &= "refuted" not in verdicts
+        if options.smt2:
+            smt2 += [s for o in solution.obligations for s in smtlib.scripts(o, solution.facts)]
+        tested = stress(
+            fusion.chain, solution, fusion.group.stream, length=options.length, seed=options.seed
+        )
+        entry |= {
+            "runs": tested.runs,
+            "worst_ulps": tested.worst,
+            "unfused_ulps": max(tested.unfused.values(), default=0.0),
+            "ok": tested.ok,
+        }
+        passed &= tested.ok and solution.proved
+        report.append(entry)
+        _describe(entry)
+        if tested.failure is not None:
+            data: Any = {str(k): v for k, v in tested.failure.data.items()}
+            np.savez(options.failure, **data)
+            print(f"  {tested.failure}\n  the input is in {options.failure}")
+    if not report:
+        print("nothing fuses, so there is nothing to verify")
+    if options.smt2:
+        with open(options.smt2, "w") as file:
+            file.write("(reset)\n".join(smt2))
+    if options.json:
+        print(json.dumps({"fusions": report, "ok": passed}))
+    return 0 if passed else 1
+
+
+def planned(source: Any) -> list[Any]:
+    """The fusions of every function of a program."""
+    from neptune_mlir import bindings
+    from neptune_mlir.pipelines import common, runner
+    from neptune_mlir.transforms.fusion_plan import plan_fusions
+    from neptune_mlir.transforms.program import Program, functions
+
+    with bindings.source_name(source.name):
+        module = bindings.parse(source.text, source=source.name)
+        steps = (*common.IMPORT, runner.Step("inline-maps"), runner.Step("defer"))
+        runner.run(module, steps)
+        with module.context:
+            return [f for function in functions(module) for f in plan_fusions(Program(function))]
+
+
+def _describe(entry: dict[str, Any]) -> None:
+    print(
+        f"{', '.join(entry['reductions'])}: {entry['obligations']} obligations "
+        f"{'proved' if entry['proved'] else 'NOT proved'}"
+        + (f" (z3: {entry['z3']})" if "z3" in entry else "")
+    )
+    print(
+        f"  {entry['runs']} runs on adversarial inputs, worst {entry['worst_ulps']:.1f} ulp "
+        f"(unfused {entry['unfused_ulps']:.1f}): {'ok' if entry['ok'] else 'FAILED'}"
+    )

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The zoo: example programs that fuse with no hint, and what becomes of each.
+
+`examine` compiles a program for the CPU fused and unfused, runs both on the same inputs, and
+compares each with the definition in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir import ops
+from neptune_mlir.frontend.program import Program
+
+Inputs = Callable[[np.random.Generator], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and inputs for it; `note` says why it needs more than one pass, if it does."""
+
+    name: str
+    build: Callable[[], Program]
+    inputs: Inputs
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of an example.
+
+    Attributes:
+        reductions: in the program as written.
+        kernels: that the CPU runs.
+        corrections: form of each, in order.
+        auxiliaries: accumulators that the solver added.
+        passes: over the largest input.
+        proved: every obligation.
+        err, err_unfused: relative Frobenius error against the definition in float64, of the
+            fused and of the unfused float32 program.
+    """
+
+    name: str
+    reductions: int
+    kernels: int
+    corrections: list[str]
+    auxiliaries: int
+    passes: int
+    proved: bool
+    err: float
+    err_unfused: float
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _normal(*shapes: tuple[int, ...], scale: float = 1.0, offset: float = 0.0) -> Inputs:
+    def make(rng: np.random.Generator) -> list[Any]:
+        return [
+            (scale * rng.standard_normal(s) + offset).astype(np.float32) for s in shapes
+        ]
+
+    return make
+
+
+def _plus(first: Inputs, *more: Callable[[np.random.Generator], Any]) -> Inputs:
+    return lambda rng: [*first(rng), *(m(rng) for m in more)]
+
+
+def _integers(high: int, shape: tuple[int, ...], dtype: str) -> Callable[..., Any]:
+    return lambda rng: rng.integers(0, high, shape).astype(dtype)
+
+
+_QKV = _normal((2, 4, 97, 32), (2, 4, 97, 32), (2, 4, 97, 32))
+_HEADS = _normal((4,))
+
+
+def _attention(name: str, inputs: Inputs = _QKV, **options: Any) -> Example:
+    return Example(
+        f"attention_{name}", lambda: ops.attention(head_dim=32, heads=4, **options), inputs
+    )
+
+
+def _per_head(rng: np.random.Generator) -> Any:
+    return _HEADS(rng)[0]
+
+
+_MATRIX = _normal((37, 251))
+_SWEEP = "the result has the streamed axis, so the row is read again to write it"
+
+ZOO: tuple[Example, ...] = (
+    Example("softmax", ops.softmax, _MATRIX, _SWEEP),
+    Example("logsumexp", ops.logsumexp, _normal((37, 251), scale=30.0)),
+    Example(
+        "softmax_weighted_sum",
+        lambda: ops.softmax_weighted_sum(width=24),
+        _normal((37, 251), (251, 24)),
+    ),
+    _attention("global"),
+    _attention("causal", causal=True),
+    _attention("window", causal=True, window=16),
+    _attention("alibi", _plus(_QKV, _per_head), causal=True, alibi=True),
+    _attention("softcap", causal=True, softcap=5.0),
+    _attention("sink", _plus(_QKV, _per_head), sink=True),
+    _attention(
+        "documents",
+        _plus(_QKV, *[_integers(3, (2, 97), "int32")] * 2),
+        documents=True,
+    ),
+    _attention("lse", causal=True, return_lse=True),
+    Example("cross_entropy", ops.cross_entropy,
+            _plus(_MATRIX, _integers(251, (37,), "int64"))),
+    Example(
+        "linear_cross_entropy",
+        lambda: ops.linear_cross_entropy(width=24),
+        _plus(_normal((37, 24), (251, 24)), _integers(251, (37,), "int64")),
+    ),
+    Example("variance", ops.variance, _normal((37, 251), offset=1000.0)),
+    Example("layer_norm", ops.layer_norm, _normal((37, 251), (251,), (251,)), _SWEEP),
+    Example("rms_norm_matmul", ops.rms_norm_matmul, _normal((37, 251), (251,), (251, 40))),
+    Example(
+        "layer_norm_matmul",
+        ops.layer_norm_matmul,
+        _normal((37, 251), (251,), (251,), (251, 40)),
+    ),
+    Example("absmax_matmul", ops.absmax_matmul, _normal((37, 251), (251, 40))),
+    Example(
+        "two_level_softmax", ops.two_level_softmax, _normal((13, 11, 29)),
+        "one pass over the input for the groups; softmax over their results is a small second "
+        "kernel, so that groups run in parallel",
+    ),
+    Example(
+        "performer",
+        lambda: ops.performer(head_dim=16, features=40, v_dim=24),
+        _normal((31, 16), (61, 16), (61, 24), (40, 16), scale=0.4),
+        "keys and queries are two streams: the queries need the sums over all keys",
+    ),
+    Example("log_weighted_mean", ops.log_weighted_mean, _normal((37, 251), (37, 251))),
+    Example("standardized_norms", ops.standardized_norms, _MATRIX),
+)  # fmt: skip
+
+
+def find(names: Sequence[str]) -> list[Example]:
+    """The examples of these names, all without any. Raises UsageError for an unknown one."""
+    from neptune_mlir.errors import UsageError
+
+    known = {e.name: e for e in ZOO}
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise UsageError(f"no example '{unknown[0]}'", hint=", ".join(known))
+    return [known[n] for n in names] if names else list(ZOO)
+
+
+def fusions(program: Program) -> list[Any]:
+    """What rolling update plans for a program (see `transforms.fusion_plan`)."""
+    from neptune_mlir.transforms import registry
+    from neptune_mlir.transforms.fusion_plan import plan_fusions
+    from neptune_mlir.transforms.program import Program as Nests
+    from neptune_mlir.transforms.program import functions
+
+    module = program.module()
+    with module.context:
+        for name in ("inline-maps", "defer"):
+            registry.lookup(name).run(module)
+        (function,) = functions(module)
+        return plan_fusions(Nests(function))
+
+
+def relative_error(got: Any, wanted: Any) -> float:
+    """Frobenius norm of the difference over that of the reference; equal infinities agree."""
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    same = got == wanted
+    with np.errstate(invalid="ignore"):
+        difference = np.where(same, 0.0, got - wanted)
+    scale = np.linalg.norm(np.where(np.isfinite(wanted), wanted, 0.0))
+    return float(np.linalg.norm(difference) / (scale or 1.0))
+
+
+def examine(example: Example, seed: int = 0) -> Row:
+    """Compile and run one example; see `Row`."""
+    from neptune_mlir.compiler import compile_unfused
+    from neptune_mlir.kernel import compile
+
+    program = example.build()
+    arrays = list(example.inputs(np.random.default_rng(seed)))
+    wanted = _as_list(program.reference(*arrays))
+    kernel = compile(program)
+    unfused = compile_unfused(program.to_mlir(), program.name, None)
+    errors = [
+        max(relative_error(g, w) for g, w in zip(_as_list(f(*arrays)), wanted, strict=True))
+        for f in (kernel, unfused)
+    ]
+    planned = fusions(program)
+    members = [len(f.group.running) for f in planned]
+    running = [r for f in planned for r in f.solution.running]
+    return Row(
+        example.name,
+        len(program.steps),
+        len(kernel.bundle.plan.launches),
+        [r.correction.form for r in running if r.correction],
+        len(running) - sum(members),
+        2 if any(_sweeps_again(f) for f in planned) else 1,
+        all(f.solution.proved for f in planned),
+        *errors,
+        example.note,
+    )
+
+
+def _sweeps_again(fusion: Any) -> bool:
+    group = fusion.group
+    return any(group.stream in loops for loops in group.finish.values())
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple | list) else [value]
