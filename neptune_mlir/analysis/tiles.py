@@ -96,7 +96,7 @@ def load_window(value: Any, forall: Any) -> Window | None:
     if op is None or op.name != "tensor.extract_slice":
         return None
     source = op.operands[0]
-    if is_inside(source, forall) and source not in list(forall.regions[0].blocks[0].arguments):
+    if is_inside(source, forall):
         return None
     offsets, sizes, dims = slice_parts(op)
     valid = tuple(
@@ -150,6 +150,28 @@ def _kept(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
         else:
             kept.append(d)
     return tuple(kept)
+
+
+def is_view(value: Any, forall: Any) -> bool:
+    """Whether a tensor is (a part of) a result of `forall`: memory that is written, not a tile."""
+    if isinstance(value.owner, ir.Block):
+        parent = value.owner.owner.operation
+        if parent == forall:
+            return True
+        return parent.name == "scf.for" and is_view(parent.operands[2 + value.arg_number], forall)
+    op = value.owner.operation
+    if op.name == "tensor.extract_slice":
+        return is_view(op.operands[0], forall)
+    if op.name == "tensor.insert_slice":
+        return is_view(op.operands[1], forall)
+    if op.name == "scf.for":
+        return is_view(op.operands[3 + list(op.results).index(value)], forall)
+    return False
+
+
+def is_tile(value: Any, forall: Any) -> bool:
+    """Whether a value is a tile that lives in registers or shared memory."""
+    return is_tensor(value) and not is_view(value, forall)
 
 
 # ---- generics

@@ -27,7 +27,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
-    is_tensor,
+    is_tile,
     load_window,
     nested,
     owner,
@@ -227,7 +227,7 @@ class _Assignment:
         for loop in self.loops:
             body = loop.regions[0].blocks[0]
             for k, result in enumerate(loop.results):
-                if is_tensor(result):
+                if is_tile(result, self.forall):
                     self.same[body.arguments[1 + k]] = self._find(result)
 
     def is_flexible(self, value: Any) -> bool:
@@ -262,7 +262,7 @@ class _Assignment:
             self._default(unknown[0])
         for loop in self.loops:  # carried values that nothing constrains
             for result in loop.results:
-                if is_tensor(result) and self.layout(result) is None:
+                if is_tile(result, self.forall) and self.layout(result) is None:
                     self._set(result, self._blocked(shape_of(result), element_of(result)))
 
     def _spread_once(self) -> bool:
@@ -272,7 +272,7 @@ class _Assignment:
             yielded = list(end.operations[len(end.operations) - 1].operation.operands)
             starts = list(loop.operands)[3:]
             for k, result in enumerate(loop.results):
-                if not is_tensor(result):
+                if not is_tile(result, self.forall):
                     continue
                 for other in (yielded[k], starts[k]):
                     mine, theirs = self.layout(result), self.layout(other)
@@ -383,7 +383,7 @@ class _Assignment:
         end = loop.regions[0].blocks[0]
         terminator = end.operations[len(end.operations) - 1].operation
         for k, result in enumerate(loop.results):
-            if not is_tensor(result):
+            if not is_tile(result, self.forall):
                 continue
             needed = self.layout(result)
             assert needed is not None
@@ -433,7 +433,7 @@ class _Assignment:
                     self._attribute(owner(value), "neptune.layout", str(self._shared(value)))
         for loop in self.loops:
             texts = [
-                ir.StringAttr.get(str(self.layout(r)) if is_tensor(r) else "")
+                ir.StringAttr.get(str(self.layout(r)) if is_tile(r, self.forall) else "")
                 for r in loop.results
             ]
             loop.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)

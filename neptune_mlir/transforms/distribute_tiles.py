@@ -15,14 +15,15 @@ operand of a kernel is passed as its address and the strides of all but the inne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.layouts import Layout, parse_layout, parse_shared
 from neptune_mlir.analysis.tiles import (
     Window,
-    element_bytes,
     element_of,
     is_tensor,
+    is_view,
     load_window,
     read_contraction,
     read_generic,
@@ -66,6 +67,15 @@ def _declare_shared_memory() -> None:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class View:
+    """Part of a result in memory: where it starts, and the dimension that each of its own is."""
+
+    array: Array
+    offsets: tuple[Any, ...]
+    dims: tuple[int, ...]
+
+
 class KernelWriter:
     """Writes one kernel."""
 
@@ -85,6 +95,7 @@ class KernelWriter:
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
+        self.views: dict[Any, View] = {}  # parts of results
 
     # ---- the function
 
@@ -167,7 +178,9 @@ class KernelWriter:
         for argument, out in zip(
             list(self.body.arguments)[rank:], self.signature.outputs, strict=True
         ):
-            self.arrays[argument] = self.arrays[out]
+            array = self.arrays[out]
+            rank = len(array.strides)
+            self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
 
     # ---- scalars of the tile program
 
@@ -237,10 +250,21 @@ class KernelWriter:
 
     def _slice(self, op: Any) -> None:
         value = op.results[0]
-        if load_window(value, self.forall) is None:
+        if is_view(value, self.forall):
+            offsets, _, dims = slice_parts(op)
+            self.views[value] = self._inside(self.views[op.operands[0]], offsets, dims)
+        elif load_window(value, self.forall) is None:
             self.slices[value] = op.operands[0]  # the valid part of a tile, for a store
         elif ir.RankedTensorType(value.type).has_static_shape:
             self._load(op)
+
+    def _inside(self, view: View, offsets: Sequence[Any], dims: Sequence[int]) -> View:
+        """The part of a view at `offsets`, of which the dimensions `dims` are kept."""
+        start = list(view.offsets)
+        for d, offset in zip(view.dims, offsets, strict=True):
+            here = offset if isinstance(offset, int) else self.scalar(offset)
+            start[d] = self.s.add(start[d], here)
+        return View(view.array, tuple(start), tuple(view.dims[d] for d in dims))
 
     def _load(self, op: Any) -> None:
         """A load becomes a copy to shared memory now, or loads to registers where it is used."""
@@ -312,24 +336,34 @@ class KernelWriter:
             moved = self.compute.convert(tile.values, tile.layout, needed, dtype)
             self.tiles[result] = Held(needed, moved)
 
-    def _store(self, op: Any) -> None:
-        """`scf.forall.in_parallel`: write the results."""
+    def _in_parallel(self, op: Any) -> None:
         for insert in op.regions[0].blocks[0].operations:
             operation = insert.operation
-            source, target = operation.operands[0], operation.operands[1]
-            source = self.slices.get(source, source)
-            offsets, sizes, dims = slice_parts(operation)
-            shape = shape_of(source)
-            valid = tuple(
-                None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
-                for d, n in zip(dims, shape, strict=True)
-            )
-            window = self.window(Window(target, offsets, dims, shape, valid))
-            tile = self.tile(source)
-            array = self.arrays[target]
-            layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-            values = self.compute.registers(tile, layout)
-            self.memory.store_global(array, window, layout, values)
+            if not is_view(operation.operands[0], self.forall):  # else it is written already
+                self._store(operation)
+
+    def _insert(self, op: Any) -> None:
+        self._store(op)
+        self.views[op.results[0]] = self.views[op.operands[1]]
+
+    def _store(self, op: Any) -> None:
+        """Write (the valid part of) a tile into a result: an insert slice op."""
+        source, target = op.operands[0], op.operands[1]
+        source = self.slices.get(source, source)
+        offsets, sizes, dims = slice_parts(op)
+        shape = shape_of(source)
+        view = self._inside(self.views[target], offsets, dims)
+        valid = tuple(
+            None
+            if isinstance(sizes[d], int) and sizes[d] >= n
+            else sizes[d] if isinstance(sizes[d], int) else self.scalar(sizes[d])
+            for d, n in zip(dims, shape, strict=True)
+        )
+        window = Window(view.array.tensor, view.offsets, view.dims, shape, valid)
+        tile = self.tile(source)
+        layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
+        values = self.compute.registers(tile, layout)
+        self.memory.store_global(view.array, window, layout, values)
 
     def _any_layout(self, shape: Sequence[int]) -> Layout:
         from neptune_mlir.analysis.layouts import blocked
@@ -343,17 +377,16 @@ class KernelWriter:
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         body = op.regions[0].blocks[0]
-        layouts = [
-            parse_layout(ir.StringAttr(a).value, shape_of(v)) if ir.StringAttr(a).value else None
-            for a, v in zip(op.attributes["neptune.layout"], op.results, strict=True)
-        ]
-        carried: list[Any] = []
-        for start, layout in zip(starts, layouts, strict=True):
-            carried += (
-                [self.scalar(start)]
-                if layout is None
-                else self.compute.registers(self.tile(start), layout)
-            )
+        layouts: list[Layout | View | None] = []  # None: a scalar; a view is carried by name
+        for attribute, value, start in zip(
+            op.attributes["neptune.layout"], op.results, starts, strict=True
+        ):
+            text = ir.StringAttr(attribute).value
+            if is_view(value, self.forall):
+                layouts.append(self.views[start])
+            else:
+                layouts.append(parse_layout(text, shape_of(value)) if text else None)
+        carried = self._spread(starts, layouts)
         top = self.memory.top
         pipeline = Pipeline(self, op)
         pipeline.start(low, high, step)
@@ -366,23 +399,32 @@ class KernelWriter:
             *inner, end = body.operations
             for operation in inner:
                 self._op(operation.operation)
-            yielded: list[Any] = []
-            for value, layout in zip(end.operation.operands, layouts, strict=True):
-                yielded += (
-                    [self.scalar(value)]
-                    if layout is None
-                    else self.compute.registers(self.tile(value), layout)
-                )
+            yielded = self._spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *slot])
         self.memory.release(top)
         if pipeline.loads:
             self.memory.wait(0)
         self._bind(op.results, layouts, list(loop.results))
 
-    def _bind(self, values: Any, layouts: Sequence[Layout | None], scalars: list[Any]) -> None:
+    def _spread(self, values: Any, layouts: Sequence[Layout | View | None]) -> list[Any]:
+        """Carried values as scalars."""
+        scalars: list[Any] = []
+        for value, layout in zip(values, layouts, strict=True):
+            if layout is None:
+                scalars.append(self.scalar(value))
+            elif isinstance(layout, Layout):
+                scalars += self.compute.registers(self.tile(value), layout)
+        return scalars
+
+    def _bind(
+        self, values: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
+    ) -> None:
+        """The inverse of `_spread`: takes from the front of `scalars`."""
         for value, layout in zip(values, layouts, strict=True):
             if layout is None:
                 self.scalars[value] = scalars.pop(0)
+            elif isinstance(layout, View):
+                self.views[value] = layout
             else:
                 held = [scalars.pop(0) for _ in range(layout.registers)]
                 self.tiles[value] = Held(layout, held)
@@ -471,7 +513,8 @@ _HANDLERS: dict[str, Any] = {
     "tensor.extract_slice": KernelWriter._slice,
     "tensor.pad": KernelWriter._load,
     "scf.for": KernelWriter._for,
-    "scf.forall.in_parallel": KernelWriter._store,
+    "scf.forall.in_parallel": KernelWriter._in_parallel,
+    "tensor.insert_slice": KernelWriter._insert,
 }
 
-__all__ = ["KernelWriter", "distribute_tiles", "element_bytes"]
+__all__ = ["KernelWriter", "distribute_tiles"]

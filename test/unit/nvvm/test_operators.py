@@ -76,7 +76,8 @@ def test_operator(name):
     program, arguments = CASES[name]()
     want = neptune_mlir.compile(program)(*arguments)
     got = run(program, arguments)
-    for g, w in zip(np.atleast_1d(got) if isinstance(got, tuple) else [got],
-                    np.atleast_1d(want) if isinstance(want, tuple) else [want], strict=False):  # fmt: skip
-        error = np.linalg.norm(g.astype(np.float64) - w.astype(np.float64))
-        assert error <= 2e-3 * np.linalg.norm(w.astype(np.float64)) + 1e-6, error
+    several = isinstance(want, tuple)
+    for g, w in zip(got if several else [got], want if several else [want], strict=True):
+        g, w = g.astype(np.float64), w.astype(np.float64)
+        error = np.linalg.norm(g - w)
+        assert error <= 2e-3 * np.linalg.norm(w) + 1e-6, error
