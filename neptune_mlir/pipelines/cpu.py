@@ -115,7 +115,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
         return text
     from neptune_mlir.codegen import native
 
-    return native.assembly(text, target, vectorize=vectorize)
+    return native.assembly(text, target, vectorize=False)
 
 
 def compile_unfused(
