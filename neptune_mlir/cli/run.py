@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.cli.inputs import load_inputs, random_inputs, read_source, to_float64
-from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.errors import InputError, ToolError, UsageError
 
 # The largest accepted Frobenius error relative to the unfused result, by element type: a few
 # units in the last place, times what summing in another order costs.
@@ -58,7 +58,8 @@ def execute(options: argparse.Namespace) -> int:
         arguments = load_inputs(options.inputs, plan.arguments)
     else:
         arguments = random_inputs(plan, options.size, options.seed)
-    results, run_s = timed(kernel, arguments, options.repeat)
+    run = kernel if target == "cpu" else on_gpu(kernel)
+    results, run_s = timed(run, arguments, options.repeat)
     dtypes = [_result_dtype(plan, k) for k in range(len(results))]
     report: dict[str, Any] = {
         "target": target,
@@ -80,6 +81,33 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report))
     return 0 if passed else 1
+
+
+def on_gpu(kernel: Any) -> Callable[..., Any]:
+    """The kernel as a function of host arrays: torch carries them to the GPU and back."""
+    try:
+        import torch
+    except ImportError:
+        hint = "pip install 'neptune-mlir[torch]'"
+        raise ToolError("running on a GPU takes torch to move arrays", hint=hint) from None
+    if not torch.cuda.is_available():
+        raise ToolError("there is no usable GPU here", hint="neptune compile needs none")
+    resident: dict[int, Any] = {}  # an argument is moved once, so that timing sees the kernel
+
+    def place(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        if id(value) not in resident:
+            resident[id(value)] = torch.from_numpy(np.ascontiguousarray(value)).cuda()
+        return resident[id(value)]
+
+    def run(*arguments: Any) -> Any:
+        value = kernel(*map(place, arguments))
+        torch.cuda.synchronize()
+        values = value if isinstance(value, tuple) else (value,)
+        return tuple(v.cpu().numpy() if hasattr(v, "cpu") else v for v in values)
+
+    return run
 
 
 def timed(
