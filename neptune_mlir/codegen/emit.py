@@ -256,9 +256,7 @@ class Emitter:
         offsets = self._offsets(stride)
         zero = self.constant(0, kind)
         every = mask or self.constant(True, self.vector_type(self.i1))
-        return self._seen(
-            vector.gather(kind, view.base, [where], offsets, every, zero), view
-        )
+        return self._seen(vector.gather(kind, view.base, [where], offsets, every, zero), view)
 
     def store_vector(
         self,

@@ -38,9 +38,7 @@ class Contraction:
     def rows(self) -> list[int]:
         """Loops of the output that `a` alone has."""
         g = self.generic
-        return [
-            d for d in range(len(g.extents)) if not g.reduced[d] and not self.b.uses(d)
-        ]
+        return [d for d in range(len(g.extents)) if not g.reduced[d] and not self.b.uses(d)]
 
 
 def product_operands(block: Any) -> tuple[int, int] | None:
@@ -109,9 +107,7 @@ def worthwhile(c: Contraction) -> bool:
     return ready or wanted_layout(c) is not None
 
 
-def lower_contraction(
-    em: Emitter, c: Contraction, allocate: Allocate, start: Any = None
-) -> None:
+def lower_contraction(em: Emitter, c: Contraction, allocate: Allocate, start: Any = None) -> None:
     """Emit the loops at the current insertion point. With `start` (a scalar) the output begins
     as that everywhere; else it is added to."""
     a, b = c.a, c.b
@@ -144,14 +140,10 @@ def _pack(em: Emitter, c: Contraction, o: Operand, inner: int, allocate: Allocat
 
         def move(i: Index, live: int | None) -> None:
             where[along] = i
-            value = em.load_vector(
-                origin, where, along, None if origin.padded == along else live
-            )
+            value = em.load_vector(origin, where, along, None if origin.padded == along else live)
             if value.type.element_type != c.kind:
                 value = arith.extf(em.vector_type(c.kind), value)
-            em.store_vector(
-                target, where, along, value, None if target.padded == along else live
-            )
+            em.store_vector(target, where, along, value, None if target.padded == along else live)
 
         _each_vector(em, shape[along], move)
 

@@ -28,8 +28,7 @@ def copy(
         em.store(target, [], em.load(source, []))
         return
     sizes = [
-        s if isinstance(s, int) else t
-        for s, t in zip(source.sizes, target.sizes, strict=True)
+        s if isinstance(s, int) else t for s, t in zip(source.sizes, target.sizes, strict=True)
     ]
     full: Any = True
     if tile is not None:
@@ -211,5 +210,3 @@ def transpose_lines(em: Emitter, lines: list[Any]) -> list[Any]:
         lines = turned
         bit *= 2
     return lines
-
-

@@ -193,8 +193,7 @@ class Lowering:
         through = [k for k, o in enumerate(g.outputs) if not (dims and g.spans(o))]
         # an output that the body does not read is still carried: start it from memory
         start = [
-            self._load(g.outputs[k]) if dims and carried[k] is None else carried[k]
-            for k in through
+            self._load(g.outputs[k]) if dims and carried[k] is None else carried[k] for k in through
         ]
 
         def level(depth: int, values: list[Any]) -> list[Any]:
@@ -279,11 +278,11 @@ class Lowering:
             name = str(names[n])
             parts = values[n :: len(folded)]
             while len(parts) > 1:  # a balanced tree
-                half = [
-                    _combine(name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)
-                ]
+                half = [_combine(name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
                 parts = half + parts[len(half) * 2 :]
-            whole = _combine(name, self._load(g.outputs[k], scalar=True), self._fold(name, parts[0]))
+            whole = _combine(
+                name, self._load(g.outputs[k], scalar=True), self._fold(name, parts[0])
+            )
             self._store(g.outputs[k], whole, scalar=True)
 
     def _lanes_at(

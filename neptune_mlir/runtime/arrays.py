@@ -50,6 +50,14 @@ class ArrayView:
         fields = (self.address, self.address, 0, *self.shape, *self.strides)
         return (ctypes.c_int64 * len(fields))(*fields)
 
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A NumPy array over the same memory."""
+        kind = storage_dtype(self.dtype)
+        low, high = self.span()
+        memory = (ctypes.c_uint8 * (high - low)).from_address(low) if high > low else b""
+        strides = tuple(s * kind.itemsize for s in self.strides)
+        return np.ndarray(self.shape, kind, memory, self.address - low, strides)
+
     def span(self) -> tuple[int, int]:
         """The addresses of the first and past the last byte that the array touches."""
         if 0 in self.shape:

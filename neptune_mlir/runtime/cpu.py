@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime import workers
-from neptune_mlir.runtime.arrays import ArrayView, storage_dtype, view
+from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.loader import load
 from neptune_mlir.runtime.plan import Argument, Plan, describe, evaluate
-
-_lock = threading.Lock()
 
 
 class CpuExecutable:
@@ -58,15 +57,14 @@ class CpuExecutable:
         for reference, target in zip(self.plan.results, results, strict=True):
             source = (buffers if reference[0] == "buffer" else views)[reference[1]]
             if target is None:
-                target = np.array(source.owner) if reference[0] == "argument" else source.owner
-            elif source.owner is not target:
-                np.copyto(_as_numpy(target), _as_numpy(source.owner))
-            values.append(target)
+                values.append(source.numpy().copy() if reference[0] == "argument" else source.owner)
+                continue
+            if source.owner is not target.owner:
+                np.copyto(target.numpy(), source.numpy())
+            values.append(target.owner)
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _launch(
-        self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any
-    ) -> None:
+    def _launch(self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any) -> None:
         grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
         programs = 1
         for extent in grid:
@@ -92,25 +90,6 @@ class CpuExecutable:
             kernel(*operands, (ctypes.c_int64 * 5)(start, start, 0, memory.nbytes, 1))
 
         workers.run(task, min(workers.count(), programs))
-
-
-def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
-    """Put an object file into this process: what keeps it there, and the functions' addresses."""
-    import llvmlite.binding as llvm
-
-    with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.load_library_permanently("libm.so.6")
-        empty = llvm.parse_assembly("")
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        engine = llvm.create_mcjit_compiler(empty, machine)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        addresses = [engine.get_function_address(name) for name in names]
-    if not all(addresses):
-        raise ToolError("the compiled code lacks a kernel that its plan names")
-    return engine, addresses
 
 
 def check(plan: Plan, arguments: Sequence[Any]) -> tuple[list[ArrayView | None], list[Any]]:
@@ -183,53 +162,39 @@ def c_scalar(dtype: str, value: Any) -> Any:
 
 def _take_out(
     plan: Plan, out: Any, shapes: Any, scalars: Any, views: Any, buffers: list[Any]
-) -> list[Any]:
+) -> list[ArrayView | None]:
     """The arrays of `out=` by result; those that can be written in place become buffers."""
     if out is None:
         return [None] * len(plan.results)
-    targets = list(out) if isinstance(out, (tuple, list)) else [out]
-    if len(targets) != len(plan.results):
-        raise ArgumentError(f"out= has {len(targets)} arrays for {len(plan.results)} results")
-    seen = []
-    for k, (reference, target) in enumerate(zip(plan.results, targets, strict=True)):
-        name = f"out[{k}]" if len(targets) > 1 else "out"
-        array = view(target, name)
+    given = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(given) != len(plan.results):
+        raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
+    targets: list[ArrayView] = []
+    for k, (reference, value) in enumerate(zip(plan.results, given, strict=True)):
+        name = f"out[{k}]" if len(given) > 1 else "out"
+        array = view(value, name)
         if reference[0] == "buffer":
             buffer = plan.buffers[reference[1]]
             shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
             dtype = buffer.dtype
         else:
-            source = views[reference[1]]
-            shape, dtype = source.shape, source.dtype
+            shape, dtype = views[reference[1]].shape, views[reference[1]].dtype
         array = _check_array(array, Argument("tensor", dtype, shape, name))
         if array.readonly:
             raise ArgumentError(f"{name} is read-only")
-        if array.owner is not target and isinstance(target, np.ndarray):
+        if isinstance(value, np.ndarray) and array.owner is not value:
             raise ArgumentError(f"{name} has elements that are not at whole element positions")
-        seen.append((name, array, reference))
-    for position, (name, array, reference) in enumerate(seen):
+        targets.append(replace(array, owner=value))
+    for k, (reference, array) in enumerate(zip(plan.results, targets, strict=True)):
         low, high = array.span()
-        others = [v for v in views if v] + [a for _, a, _ in seen[:position]]
+        others = [v for v in views if v] + targets[:k]
         apart = all(high <= v.span()[0] or v.span()[1] <= low for v in others)
-        if reference[0] == "buffer" and apart and buffers[reference[1]] is None:
-            if array.strides == _buffer_strides(array.shape):
-                buffers[reference[1]] = ArrayView(
-                    array.address, array.dtype, array.shape, array.strides, False, targets[position]
-                )
-        del name
-    return targets
-
-
-def _buffer_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    from neptune_mlir.runtime.arrays import contiguous
-
-    return contiguous(shape)
+        contained = array.strides == contiguous(array.shape)
+        if reference[0] == "buffer" and buffers[reference[1]] is None and apart and contained:
+            buffers[reference[1]] = array
+    return list(targets)
 
 
 def _buffer_view(array: np.ndarray[Any, Any], dtype: str) -> ArrayView:
     found = view(array, "a buffer")
     return ArrayView(found.address, dtype, found.shape, found.strides, False, array)
-
-
-def _as_numpy(value: Any) -> Any:
-    return value if isinstance(value, np.ndarray) else np.from_dlpack(value)

@@ -10,7 +10,8 @@ import numpy as np
 
 from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cpu import c_scalar, check, load
+from neptune_mlir.runtime.cpu import c_scalar, check
+from neptune_mlir.runtime.loader import load
 
 _free = ctypes.CDLL(None).free
 _free.argtypes = [ctypes.c_void_p]

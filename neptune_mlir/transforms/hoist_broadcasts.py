@@ -78,7 +78,7 @@ class _Split:
         return None
 
     def _hoist(self, value: Any) -> tuple[Any, Any] | None:
-        """A generic that computes `value` over its own loops: its result, and the map to read it."""
+        """A generic that computes `value` over its own loops: its result, and how to read it."""
         loops = sorted(self.loops[value])
         shape = [self._extent(d) for d in loops]
         if None in shape:
@@ -91,9 +91,7 @@ class _Split:
             len(loops), 0, [ir.AffineExpr.get_dim(place.get(d, 0)) for d in range(self.rank)]
         )
         maps = [
-            ir.AffineMap.get(
-                len(loops), 0, [e.compose(rename) for e in self.maps[k].results]
-            )
+            ir.AffineMap.get(len(loops), 0, [e.compose(rename) for e in self.maps[k].results])
             for k in read
         ]
         maps.append(ir.AffineMap.get_identity(len(loops)))
@@ -124,9 +122,7 @@ class _Split:
                     clone.operands[k] = env.get(operand, operand)
                 env.update(zip(op.results, clone.results, strict=True))
             linalg.YieldOp([env[value]])
-        reading = ir.AffineMap.get(
-            self.rank, 0, [ir.AffineExpr.get_dim(d) for d in loops]
-        )
+        reading = ir.AffineMap.get(self.rank, 0, [ir.AffineExpr.get_dim(d) for d in loops])
         return made.results[0], reading
 
     def _uses_argument(self, k: int, needed: list[Any]) -> bool:

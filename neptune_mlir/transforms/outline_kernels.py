@@ -160,9 +160,7 @@ class _Host:
             attribute = op.attributes["map"]
             table = [self.expressions[v] for v in op.operands]
             split = attribute.value.n_dims
-            outcomes = [
-                _affine(e, table[:split], table[split:]) for e in attribute.value.results
-            ]
+            outcomes = [_affine(e, table[:split], table[split:]) for e in attribute.value.results]
             whole = outcomes[0]
             for other in outcomes[1:]:
                 whole = [name.removeprefix("affine."), whole, other]

@@ -77,9 +77,7 @@ class _Kernel:
                     kind = argument.type
                     argument.set_type(ir.MemRefType.get(kind.shape, byte, kind.layout))
         inputs = [a.type for a in arguments]
-        self.function.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(inputs, [])
-        )
+        self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
 
     def _argument(self, argument: Any) -> View:
         kind = argument.type
@@ -93,9 +91,7 @@ class _Kernel:
             base,
             self.kinds[argument],
             data[1] if offset == dynamic else int(offset),
-            tuple(
-                data[2 + d] if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(rank)
-            ),
+            tuple(data[2 + d] if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(rank)),
             tuple(
                 data[2 + rank + d] if strides[d] == dynamic else int(strides[d])
                 for d in range(rank)
@@ -366,9 +362,7 @@ class _Kernel:
     def _compute(self, generic: Generic, start: Any = None) -> None:
         contraction = self._contraction(generic)
         if contraction is not None:
-            tile_contract.lower_contraction(
-                self.em, contraction, self.scratch.allocate, start
-            )
+            tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
         else:
             tile_generic.lower_generic(self.em, generic)
 
@@ -427,9 +421,7 @@ def _overwrites(generic: Generic, slot: Slot) -> bool:
             continue
         if list(block.arguments[k].uses):
             return False
-        if k >= inputs and any(
-            r and not o.uses(d) for d, r in enumerate(generic.reduced)
-        ):
+        if k >= inputs and any(r and not o.uses(d) for d, r in enumerate(generic.reduced)):
             return False
     return True
 

@@ -120,7 +120,7 @@ def _step(head: int, tile_i: int, tile_j: int, t: str, mask: str | None) -> str:
         }} : tensor<?x{head}x{t}> to tensor<{tile_j}x{head}x{t}>"""
         for x in "kv"
     )
-    body = f"%x = arith.mulf %a, %scale : f32"
+    body = "%x = arith.mulf %a, %scale : f32"
     result = "%x"
     if mask:
         body += f"""
@@ -196,7 +196,8 @@ def _step(head: int, tile_i: int, tile_j: int, t: str, mask: str | None) -> str:
         %oc = linalg.generic {{indexing_maps = [affine_map<(i, e) -> (i, e)>,
             affine_map<(i, e) -> (i)>, affine_map<(i, e) -> (i)>,
             affine_map<(i, e) -> (i, e)>], {kinds}}}
-            ins(%o0, %m0, %m : tensor<{tile_i}x{head}xf32>, tensor<{tile_i}xf32>, tensor<{tile_i}xf32>)
+            ins(%o0, %m0, %m : tensor<{tile_i}x{head}xf32>, tensor<{tile_i}xf32>,
+              tensor<{tile_i}xf32>)
             outs(%e2 : tensor<{tile_i}x{head}xf32>) {{
         ^bb0(%a: f32, %old: f32, %new: f32, %u: f32):
           %same = arith.cmpf oeq, %old, %new : f32
@@ -268,13 +269,13 @@ func.func @single({arguments}) -> {out} {{
       {loads}
       %unset = tensor.empty() : {out}
       {fill}
-      %r = linalg.generic {{indexing_maps = [{', '.join(f'affine_map<{m}>' for m in maps)}],
+      %r = linalg.generic {{indexing_maps = [{", ".join(f"affine_map<{m}>" for m in maps)}],
           iterator_types = [{iterators}]}} {ins} outs({start} : {out}) {{
       ^bb0({block}):
         {body}
       }} -> {out}
       scf.forall.in_parallel {{
-        tensor.parallel_insert_slice %r into {slice_of('%dst', output[0])} : {out} into {out}
+        tensor.parallel_insert_slice %r into {slice_of("%dst", output[0])} : {out} into {out}
       }}
   }}
   return %res : {out}

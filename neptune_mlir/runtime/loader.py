@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Puts object files into this process.
+
+What an object file needs from outside (the C library's math, conversions of narrow floats that
+old CPUs lack) is looked up here by name first: LLVM's loader would end the process, or call
+address zero, where one is missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.errors import ToolError
+
+_lock = threading.Lock()
+_LIBRARIES = ("libm.so.6", "libgcc_s.so.1", "libSystem.dylib")
+
+
+def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
+    """Load an object file: what keeps it in memory, and the addresses of the functions.
+
+    Raises:
+        ToolError: it lacks one of the functions, or needs one that this machine does not have.
+    """
+    import llvmlite.binding as llvm
+
+    with _lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        for name in undefined_symbols(code):
+            llvm.add_symbol(name, _address(name))
+        empty = llvm.parse_assembly("")
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        engine = llvm.create_mcjit_compiler(empty, machine)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        addresses = [engine.get_function_address(name) for name in names]
+    if not all(addresses):
+        raise ToolError("the compiled code lacks a kernel that its plan names")
+    return engine, addresses
+
+
+def _address(name: str) -> int:
+    for library in _libraries():
+        try:
+            return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
+        except AttributeError:
+            continue
+    raise ToolError(
+        f"the compiled code calls '{name}', which no library of this machine has",
+        hint="install the GCC runtime library (libgcc_s) of GCC 12 or later",
+    )
+
+
+@functools.cache
+def _libraries() -> tuple[Any, ...]:
+    found = [ctypes.CDLL(None)]
+    for name in _LIBRARIES:
+        try:
+            found.append(ctypes.CDLL(name))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def undefined_symbols(code: bytes) -> list[str]:
+    """Names that a 64-bit little-endian ELF object refers to and does not define (no names for
+    another format: its loader resolves them itself)."""
+    if code[:6] != b"\x7fELF\x02\x01":
+        return []
+    (sections,) = struct.unpack_from("<Q", code, 0x28)
+    size, count = struct.unpack_from("<HH", code, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", code, sections + k * size) for k in range(count)]
+    names = []
+    for _, kind, _, _, offset, length, link, _, _, entry in headers:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        strings = headers[link][4]
+        for at in range(offset + entry, offset + length, entry):
+            name, _, _, section = struct.unpack_from("<IBBH", code, at)
+            if section == 0:  # SHN_UNDEF
+                start = strings + name
+                names.append(code[start : code.index(b"\0", start)].decode())
+    return [name for name in names if name]
