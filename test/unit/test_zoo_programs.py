@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every program of the zoo fuses, is proved, and is as accurate as the unfused program."""
+
+import importlib.util
+
+import pytest
+
+from neptune_mlir.zoo import ZOO, examine, fusions
+
+# One unit in the last place of float32: below it neither error means anything.
+ULP = 2.0**-23
+
+
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_fuses_proved_and_accurate(example):
+    row = examine(example)
+    assert row.proved
+    assert row.kernels < row.reductions
+    assert row.err <= 2 * row.err_unfused + ULP
+    assert row.passes == 1 or row.note, "a second pass needs a reason"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="z3 is not installed")
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_z3_agrees(example):
+    from neptune_mlir.algebra.smtlib import decide
+
+    for fusion in fusions(example.build()):
+        facts = fusion.solution.facts
+        for obligation in fusion.solution.obligations:
+            assert decide(obligation, facts).status == "proved", str(obligation)
+
+
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_survives_adversarial_inputs(example):
+    from neptune_mlir.algebra.stress import stress
+
+    for fusion in fusions(example.build()):
+        report = stress(fusion.chain, fusion.solution, fusion.group.stream, length=12)
+        assert report.ok, report.failure
+
+
+def test_table_and_json_rows():
+    from neptune_mlir.cli.zoo import table
+
+    row = examine(next(e for e in ZOO if e.name == "logsumexp"))
+    assert "logsumexp" in table([row])
+    wanted = {"name", "reductions", "kernels", "corrections", "auxiliaries", "proved", "err",
+              "err_unfused"}  # fmt: skip
+    assert wanted <= set(row.as_json())
