@@ -17,10 +17,11 @@ from fractions import Fraction
 from neptune_mlir.algebra import proof, rules
 from neptune_mlir.algebra.chain import Chain, Correction, Unsolvable
 from neptune_mlir.algebra.extrema import Peel
+from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.normal import TooComplex
 from neptune_mlir.algebra.poly import mono_term, to_term
 from neptune_mlir.algebra.proof import acc, at_time, new, old, references
-from neptune_mlir.algebra.sums import move_unsafe, ratio, split_monomials
+from neptune_mlir.algebra.sums import ratio, safe, split_monomials
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 
 
@@ -38,18 +39,20 @@ def solve_eager(chain: Chain, name: str, combiner: str, body: Term) -> Term | No
     proved = proof.obligations(chain.proof, name, combiner, {name: body}, {name: h})
     if not proved.proved:
         return None
-    correction = Correction(form, h, references(moved), proved)
+    correction = Correction(form, h, moved, proved)
     chain.step(f"{form}: {name} <- {show(h, proof.leaf_text)}")
     return acc(chain.emit(name, combiner, body, correction), body.dtype)
 
 
-Found = tuple[str, Term, Term] | None  # form, h, a term with the references that move it
+Found = tuple[str, Term, tuple[str, ...]] | None  # form, h, the references that move it
 
 
 def _multiplicative(chain: Chain, name: str, body: Term) -> Found:
     try:
-        parts = [move_unsafe(chain, p) for p in split_monomials(chain, body)]
+        parts = split_monomials(chain, body)
     except Unsolvable:
+        return None
+    if any(not safe(chain, t, e) for p in parts for t, e in p.keep):
         return None
     keep, behind = parts[0].keep, parts[0].behind
     if {(p.keep, p.behind) for p in parts} != {(keep, behind)}:
@@ -57,17 +60,22 @@ def _multiplicative(chain: Chain, name: str, body: Term) -> Found:
     if any(p.differences for p in parts) or not behind:
         return None
     factor = mono_term(behind, Fraction(1), body.dtype)
+    # Only factors that are never 0 where they are defined can be divided out again.
+    if not all(e < 0 or t.op in ("exp", "rsqrt") for t, e in behind):
+        return None
     if chain.facts.sign(factor) is None:
         return None
     h = make("mul", acc(name, body.dtype), _moved("div", chain, factor))
     if keep:
         h = make("mul", h, ratio(keep, body.dtype))
-    return "multiplicative", h, make("mul", factor, mono_term(keep, Fraction(1), body.dtype))
+    return "multiplicative", h, _names(factor, mono_term(keep, Fraction(1), body.dtype))
 
 
 def _moved(op: str, chain: Chain, t: Term) -> Term:
     """t(new) op t(old), defined before the first element too."""
-    guarded = substitute(t, {r: chain.guard(r, t, before=True) for r in leaves(t, "ref")})
+    regular = make("add", t, make("div", const(1.0, t.dtype), t)) if op == "div" else t
+    table = {r: chain.guard(r, regular, before=True) for r in leaves(t, "ref")}
+    guarded = substitute(t, table)
     return make(op, at_time(guarded, new), at_time(guarded, old))
 
 
@@ -80,7 +88,11 @@ def _additive(chain: Chain, name: str, body: Term) -> Found:
         return None
     moving = {m: c for m, c in flat.items() if chain.linear.kind(m) == "ref"}
     t = to_term(moving, body.dtype)
-    return "additive", make("add", acc(name, body.dtype), _moved("sub", chain, t)), t
+    return "additive", make("add", acc(name, body.dtype), _moved("sub", chain, t)), _names(t)
+
+
+def _names(*terms: Term) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(n for t in terms for n in references(t)))
 
 
 class _Path(Peel):
@@ -106,14 +118,20 @@ def _monotone(chain: Chain, name: str, combiner: str, body: Term) -> Found:
     h = substitute(at_time(before, new), {cores[0]: back})
     empty = const(rules.IDENTITY[combiner], body.dtype)
     h = make("select", make("eq", mine, empty), empty, h)
-    moving = [r for r in leaves(u, "ref") if r is not cores[0]]
-    return ("monotone", h, moving[0] if len(moving) == 1 else u) if moving else None
+    return "monotone", h, _names(substitute(u, {cores[0]: empty}))
 
 
 def _invert(u: Term, core: Term, value: Term) -> Term | None:
-    """The core for which u has this value."""
+    """The core for which u has this value, where floating point can tell.
+
+    Not through a product with a reference (it may be 0), nor through exp(...) + c, whose sum
+    forgets small exponentials.
+    """
+    summed = False
     while u is not core:
         if u.op in rules.INVERSE:
+            if summed and u.op != "cast":
+                return None
             value, u = make(rules.INVERSE[u.op], value, dtype=u.args[0].dtype), u.args[0]
             continue
         if u.op not in ("add", "sub", "mul", "div"):
@@ -122,6 +140,9 @@ def _invert(u: Term, core: Term, value: Term) -> Term | None:
         inside = core in set(walk(a))
         if inside == (core in set(walk(b))):
             return None
+        if u.op == "mul" and has_ref(b if inside else a):
+            return None
+        summed |= u.op in ("add", "sub")
         if u.op == "sub" and not inside:
             value = make("sub", a, value)
         elif u.op == "div" and not inside:

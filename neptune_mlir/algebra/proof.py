@@ -44,6 +44,7 @@ from neptune_mlir.algebra.terms import (
 
 # Constants that were multiplied at compile time are rounded to double precision.
 ROUNDING = Fraction(1, 1 << 44)
+ROUNDED = "normal form, up to the rounding of folded constants"
 
 PROVED, UNPROVED, REFUTED = "proved", "unproved", "refuted"
 
@@ -134,7 +135,7 @@ def discharge(obligation: Obligation, normal: Normaliser, ordered: bool = False)
             return replace(obligation, status=REFUTED, by=f"counterexample: {found}")
         if not normal.equal(left, right, ROUNDING):
             return obligation
-        by = "normal form, up to the rounding of folded constants"
+        by = ROUNDED
     return replace(obligation, status=PROVED, by=by)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from neptune_mlir.algebra import rules
+from neptune_mlir.algebra import proof, rules
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
@@ -29,6 +29,7 @@ from neptune_mlir.algebra.terms import Term, const, is_float, make, show, substi
 
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "="}
+_NOT_A_REAL = "not_a_real"
 _LOGIC = {"and": "and", "or": "or", "xor": "xor", "not": "not"}
 
 
@@ -97,6 +98,10 @@ class _Problem:
         op = t.op
         if op in ("exp", "exp2") and self.normal.equal(t, const(0.0)):
             return "0.0"  # exp(-inf): a masked element
+        if op in ("max", "min"):
+            rest = [a for a in t.args if not (a.is_const and a.value == rules.IDENTITY[op])]
+            if len(rest) == 1:
+                return self.text(rest[0])
         if op == "select" and self.text(t.args[0]) in ("true", "false"):
             return self.text(t.args[1 if self.text(t.args[0]) == "true" else 2])
         args = [self.text(a) for a in t.args]
@@ -160,6 +165,9 @@ class _Problem:
             self.hypotheses[f"(> {args[0]} 0)"] = None
             self.axioms[f"(> {call} 0)"] = None
             self.axioms[f"(= (* {call} {call}) {args[0]})"] = None
+        if op in ("tanh", "erf", "sin"):
+            self.axioms[f"(= ({op} 0.0) 0.0)"] = None
+            self.calls.setdefault(op, ["0.0"])
         if len(args) == 1 and args[0] not in self.calls.setdefault(op, []):
             self.calls[op].append(args[0])
         return call
@@ -198,7 +206,7 @@ def _number(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if math.isinf(value) or math.isnan(value):
-        return "not_a_real"
+        return _NOT_A_REAL
     exact = Fraction(value)
     text = f"{abs(exact.numerator)}.0"
     if exact.denominator != 1:
@@ -233,9 +241,9 @@ def _generalised(left: Term, right: Term) -> tuple[Term, Term]:
     return substitute(left, outermost), substitute(right, outermost)
 
 
-def export(proof: Proof, facts: Facts) -> str:
+def export(proved: Proof, facts: Facts) -> str:
     """All obligations as one SMT-LIB 2 file; every `check-sat` should answer unsat."""
-    texts = [s for o in proof.obligations for s in scripts(o, facts)]
+    texts = [s for o in proved.obligations for s in scripts(o, facts)]
     return "(reset)\n".join(texts)
 
 
@@ -263,13 +271,17 @@ def decide(obligation: Obligation, facts: Facts, timeout_ms: int = 2000) -> Verd
             hint="pip install neptune-mlir[verify]",
         ) from None
     verdict = _ask(z3, scripts(obligation, facts), timeout_ms)
-    if verdict.status == PROVED:
-        return verdict
-    return _ask(z3, scripts(obligation, facts, general=False), timeout_ms)
+    if verdict.status != PROVED:
+        verdict = _ask(z3, scripts(obligation, facts, general=False), timeout_ms)
+    if verdict.status == REFUTED and obligation.by == proof.ROUNDED:
+        return Verdict("unknown", "constants were rounded when they were folded")
+    return verdict
 
 
 def _ask(z3: Any, problems: list[str], timeout_ms: int) -> Verdict:
     for script in problems:
+        if _NOT_A_REAL in script:
+            return Verdict("unknown", "an infinity is left that is no number")
         solver = z3.Solver()
         solver.set("timeout", timeout_ms)
         solver.set("random_seed", 0)

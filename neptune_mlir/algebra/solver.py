@@ -24,6 +24,7 @@ from neptune_mlir.algebra.eager import solve_eager
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import Facts, has_ref
 from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.poly import TooComplex
 from neptune_mlir.algebra.proof import (
     Proof,
     acc,
@@ -109,6 +110,15 @@ def prove(running: Sequence[Running]) -> dict[str, Proof]:
 
 
 def _solve(chain: Chain, reduction: Reduction, body: Term) -> Term:
+    try:
+        return _attempt(chain, reduction, body)
+    except TooComplex:
+        raise chain.fail(
+            "re-basing", body, "its normal form is too large", "split the reduction in simpler ones"
+        ) from None
+
+
+def _attempt(chain: Chain, reduction: Reduction, body: Term) -> Term:
     name, combiner = reduction.name, reduction.combiner
     if not has_ref(body):
         chain.step(f"{combiner} of {show(body)}: reads no earlier reduction")

@@ -141,22 +141,26 @@ def stuck(chain: Chain, t: Term, e: Fraction):
     )
 
 
+def safe(chain: Chain, t: Term, exponent: Fraction) -> bool:
+    """Does exp(u)^exponent only shrink while the stream runs, so that its ratio is at most 1?"""
+    direction = chain.facts.direction(t.args[0])
+    return direction is not None and direction * exponent <= 0
+
+
 def move_unsafe(chain: Chain, part: Part) -> Part:
     """Keep only exponents whose correction cannot overflow; the rest moves behind the loop.
 
     exp(-m) with m a running maximum shrinks over time, so its ratio is at most 1. Where no
     exponent is safe, a running maximum of the data's own exponent is added as the anchor.
     """
-    safe, unsafe = [], []
+    fine, unsafe = [], []
     for t, e in part.keep:
-        direction = chain.facts.direction(t.args[0])
-        fine = direction is not None and direction * e <= 0
-        (safe if fine else unsafe).append((t, e))
+        (fine if safe(chain, t, e) else unsafe).append((t, e))
     if not unsafe:
         return part
     behind = mono_mul(part.behind, make_mono(unsafe))
-    if safe:
-        return Part(part.coefficient, part.data, make_mono(safe), behind, part.differences)
+    if fine:
+        return Part(part.coefficient, part.data, make_mono(fine), behind, part.differences)
     own: Poly = {}
     for t, e in part.data:
         if t.op == "exp" and kind(t, chain.facts.folded) == "data":

@@ -125,7 +125,7 @@ EAGER = {
     "multiplicative": [reduction("m", "max", x), reduction("l", "add", exp(x - m)),
                        reduction("o", "add", exp(x - m) / l * v)],
     "additive": [reduction("s", "add", x), reduction("o", "max", x - ref("s") / n)],
-    "monotone": [reduction("s", "add", x), reduction("o", "max", exp(x - ref("s") / n) + 1.0)],
+    "monotone": [reduction("s", "add", x), reduction("o", "max", exp(x - ref("s") / n) * 2.0)],
 }  # fmt: skip
 
 
