@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tile IR to NVIDIA and AMD code by way of Triton: `triton:sm_90a`, `triton:gfx942`.
+
+The route of the Neptune paper, a fallback for chips without a lowering of our own, and a second
+opinion on them. Kernels take the same arguments as those of `pipelines/nvvm.py` (and two
+pointers that Triton adds), so the same runtime launches both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from neptune_mlir.analysis.tiles import is_tensor, nested, shape_of
+from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.codegen import triton_tool
+from neptune_mlir.codegen.triton_tool import Binary
+from neptune_mlir.codegen.ttir import Options, alignments, kernel_text
+from neptune_mlir.errors import UsageError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.targets.nvidia import TARGETS
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
+
+EMITS = ("target", "ttir", "asm")
+_LARGE_TILE = 128 * 128  # elements of an f32 tile that 4 warps cannot keep in registers
+
+
+def compile_tiles(
+    module: Any,
+    *,
+    target: str,
+    entry: str | None = None,
+    facts: dict[str, Any] | None = None,
+    warps: int = 0,
+    stages: int = 2,
+    precision: str = "ieee",
+    narrow: bool = True,
+) -> Bundle:
+    """The bundle of tile IR, compiled by Triton.
+
+    Args:
+        module: consumed.
+        target: "triton:" and one chip or several, separated by commas; none of two vendors.
+        warps: warps a program; 0: chosen by the size of its tiles.
+        stages: how many iterations of a loop have their loads under way.
+        precision, narrow: see `codegen.ttir.Options`.
+
+    Raises:
+        LoweringError: the program has something that Triton cannot express.
+        ToolError: Triton is missing or failed.
+        UsageError: no such target.
+    """
+    chips = _chips(target)
+    options = Options(_library(chips[0]), precision, narrow)
+    with registry.collect_remarks() as remarks:
+        signatures, texts, wanted, plan = _print(module, entry, options)
+    jobs = [(chip, k) for chip in chips for k in range(len(texts))]
+    with ThreadPoolExecutor(2) as pool:  # each job waits for a process of its own
+        made = list(
+            pool.map(
+                lambda job: triton_tool.compile_kernel(
+                    texts[job[1]], job[0], warps=warps or wanted[job[1]], stages=stages
+                ),
+                jobs,
+            )
+        )
+    images, code = [], b""
+    for chip in chips:
+        binaries = [b for (name, _), b in zip(jobs, made, strict=True) if name == chip]
+        kernels = {}
+        start = len(code)
+        for signature, binary in zip(signatures, binaries, strict=True):
+            kernels[signature.name] = {"offset": len(code), "size": len(binary.code),
+                                       "hidden": triton_tool.HIDDEN_POINTERS,
+                                       **_figures(chip, binary)}  # fmt: skip
+            code += binary.code
+        images.append({"target": chip, "offset": start, "size": len(code) - start,
+                       "kernels": kernels, "tools": sorted({b.tool for b in binaries}),
+                       "notes": _notes(kernels)})  # fmt: skip
+    facts = {} if facts is None else facts
+    facts.setdefault("remarks", []).extend(dict.fromkeys(str(r) for r in remarks))
+    facts["images"] = images
+    units: dict[tuple[str, int], int] = {}
+    for signature in signatures:
+        for place, unit in signature.alignment.items():
+            units[place] = max(units.get(place, 1), unit)
+    facts["alignment"] = [[*place, unit] for place, unit in sorted(units.items())]
+    return Bundle(target, plan, code, facts)
+
+
+def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton:sm_90a") -> str:
+    """The kernels as text: "ttir" (or "target"), or "asm": PTX or AMD assembly."""
+    chip = _chips(target)[0]
+    _, texts, wanted, _ = _print(module, entry, Options(_library(chip)))
+    if level == "asm":
+        texts = [
+            triton_tool.compile_kernel(text, chip, warps=warps).assembly
+            for text, warps in zip(texts, wanted, strict=True)
+        ]
+    return "\n".join(texts)
+
+
+def _print(
+    module: Any, entry: str | None, options: Options
+) -> tuple[list[KernelSignature], list[str], list[int], Plan]:
+    """The kernels, the TTIR and the number of warps of each, and the plan."""
+    with module.context, ir.Location.unknown():
+        passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+        host = GpuHost.find(module, entry or "")
+        signatures = host.read()
+        texts = [kernel_text(s, options) for s in signatures]
+        for signature in signatures:
+            signature.alignment = alignments(signature)
+        wanted = [_warps(s) for s in signatures]
+        return signatures, texts, wanted, host.finish(module)
+
+
+def _warps(signature: KernelSignature) -> int:
+    """4 warps, or 8 where a tile is too large for the registers of 4."""
+    largest = 0
+    for op in nested(signature.forall.regions[0].blocks[0]):
+        for value in op.results:
+            if is_tensor(value) and ir.RankedTensorType(value.type).has_static_shape:
+                largest = max(largest, math.prod(shape_of(value)))
+    return 8 if largest >= _LARGE_TILE else 4
+
+
+def _chips(target: str) -> list[str]:
+    chips = [c.strip() for c in target.removeprefix("triton").removeprefix(":").split(",")]
+    chips = [c.removeprefix("triton:") for c in chips if c]
+    vendors = {_vendor(c) for c in chips}
+    if len(vendors) != 1 or None in vendors:
+        raise UsageError(
+            f"unknown target '{target}'", hint="triton:sm_80, triton:sm_90a, triton:gfx942, ..."
+        )
+    return chips
+
+
+def _vendor(chip: str) -> str | None:
+    if chip in TARGETS:
+        return "nvidia"
+    return "amd" if re.fullmatch(r"gfx\d+[0-9a-f]{2}", chip) else None
+
+
+def _library(chip: str) -> str:
+    return "nv" if _vendor(chip) == "nvidia" else "ocml"
+
+
+def _figures(chip: str, binary: Binary) -> dict[str, int]:
+    found = {"threads": binary.threads, "shared": binary.shared, "registers": binary.registers,
+             "spills": binary.spills}  # fmt: skip
+    if chip in TARGETS:
+        found["blocks_per_sm"] = TARGETS[chip].blocks_per_sm(
+            binary.threads, binary.registers, binary.shared
+        )
+    return found
+
+
+def _notes(kernels: dict[str, dict[str, int]]) -> list[str]:
+    return [
+        f"kernel '{name}' spills: it has {info['spills']} bytes of stack a thread"
+        for name, info in kernels.items()
+        if info["spills"]
+    ]
