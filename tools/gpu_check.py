@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "test" / "unit" / "pipelines")]
+sys.path.insert(0, str(ROOT))
 
 # head dim, rows and columns of a tile, warps (0: the compiler's choice), stages
 SHAPES = [
@@ -35,10 +35,31 @@ TIME = {64: [(16, 32, 1024), (4, 32, 4096), (1, 32, 16384)],
         128: [(16, 16, 1024), (4, 16, 4096), (1, 16, 16384)]}  # fmt: skip
 
 
-def build(folder: Path, target: str, only: str) -> None:
-    from tile_programs import attention
+def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -> Any:
+    """Attention of `neptune_mlir.ops` in tile IR, with these tile sizes."""
+    from neptune_mlir import ops
+    from neptune_mlir.bindings import ir
+    from neptune_mlir.compiler import lower_text
+    from neptune_mlir.kernel import Source
+    from neptune_mlir.pipelines import common, runner
 
-    from neptune_mlir import bindings
+    source = Source.of(ops.attention(head_dim=head, causal=causal, dtype=dtype))
+    module, _ = lower_text(source.text, "attention", "sm_90a", None, "fused")
+
+    def visit(op: Any) -> Any:
+        if op.name == "neptune.stream":
+            tiles = list(op.attributes["neptune.tile"])
+            tiles[2:4] = [rows, columns]
+            op.attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(tiles)
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(visit)
+    runner.run(module, common.TO_TILES)
+    return module
+
+
+def build(folder: Path, target: str, only: str) -> None:
     from neptune_mlir.pipelines.nvvm import compile_tiles
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,9 +70,9 @@ def build(folder: Path, target: str, only: str) -> None:
                 name = f"{dtype}-d{head}-{mask}-{rows}x{columns}-w{warps}-s{stages}"
                 if only not in name or (dtype == "bf16" and rows != 64):
                     continue
-                module = bindings.parse(attention(head, rows, columns, causal=causal, dtype=dtype))
                 facts = {"check": {"head": head, "causal": causal, "dtype": dtype}}
                 try:
+                    module = tile_program(head, rows, columns, causal, dtype)
                     bundle = compile_tiles(
                         module, target=target, warps=warps, stages=stages, facts=facts
                     )
@@ -59,8 +80,8 @@ def build(folder: Path, target: str, only: str) -> None:
                     print(f"{name:36} {error}")
                     continue
                 (folder / f"{name}.bundle").write_bytes(bundle.to_bytes())
-                figures = bundle.facts["images"][-1]["kernels"]["attention_0"]
-                print(f"{name:36} {figures}")
+                figures = bundle.facts["images"][-1]["kernels"]
+                print(f"{name:36} {next(iter(figures.values()))}", flush=True)
 
 
 def measure(path: Path, timed: bool) -> dict[str, Any]:
@@ -82,7 +103,7 @@ def measure(path: Path, timed: bool) -> dict[str, Any]:
     for b, h, n in CHECK:
         q, k, v = (torch.randn(b, h, n, head, device="cuda", dtype=dtype) for _ in range(3))
         out = torch.full_like(q, math.nan)
-        run(q, k, v, scale, out=out)
+        run(q, k, v, out=out)
         torch.cuda.synchronize()
         error = relative_error(out, q, k, v, causal, scale)
         worst = max(worst, error if error == error else math.inf)
@@ -92,7 +113,7 @@ def measure(path: Path, timed: bool) -> dict[str, Any]:
     q, k, v = (
         torch.randn(2, 130, 3, head, device="cuda", dtype=dtype).transpose(1, 2) for _ in range(3)
     )
-    row["strided"] = relative_error(run(q, k, v, scale), q, k, v, causal, scale)
+    row["strided"] = relative_error(run(q, k, v), q, k, v, causal, scale)
     if timed and row["right"]:
         row["times"] = [compare(run, spec, dtype, shape) for shape in TIME[head]]
     return row
@@ -116,7 +137,7 @@ def compare(run: Any, spec: Any, dtype: Any, shape: tuple[int, int, int]) -> dic
     head, causal = spec["head"], spec["causal"]
     q, k, v = (torch.randn(b, h, n, head, device="cuda", dtype=dtype) for _ in range(3))
     out = torch.empty_like(q)
-    call = run.prepare(q, k, v, head**-0.5, out=out)
+    call = run.prepare(q, k, v, out=out)
 
     def peer(backend: Any) -> Any:
         def go() -> None:

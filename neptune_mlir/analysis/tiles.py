@@ -110,8 +110,8 @@ def _check_pad(op: Any) -> None:
     low = list(ir.DenseI64ArrayAttr(op.attributes["static_low"]))
     region = op.regions[0].blocks[0]
     fill = owner(region.operations[len(region.operations) - 1].operation.operands[0])
-    zero = fill is not None and fill.name == "arith.constant" and fill.attributes["value"].value == 0
-    if any(low) or not zero:
+    known = fill is not None and fill.name == "arith.constant"
+    if any(low) or not known or fill.attributes["value"].value != 0:
         raise LoweringError(
             "a load is padded at its start, or with another value than 0",
             loc=location_text(op.location),

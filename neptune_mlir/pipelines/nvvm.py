@@ -14,7 +14,7 @@ from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
 
@@ -93,7 +93,7 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
     with module.context, ir.Location.unknown():
         passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
         assign_layouts(module, target=chip.name, **options)
-        kernels = distribute_tiles(module, entry=entry)
+        kernels = distribute(module, entry)
         module.operation.verify()
         plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
         text = to_llvm(module)

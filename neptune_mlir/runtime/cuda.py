@@ -28,7 +28,8 @@ from neptune_mlir.runtime.plan import Argument, Plan, describe, evaluate
 
 _SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 _TYPESTR = {"f2": "f16", "f4": "f32", "f8": "f64", "b1": "i1", "i1": "i8", "i2": "i16",
-            "i4": "i32", "i8": "i64", "u1": "i8", "u2": "i16", "u4": "i32", "u8": "i64"}  # fmt: skip
+            "i4": "i32", "i8": "i64", "u1": "i8", "u2": "i16", "u4": "i32",
+            "u8": "i64"}  # fmt: skip
 _TORCH = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "i1",
           "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "i8"}  # fmt: skip
 
@@ -189,7 +190,8 @@ class CudaExecutable:
             return {}
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(self.plan.results):
-            raise ArgumentError(f"out= has {len(given)} arrays for {len(self.plan.results)} results")
+            wanted = len(self.plan.results)
+            raise ArgumentError(f"out= has {len(given)} arrays for {wanted} results")
         return {
             k: value
             for (kind, k), value in zip(self.plan.results, given, strict=True)

@@ -12,7 +12,8 @@ What the pass leaves, for `distribute-tiles`:
 * `neptune.layout` on a tile op: one layout per result, "" for what has none of its own;
 * `neptune.via` on a generic: "mma", "registers" or "loop", and its `neptune.iteration`;
 * `linalg.copy` with a layout wherever elements must change threads, each with a remark;
-* `neptune.stages` on a loop that loads to shared memory, `neptune.warps` on the kernel.
+* `neptune.stages` on a loop that loads to shared memory, `neptune.warps` on the kernel, and
+  `neptune.blocks` where registers are to be so few that this many blocks share a multiprocessor.
 """
 
 from __future__ import annotations
@@ -47,11 +48,20 @@ UNROLL_LIMIT = 512
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
 def assign_layouts(
-    module: Any, *, target: str = "sm_80", warps: int = 0, stages: int = 2, narrow: bool = True
+    module: Any,
+    *,
+    target: str = "sm_80",
+    warps: int = 0,
+    stages: int = 2,
+    blocks: int = 0,
+    narrow: bool = True,
 ) -> None:
     for forall in foralls(module):
         _round_factors(forall, narrow)
         _Assignment(forall, nvidia(target), warps, stages).run()
+        if blocks:
+            kind = ir.IntegerType.get_signless(64)
+            forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
 
 
 def _round_factors(forall: Any, narrow: bool) -> None:

@@ -199,7 +199,8 @@ class Compute:
 
     def _shuffle_word(self, value: Any, distance: int) -> Any:
         s = self.s
-        operands = [s.constant(-1, s.i32), value, s.constant(distance, s.i32), s.constant(31, s.i32)]
+        everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)
+        operands = [everyone, value, s.constant(distance, s.i32), width]
         return ir.Operation.create(
             "nvvm.shfl.sync", results=[value.type], operands=operands,
             attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
@@ -265,7 +266,7 @@ class Compute:
                 position[loop] = s.minimum(p, limit - 1) if layout.padded else p
             for loop, p in indices.items():
                 position[loop] = p
-            elements = []
+            elements: list[Any] = []
             for k, tile in enumerate(tiles[:-1]):
                 if not g.is_read(k):
                     elements.append(None)
@@ -277,7 +278,9 @@ class Compute:
                     elements.append(tile.value)
             return self.evaluate(g, [*elements, accumulated], position)
 
-        def nest(remaining: Sequence[int], indices: dict[int, Index], carried: list[Any]) -> list[Any]:
+        def nest(
+            remaining: Sequence[int], indices: dict[int, Index], carried: list[Any]
+        ) -> list[Any]:
             if not remaining:
                 return [point(indices, r, c) for r, c in enumerate(carried)]
             loop = scf.ForOp(s.value(0), s.value(g.extents[remaining[0]]), s.value(1), carried)
@@ -354,13 +357,11 @@ class Compute:
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
 
         def fragment(row: int, depth: int, width: int = 1) -> list[Any]:
-            rows = [16 * row, 16 * row + 8] if which == "a" else [8 * (row + j) for j in range(width)]
             depths = [16 * depth, 16 * depth + 8]
-            pairs = (
-                [(r, d) for d in depths for r in rows]
-                if which == "a"
-                else [(r, d) for r in rows for d in depths]
-            )
+            if which == "a":
+                pairs = [(r, d) for d in depths for r in (16 * row, 16 * row + 8)]
+            else:
+                pairs = [(8 * (row + j), d) for j in range(width) for d in depths]
             return [
                 self.memory.narrow([values[where[r, d]], values[where[r, d + 1]]]) for r, d in pairs
             ]

@@ -117,7 +117,7 @@ class GpuHost(_Host):
             KernelSignature(
                 name, forall, tensors, scalars, list(highs), outputs,
                 {v: tuple(self.arrays[v]) for v in tensors},
-            )  # fmt: skip
+            )
         )
         for result, out in zip(forall.results, outputs, strict=True):
             self.arrays[result], self.shapes[result] = self.arrays[out], self.shapes[out]

@@ -198,7 +198,8 @@ class Memory:
         """Condition that a position lies under all `limits` (None: no limit), None if always."""
         condition = None
         for p, limit in zip(position, limits, strict=True):
-            if limit is not None and not (isinstance(p, int) and isinstance(limit, int) and p < limit):
+            known = isinstance(p, int) and isinstance(limit, int) and p < limit
+            if limit is not None and not known:
                 condition = self.s.both(condition, self.s.less(p, limit))
         return condition
 

@@ -66,7 +66,8 @@ class Scalars:
 
     def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
         """The result of a pure op, made before or now."""
-        key = (name, tuple(operands), str(result), tuple((k, str(v)) for k, v in attributes.items()))
+        texts = tuple((k, str(v)) for k, v in attributes.items())
+        key = (name, tuple(operands), str(result), texts)
         for scope in reversed(self._scopes):
             if key in scope:
                 return scope[key]
@@ -89,7 +90,8 @@ class Scalars:
     def constant_of(self, value: Any) -> Any:
         """The number that a value is, or None."""
         made = self._made.get(value)
-        return value.owner.attributes["value"].value if made and made[0] == "arith.constant" else None
+        known = made is not None and made[0] == "arith.constant"
+        return value.owner.attributes["value"].value if known else None
 
     # ---- index arithmetic on ints and index values
 

@@ -43,7 +43,12 @@ SMEM = "neptune_shared"  # the kernel's dynamic shared memory
 
 
 @register("distribute-tiles", "turn tile programs into the code of one GPU thread")
-def distribute_tiles(module: Any, *, entry: str = "") -> list[KernelSignature]:
+def distribute_tiles(module: Any, *, entry: str = "") -> None:
+    distribute(module, entry)
+
+
+def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
+    """Run the pass; returns what is known of each kernel."""
     host = GpuHost.find(module, entry)
     signatures = host.read()
     with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -138,6 +143,9 @@ class KernelWriter:
                 loc=location_text(self.forall.location),
                 hint="use smaller tiles, or fewer stages",
             )
+        if "neptune.blocks" in self.forall.attributes:
+            blocks = ir.IntegerAttr(self.forall.attributes["neptune.blocks"]).value
+            operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(self.s.i32, blocks)
         operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
         for array, unit in self.memory.aligned.items():
@@ -517,4 +525,4 @@ _HANDLERS: dict[str, Any] = {
     "tensor.insert_slice": KernelWriter._insert,
 }
 
-__all__ = ["KernelWriter", "distribute_tiles"]
+__all__ = ["KernelWriter", "distribute", "distribute_tiles"]

@@ -78,7 +78,7 @@ class Block:
 
     def __init__(self, function: Any, memory: Memory, arguments: list[Any], number: int):
         attributes = function.attributes
-        self.threads = list(ir.DenseI32ArrayAttr(attributes["known_block_size"]))[0]
+        self.threads = next(iter(ir.DenseI32ArrayAttr(attributes["known_block_size"])))
         size = ir.IntegerAttr(attributes["neptune.shared"]).value
         self.shared = np.full(max(size, 16), 0xFF, np.uint8)
         self.memory, self.number = memory, number
@@ -160,7 +160,8 @@ class Block:
 
     def _llvm_getelementptr(self, op: Any, operands: Any, mask: Any) -> Any:
         if len(operands) == 1:
-            return operands[0] + list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))[0]
+            (offset,) = ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"])
+            return operands[0] + offset
         return operands[0] + operands[1].astype(np.int64)
 
     def _space(self, pointer: Any) -> np.ndarray:
@@ -182,7 +183,7 @@ class Block:
         return values if count > 1 else values[:, 0]
 
     def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
-        kind, count = self._vector(op.operands[0].type)
+        kind, _count = self._vector(op.operands[0].type)
         raw = to_bytes(operands[0], kind)
         address = operands[1][mask]
         assert (address % ir.IntegerAttr(op.attributes["alignment"]).value == 0).all(), "misaligned"
@@ -264,7 +265,7 @@ class Block:
     # ---- values
 
     def _llvm_extractvalue(self, op: Any, operands: Any, mask: Any) -> Any:
-        return operands[0][list(ir.DenseI64ArrayAttr(op.attributes["position"]))[0]]
+        return operands[0][next(iter(ir.DenseI64ArrayAttr(op.attributes["position"])))]
 
     def _llvm_extractelement(self, op: Any, operands: Any, mask: Any) -> Any:
         return operands[0][:, int(operands[1][0])]
@@ -338,7 +339,7 @@ BINARY: dict[str, Any] = {
     "math.floor": np.floor, "math.ceil": np.ceil, "math.copysign": np.copysign,
     "math.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
     "arith.fptosi": _quiet(lambda a: np.nan_to_num(a, posinf=0, neginf=0)),
-    "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a), "arith.remui": np.remainder,
+    "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a),
     "arith.shrsi": np.right_shift, "arith.ceildivsi": lambda a, b: -(-a // b),
     "arith.maxui": np.maximum, "arith.minui": np.minimum, "arith.index_castui": lambda a: a,
 }  # fmt: skip
