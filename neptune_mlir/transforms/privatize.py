@@ -32,7 +32,7 @@ from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms.fused_region import FusedRegion, produce
 from neptune_mlir.transforms.fusion_groups import Axis
 from neptune_mlir.transforms.program import defining_op, functions
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import lookup, register, remark
 
 
 def stream_axes(stream: Any) -> list[Axis]:
@@ -201,7 +201,16 @@ def privatize_stream(stream: Any, chunks: int) -> Any:
 
 @register("privatize", "cut streams into chunks that run in parallel (split-k), and join them")
 def privatize(module: Any, *, chunks: int = 8) -> None:
-    for function in functions(module):
-        for op in list(function.regions[0].blocks[0].operations):
-            if isinstance(op, N.StreamOp):
-                privatize_stream(op, chunks)
+    if not _streams(module):  # a plain program: make them first
+        lookup("rolling-update").run(module)
+    for stream in _streams(module):
+        privatize_stream(stream, chunks)
+
+
+def _streams(module: Any) -> list[Any]:
+    return [
+        op
+        for function in functions(module)
+        for op in function.regions[0].blocks[0].operations
+        if isinstance(op, N.StreamOp)
+    ]

@@ -9,7 +9,8 @@ under an old value is repaired by `neptune.correct` (paper, Algorithm 1):
                                             ->      lc = correct l0 (m0 -> m): a * exp(m0 - m)
                                                     l  = accumulate add exp(x - m)   from lc
 
-What fuses is `fusion_plan`; here the streams are written. A chain without a correction stays
+The pass first brings the program into the form that fusion starts from (`PREPARE`). What
+fuses is `fusion_plan`; here the streams are written. A chain without a correction stays
 apart, with a remark that says why.
 """
 
@@ -40,7 +41,7 @@ from neptune_mlir.transforms.fused_region import (
 from neptune_mlir.transforms.fusion_groups import Group, top_level_op
 from neptune_mlir.transforms.fusion_plan import plan_fusions
 from neptune_mlir.transforms.program import Program, erase_dead, fold_dims, functions, sort_block
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import lookup, register, remark
 
 
 def shared_terms(solution: Solution) -> set[Term]:
@@ -344,7 +345,13 @@ def _summary(group: Group, solution: Solution) -> str:
     return f"fused {len(group.running)} reductions into one pass over '{name}': {'; '.join(parts)}"
 
 
+# What puts a program into the form that fusion starts from; each changes nothing there.
+PREPARE = ("raise-linalg", "inline-maps", "defer")
+
+
 @register("rolling-update", "fuse dependent reductions into streams, with corrections")
 def rolling_update(module: Any) -> None:
+    for name in PREPARE:
+        lookup(name).run(module)
     for function in functions(module):
         fuse_function(function)
