@@ -72,7 +72,10 @@ class Lowering:
     def to_fused(self) -> None:
         chosen = self.schedule or schedules.choose(self.module, parallelism(self.target))
         self.facts["schedule"] = chosen
-        self.run([runner.Step("apply-schedule", {"file": chosen})])
+        # a schedule that somebody chose keeps its own tile sizes
+        own = {} if self.schedule else getattr(pipeline_of(self.target), "KNOBS", {})
+        knobs = own.get(chosen, "")
+        self.run([runner.Step("apply-schedule", {"file": chosen, "knobs": knobs})])
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
 

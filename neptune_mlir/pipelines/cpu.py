@@ -14,6 +14,10 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Plan
 from neptune_mlir.targets.cpu import CpuTarget, host
 
+# What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
+# cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
+KNOBS = {"streamed": "rows:128;stream:128"}
+
 _BUFFERIZE = Step(
     "one-shot-bufferize",
     "bufferize-function-boundaries function-boundary-type-conversion=fully-dynamic-layout-map",
