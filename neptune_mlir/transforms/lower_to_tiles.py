@@ -97,7 +97,7 @@ def _grid_tiles(kernel: Kernel, grid: Sequence[int], ids: Sequence[Any]) -> dict
     tiles: dict[int, Tile] = {}
     for k, axis in enumerate(kernel.axes):
         if axis.role == "whole":
-            tiles[k] = Tile(axis.size, 0, axis.size)
+            tiles[k] = Tile(axis.size, 0, axis.extent)
     for k, program_id in zip(grid, ids, strict=False):
         axis = kernel.axes[k]
         offset = ix.scale(program_id, axis.size)

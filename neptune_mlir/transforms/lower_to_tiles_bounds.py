@@ -29,6 +29,11 @@ class Range:
     full: bool
     known: Sequence[Linear] = field(default=())
 
+    def is_single_step(self, size: int) -> bool:
+        """Whether it is known to be one step of `size`."""
+        static = ix.is_static(self.start) and ix.is_static(self.stop)
+        return static and 0 < self.stop - self.start <= size
+
 
 Box = Callable[[Term], tuple[Index, Index]]  # smallest and largest value of an atom
 

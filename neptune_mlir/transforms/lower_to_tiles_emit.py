@@ -139,7 +139,7 @@ class Program:
 
     def _same_tile(self, a: int, b: int) -> bool:
         x, y = self.kernel.axes[a], self.kernel.axes[b]
-        return a == b or (x.role == y.role == "whole" and x.extent == y.extent)
+        return a == b or (x.role == y.role == "whole" and (x.extent, x.size) == (y.extent, y.size))
 
     def _extends(self, axis: int) -> bool:
         return self.kernel.axes[axis].size > 1
@@ -275,8 +275,11 @@ class Program:
             frame.open_loop = op
             offset = op.induction_variable
             with ir.InsertionPoint(op.body):
-                whole = part.full or self.kernel.axes[axis].divides
-                valid = size if whole else ix.minimum(size, ix.sub(extent, offset))
+                if part.full or self.kernel.axes[axis].divides:
+                    valid = size
+                else:  # a single step stands at its start
+                    at = part.start if part.is_single_step(size) else offset
+                    valid = ix.minimum(size, ix.sub(extent, at))
                 inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
                 scf.YieldOp(step(inner, op.inner_iter_args))
             frame.open_loop = outer

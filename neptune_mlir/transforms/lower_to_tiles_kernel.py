@@ -7,7 +7,8 @@ A stream, the stream of a private, a global, and a lone map or reduce all become
 Every axis plays one role in a kernel:
 
 * `grid`: cut, and no nest reduces over it: one grid dimension;
-* `whole`: not cut, every tile tensor holds all of it (so it is static);
+* `whole`: not cut, every tile tensor holds all of it (so it is static), padded to the tile
+  size that was asked for;
 * `stream`: the streamed axis, a loop around the body of the stream;
 * `loop`: cut, and some nest reduces over it: a loop around each nest that reduces over it,
   and around the stores of the results that carry it. In `finish` the streamed axis is one too.
@@ -185,7 +186,9 @@ def _axes(op: Any, found: Iterable[FusedNest], stream: int | None, tiles: list[i
             role = "stream"
         elif size == extent:
             role = "whole"
-        else:
-            role = "loop" if k in reduced else "grid"
+        elif k in reduced:
+            role = "loop"
+        else:  # one padded tile needs no grid dimension
+            role = "whole" if isinstance(extent, int) and 0 < extent < size else "grid"
         axes.append(Axis(name, extent, size, role))
     return axes

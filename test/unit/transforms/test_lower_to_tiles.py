@@ -170,6 +170,7 @@ def test_heads_that_share_keys(heads_tile: int) -> None:
         ((0, 0, 0, 0, 0, 0), "", (2, 2, 5, 6)),  # nothing cut
         ((1, 1, 1, 16, 0, 0), "bhij", (2, 1, 4, 6)),  # one row a program
         ((1, 1, 16, 1, 0, 0), "j", (1, 2, 4, 6)),  # one key a step
+        ((2, 2, 32, 64, 8, 1), "", (1, 1, 3, 3)),  # tiles larger than what they cut
     ],
 )
 def test_tilings(tile: Sequence[int], dynamic: str, shape: Sequence[int]) -> None:
