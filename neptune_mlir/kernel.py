@@ -107,7 +107,7 @@ class Kernel:
 
 
 def _load(bundle: Bundle) -> Any:
-    if bundle.target.startswith("sm_"):
+    if bundle.target.removeprefix("triton:").startswith("sm_"):
         from neptune_mlir.runtime.cuda import CudaExecutable
 
         return CudaExecutable(bundle)

@@ -218,15 +218,20 @@ class CudaExecutable:
                       kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
         )  # fmt: skip
         image = choose_image(self.images, capability)
-        code = self.bundle.code[image["offset"] : image["offset"] + image["size"]]
-        module = _checked(cu.cuModuleLoadData(code))
+        modules: dict[tuple[int, int], Any] = {}
         functions = {}
         for name, info in image["kernels"].items():
+            # the kernels of an image share a module, unless each has its own (Triton's do)
+            start, size = (info.get(key, image[key]) for key in ("offset", "size"))
+            if (start, size) not in modules:
+                code = self.bundle.code[start : start + size]
+                modules[start, size] = _checked(cu.cuModuleLoadData(code))
+            module = modules[start, size]
             functions[name] = _checked(cu.cuModuleGetFunction(module, name.encode()))
             if info["shared"] > 48 * 1024:
                 limit = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 _checked(cu.cuFuncSetAttribute(functions[name], limit, info["shared"]))
-        return module, functions, image["kernels"]
+        return modules, functions, image["kernels"]
 
     def _launch(
         self, launch: Any, arrays: Any, buffers: Any, shapes: Any, scalars: Any, functions: Any,
@@ -248,8 +253,9 @@ class CudaExecutable:
                 array = (buffers if operand[0] == "buffer" else arrays)[operand[1]]
                 values.append(ctypes.c_void_p(array.address))
                 values += [ctypes.c_int64(s) for s in array.strides[:-1]]
-        addresses = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
         info = infos[launch.kernel]
+        values += [ctypes.c_void_p(0) for _ in range(info.get("hidden", 0))]
+        addresses = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
         return Launch(
             functions[launch.kernel], programs, info["threads"], info["shared"], addresses, values
         )
