@@ -165,23 +165,21 @@ class Facts:
         if t.op in rules.MONOTONE:
             d = self.direction(t.args[0])
             return None if d is None else d * rules.MONOTONE[t.op]
+        if len(t.args) != 2:
+            return None
+        x, y = t.args
+        a, b = self.direction(x), self.direction(y)
         if t.op in ("add", "max", "min", "sub"):
-            a, b = map(self.direction, t.args)
-            if t.op == "sub" and b is not None:
-                b = -b
-            if a is None or b is None or a * b < 0:
+            if a is None or b is None:
                 return None
-            return a or b
-        if t.op in ("mul", "div"):
-            a, b = t.args
-            if not has_ref(b):
-                # A run-time scale is taken as positive: a negative one would make the
-                # program itself overflow before its correction does.
-                d, s = self.direction(a), self.sign(b) or 1
-                return None if d is None else d * s
-            if t.op == "mul" and not has_ref(a):
-                d, s = self.direction(b), self.sign(a) or 1
-                return None if d is None else d * s
+            b = -b if t.op == "sub" else b
+            return None if a * b < 0 else a or b
+        # A run-time scale is taken as positive: a negative one would make the program itself
+        # overflow before its correction does.
+        if t.op in ("mul", "div") and not has_ref(y):
+            return None if a is None else a * (self.sign(y) or 1)
+        if t.op == "mul" and not has_ref(x):
+            return None if b is None else b * (self.sign(x) or 1)
         return None
 
 

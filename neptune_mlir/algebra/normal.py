@@ -390,7 +390,7 @@ class Normaliser:
         c, zero, moved = t.args
         if c.op != "eq" or not (zero.is_const and zero.value == 0):
             return False
-        return self.poly(moved) == add(*map(self.poly, c.args), -1)
+        return self.poly(moved) == add(self.poly(c.args[0]), self.poly(c.args[1]), -1)
 
     def mix(self, cond: Term, a: Poly, b: Poly) -> Poly:
         return add(self.mul(self.indicator(cond), a), self.mul(self.complement(cond), b))
@@ -414,11 +414,11 @@ class Normaliser:
             case "and":
                 return self.mul(self.indicator(c.args[0]), self.indicator(c.args[1]))
             case "or":
-                a, b = map(self.indicator, c.args)
-                return add(a, self.mul(self.complement(c.args[0]), b))
+                first, second = map(self.indicator, c.args)
+                return add(first, self.mul(self.complement(c.args[0]), second))
             case "xor":
-                a, b = map(self.indicator, c.args)
-                return add(add(a, b), self.mul(a, b), -2)
+                first, second = map(self.indicator, c.args)
+                return add(add(first, second), self.mul(first, second), -2)
             case "select":
                 return self._select(c)
         if c.op in COMPARISONS:

@@ -182,7 +182,8 @@ class _Problem:
             addends = self.normal.poly(exponent)
         except TooComplex:
             return
-        over, under = [], [call]
+        over: list[str] = []
+        under = [call]
         for m, c in addends.items():
             if len(m) == 1 and m[0][0].op == "log" and m[0][1] == 1 and abs(c) == 1:
                 inner = self.text(m[0][0].args[0])

@@ -188,9 +188,9 @@ def stress(
                 continue
             got = fused(solution, axis, narrow, tile, parts)
             for k in exact:
-                error = ulps(got[k], exact[k], size[k], np.float32)
+                off = ulps(got[k], exact[k], size[k], np.float32)
                 # Where the program as written overflows, the fused one may as well.
-                error = _peak(np.where(np.isfinite(base[k]), error, 0.0))
+                error = _peak(np.where(np.isfinite(base[k]), off, 0.0))
                 worst[k] = max(worst[k], error)
                 if error > TIMES * _peak(base[k]) + SLACK:
                     bad = Failure(case, k, "float32", tile, parts, error, data)

@@ -91,7 +91,10 @@ def split_monomials(chain: Chain, body: Term) -> list[Part]:
     parts = []
     for m, c in sorted(poly.items(), key=lambda mc: mono_key(mc[0])):
         kinds = [kind(t, chain.facts.folded) for t, _ in m]
-        data, keep, behind, differences = [], [], [], []
+        data: list[tuple[Term, Fraction]] = []
+        keep: list[tuple[Term, Fraction]] = []
+        behind: list[tuple[Term, Fraction]] = []
+        differences: list[tuple[Term, int]] = []
         couples = any(t.op == "exp" and k == "data" for (t, _), k in zip(m, kinds, strict=True))
         for (t, e), what in zip(m, kinds, strict=True):
             if what in ("data", "fixed"):
@@ -153,7 +156,8 @@ def move_unsafe(chain: Chain, part: Part) -> Part:
     exp(-m) with m a running maximum shrinks over time, so its ratio is at most 1. Where no
     exponent is safe, a running maximum of the data's own exponent is added as the anchor.
     """
-    fine, unsafe = [], []
+    fine: list[tuple[Term, Fraction]] = []
+    unsafe: list[tuple[Term, Fraction]] = []
     for t, e in part.keep:
         (fine if safe(chain, t, e) else unsafe).append((t, e))
     if not unsafe:
