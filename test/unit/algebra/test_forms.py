@@ -220,3 +220,26 @@ def test_mean_of_data_far_from_zero_loses_nothing(scale):
     report = stress(chain, solution, AXIS, length=12, cases=("far from zero",))
     for name in ("q", "o"):
         assert report.fused[name] <= 2 * report.unfused[name] + 4
+
+
+def test_reductions_over_several_axes_at_once():
+    """FAVOR+ with one maximum over tokens (streamed) and features; a norm over both axes."""
+    data = T.read("x", T.index(1), T.index(2))
+    top = T.ref("m")
+    feature = T.make("add", T.make("exp", T.make("sub", data, top)), T.const(1e-3))
+    value = T.read("v", T.index(1), T.index(3))
+    mean = T.make("div", T.ref("s"), T.sym("total"))
+    centred = T.make("sub", data, mean)
+    chain = [
+        Reduction("m", "max", data, axes=()),
+        Reduction("z", "add", feature, axes=(2,)),
+        Reduction("c", "add", T.make("mul", feature, value), axes=(2, 3)),
+        Reduction("s", "add", data, axes=()),
+        Reduction("q", "add", T.make("mul", centred, centred), axes=()),
+    ]
+    solution = solve_chain(chain, AXIS)
+    assert solution.proved
+    running = {r.name: r for r in solution.running}
+    assert running["m"].folded == (1, 2) and running["s.count"].folded == (1, 2)
+    report = stress(chain, solution, AXIS, length=12, scalars={"total": 24.0})
+    assert report.ok, str(report.failure)
