@@ -191,10 +191,10 @@ def examine(example: Example, seed: int = 0) -> Row:
     wanted = _as_list(program.reference(*arrays))
     kernel = compile(program)
     unfused = compile_unfused(program.to_mlir(), program.name, None)
-    errors = [
+    err, err_unfused = (
         max(relative_error(g, w) for g, w in zip(_as_list(f(*arrays)), wanted, strict=True))
         for f in (kernel, unfused)
-    ]
+    )
     planned = fusions(program)
     members = [len(f.group.running) for f in planned]
     running = [r for f in planned for r in f.solution.running]
@@ -206,7 +206,8 @@ def examine(example: Example, seed: int = 0) -> Row:
         len(running) - sum(members),
         2 if any(_sweeps_again(f) for f in planned) else 1,
         all(f.solution.proved for f in planned),
-        *errors,
+        err,
+        err_unfused,
         example.note,
     )
 

@@ -95,7 +95,9 @@ class ReadOp(Neptune.Operation, name="read", traits=_PURE):
     A result of `map` is a loop (`d0`), a loop divided by a constant (`d0 floordiv 4`: several
     query heads share one key head), or a constant.
 
-    Example: `%a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32`
+    Example:
+
+        %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
 
     Rejected: use outside a nest, a map whose rank is not the domain's or the tensor's, other
     index expressions (sums, repeated loops), a static extent that the map can leave, a result

@@ -60,13 +60,19 @@ def _cmpf(predicate: int, a: Term, b: Term) -> Term:
     if predicate in _CMPF_NEGATED:
         return T.make("not", T.make(_CMPF_NEGATED[predicate], a, b))
     match predicate:
-        case 0: return T.const(False, "i1")
-        case 6: return differs()
-        case 7: return ordered()
-        case 8: return T.make("not", differs())
-        case 13: return T.make("ne", a, b)
-        case 14: return T.make("not", ordered())
-    return T.const(True, "i1")  # fmt: skip
+        case 0:
+            return T.const(False, "i1")
+        case 6:
+            return differs()
+        case 7:
+            return ordered()
+        case 8:
+            return T.make("not", differs())
+        case 13:
+            return T.make("ne", a, b)
+        case 14:
+            return T.make("not", ordered())
+    return T.const(True, "i1")
 
 
 def constant_value(op: Any) -> T.Number:
@@ -240,7 +246,8 @@ def cast(value: Any, source: str, target: str) -> Any:
     if T.is_float(source):
         if not T.is_float(target):
             if target == "index":
-                return arith.IndexCastOp(kind, arith.FPToSIOp(mlir_type("i64"), value).result).result
+                whole = arith.FPToSIOp(mlir_type("i64"), value).result
+                return arith.IndexCastOp(kind, whole).result
             return arith.FPToSIOp(kind, value).result
         wide, narrow = _bits(source), _bits(target)
         if wide == narrow:  # f16 <-> bf16 goes through f32

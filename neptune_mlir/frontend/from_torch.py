@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ir, parse
+from neptune_mlir.bindings import PACKAGE, ir, parse
 from neptune_mlir.errors import InputError, ToolError
 
 
@@ -20,7 +20,7 @@ def from_torch(
     *,
     name: str = "main",
     raised: bool = True,
-) -> ir.Module:
+) -> Any:
     """Import a `torch.nn.Module` or a function on tensors.
 
     Args:
@@ -33,7 +33,7 @@ def from_torch(
         ToolError: torch or torch-mlir is not installed.
         InputError: torch cannot export the program, or torch-mlir cannot lower it.
     """
-    torch, fx = _require("torch"), _require("torch_mlir.fx")
+    torch, fx = _require("torch"), _require(f"{PACKAGE}.fx")
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ready programs. Each function builds a `Program` from plain math; `neptune_mlir.compile` runs it."""
+"""Ready programs: each function builds a `Program` from plain math for `neptune_mlir.compile`."""
 
 from neptune_mlir.ops.attention import OPERATORS, Extra, attention, decode_attention, operator
 from neptune_mlir.ops.losses import cross_entropy, linear_cross_entropy, log_weighted_mean

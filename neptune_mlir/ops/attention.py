@@ -89,8 +89,8 @@ def attention(
         score_mod, mask_mod: FlexAttention's `score_mod(score, b, h, q, kv)` and
             `mask_mod(b, h, q, kv)`, traced; q and kv count from 0 as they do there; further
             parameters name `inputs`.
-        align: for causal, window and alibi. "end": query i sits at position i + kv_len - q_len (a decode query is the last
-            one); "start": at position i.
+        align: for causal, window and alibi. "end": query i sits at position
+            i + kv_len - q_len (a decode query is the last one); "start": at position i.
         return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of the scores.
 
     Returns:

@@ -35,7 +35,7 @@ def _standardized(x: Expr, j: Axis, eps: float) -> Expr:
 def layer_norm(
     *, rows: Size = None, cols: Size = None, eps: float = 1e-5, dtype: str = "f32"
 ) -> Program:
-    """x [rows, cols], weight [cols], bias [cols] -> (x - mean) / sqrt(var + eps) * weight + bias."""
+    """x [rows, cols], weight and bias [cols]: (x - mean) / sqrt(var + eps) * weight + bias."""
     p, i, j, x = _matrix("layer_norm", rows, cols, dtype)
     weight, bias = p.input("weight", j, dtype=dtype), p.input("bias", j, dtype=dtype)
     p.output(_standardized(x, j, eps) * weight[j] + bias[j], i, j, dtype=dtype)

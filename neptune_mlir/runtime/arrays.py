@@ -54,7 +54,7 @@ class ArrayView:
         """A NumPy array over the same memory."""
         kind = storage_dtype(self.dtype)
         low, high = self.span()
-        memory = (ctypes.c_uint8 * (high - low)).from_address(low) if high > low else b""
+        memory: Any = (ctypes.c_uint8 * (high - low)).from_address(low) if high > low else b""
         strides = tuple(s * kind.itemsize for s in self.strides)
         return np.ndarray(self.shape, kind, memory, self.address - low, strides)
 

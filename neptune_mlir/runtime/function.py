@@ -58,7 +58,7 @@ def _copy(fields: list[int], dtype: str, rank: int) -> np.ndarray[Any, Any]:
     if 0 in shape:
         return np.empty(shape, kind)
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    memory = (ctypes.c_uint8 * (extent * kind.itemsize)).from_address(
+    memory: Any = (ctypes.c_uint8 * (extent * kind.itemsize)).from_address(
         fields[1] + fields[2] * kind.itemsize
     )
     flat = np.frombuffer(memory, kind)

@@ -85,10 +85,10 @@ class FusedRegion:
         form: str, result_axes: Sequence[int], loc: Any = None,
     ) -> Any:  # fmt: skip
         loops, shape = self._loops(h, result_axes)
-        local = [[self._local(t, loops) for t in group] for group in (accumulators, old, new)]
-        return build_correct(
-            self.values, *local, self._local(h, loops), form, loc=loc, **shape
-        )
+        roles = ([self._local(t, loops) for t in group] for group in (accumulators, old, new))
+        repaired, before, after = roles
+        body = self._local(h, loops)
+        return build_correct(self.values, repaired, before, after, body, form, loc=loc, **shape)
 
     def materialised(self, term: Term, loc: Any = None) -> Term:
         """`term` with its wanted subterms (itself included) replaced by reads of maps."""

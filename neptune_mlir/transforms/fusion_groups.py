@@ -26,7 +26,6 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.transforms.program import ExtentClasses, Program, captured
 
-
 # Accumulator columns that one program can hold. Past it the columns would be cut, and every
 # cut would compute the inner members again.
 MAX_COLUMNS = 1024

@@ -142,7 +142,7 @@ def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, value
 
 
 def _body_arguments(private: Any) -> list[Any]:
-    stream = list(private.regions[0].blocks[0].operations)[0]
+    stream = private.regions[0].blocks[0].operations[0]
     return list(stream.operation.regions[0].blocks[0].arguments)
 
 

@@ -205,7 +205,7 @@ class NestBuilder:
             self._expanded[access.key, factors] = self.values.key(
                 self._reshape(self.values[access.key], factors, "expand_shape")
             )
-        dims = []
+        dims: list[Any] = []
         for parts in access.dims:
             dims.extend([(p,) for p in parts] or [()])
         return read(Access(self._expanded[access.key, factors], tuple(dims)), dtype)

@@ -148,6 +148,6 @@ def test_one_compilation_serves_a_hundred_lengths(monkeypatch):
 
 @pytest.mark.parametrize("queries", [1, 5])
 def test_no_keys_at_all(queries):
-    program, compiled = kernel(head_dim=32)
+    _, compiled = kernel(head_dim=32)
     q, k = np.ones((1, 1, queries, 32), np.float32), np.ones((1, 1, 0, 32), np.float32)
     np.testing.assert_array_equal(compiled(q, k, k), 0)
