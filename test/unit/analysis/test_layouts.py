@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layouts against the fragment formulas of the PTX manual, and what they must keep."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import WarpGrid
+
+ONE = WarpGrid(1, 1, 1)
+
+
+def held(layout, register, lane):
+    return tuple(int(x) for x in layout.positions[register, lane])
+
+
+def test_accumulator_of_m16n8():
+    """c_i: row = lane / 4 (+ 8 for i >= 2), column = lane % 4 * 2 + i % 2."""
+    layout = L.accumulator((16, 8), 0, 1, ONE)
+    for i, lane in itertools.product(range(4), range(32)):
+        assert held(layout, i, lane) == (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2)
+
+
+def test_operand_a_of_m16n8k16():
+    """a_i: row = lane / 4 (+ 8 for i / 2 odd), column = lane % 4 * 2 + i % 2 (+ 8 for i >= 4)."""
+    layout = L.operand_a((16, 16), 0, 1, ONE)
+    for i, lane in itertools.product(range(8), range(32)):
+        row = lane // 4 + 8 * (i // 2 % 2)
+        assert held(layout, i, lane) == (row, lane % 4 * 2 + i % 2 + 8 * (i // 4))
+
+
+def test_operand_b_of_m16n8k16():
+    """b_i: k = lane % 4 * 2 + i % 2 (+ 8 for i >= 2), n = lane / 4."""
+    layout = L.operand_b((16, 8), 1, 0, ONE)
+    for i, lane in itertools.product(range(4), range(32)):
+        assert held(layout, i, lane) == (lane % 4 * 2 + i % 2 + 8 * (i // 2), lane // 4)
+
+
+@pytest.mark.parametrize("grid", [WarpGrid(4, 1, 4), WarpGrid(2, 2, 4), WarpGrid(1, 4, 8)])
+def test_accumulators_hold_every_element(grid):
+    layout = L.accumulator((64, 64), 0, 1, grid)
+    counts = np.zeros((64, 64), int)
+    np.add.at(counts, tuple(layout.positions.reshape(-1, 2).T), 1)
+    assert (counts == grid.total // (grid.m * grid.n)).all()
+
+
+def test_accumulator_becomes_operand_a_without_moving():
+    grid = WarpGrid(4, 1, 4)
+    p, a = L.accumulator((64, 64), 0, 1, grid), L.operand_a((64, 64), 0, 1, grid)
+    sources = a.sources(p, (0, 1))
+    assert sources is not None
+    assert (p.positions[sources] == a.positions).all()
+
+
+def test_other_threads_hold_operand_b():
+    grid = WarpGrid(4, 1, 4)
+    p, b = L.accumulator((64, 64), 0, 1, grid), L.operand_b((64, 64), 0, 1, grid)
+    assert b.sources(p, (0, 1)) is None
+
+
+def test_rows_of_an_accumulator_are_replicated_over_four_lanes():
+    rows = L.accumulator((64, 64), 0, 1, WarpGrid(4, 1, 4)).project([0])
+    assert rows.registers == 2
+    for lane in range(32):
+        assert held(rows, 0, lane) == (lane // 4,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 70), min_size=1, max_size=3), st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 8]),
+)  # fmt: skip
+def test_blocked_covers_any_shape(shape, warps, vector):
+    layout = L.blocked(shape, 32, warps, vector)
+    assert layout.lanes == 32 and layout.warps == warps
+    found = {tuple(p) for p in layout.positions.reshape(-1, len(shape)).tolist()}
+    assert set(itertools.product(*map(range, shape))) <= found
+    assert L.parse_layout(str(layout), shape) == layout
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64, 80, 96, 128, 256])
+def test_pieces_of_shared_tiles_meet_no_bank_conflict(columns):
+    """The 8 rows of any 8x8 piece of 16-bit elements lie in different groups of 4 banks."""
+    layout = L.shared((64, columns), 2)
+    for row, chunk in itertools.product(range(0, 64, 8), range(columns // 8)):
+        banks = set()
+        for r in range(row, row + 8):
+            at = r * layout.pitch + 16 * (chunk ^ (r >> layout.shift & layout.mask))
+            banks.add(at // 16 % 8)
+        assert len(banks) == 8
+    assert L.parse_shared(str(layout), (64, columns)) == layout

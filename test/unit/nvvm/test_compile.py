@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From tile IR to cubin without a GPU: bundles, figures, instructions, errors of the tools."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from tile_programs import attention
+
+from neptune_mlir import bindings
+from neptune_mlir.codegen import nvptx, ptxas
+from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.pipelines.nvvm import compile_tiles
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cuda import CudaExecutable, choose_image
+from neptune_mlir.targets.nvidia import nvidia
+
+try:
+    ptxas.find_ptxas()
+except ToolError:
+    pytest.skip("no ptxas here", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def fat():
+    module = bindings.parse(attention(64, 64, 64, causal=True, dtype="f16"))
+    return compile_tiles(module, target="sm_80,sm_89,sm_90a")
+
+
+def test_one_file_serves_several_chips(fat):
+    again = Bundle.from_bytes(fat.to_bytes())
+    images = again.facts["images"]
+    assert [i["target"] for i in images] == ["sm_80", "sm_89", "sm_90a"]
+    assert choose_image(images, (8, 6))["target"] == "sm_80"
+    assert choose_image(images, (8, 9))["target"] == "sm_89"
+    assert choose_image(images, (9, 0))["target"] == "sm_90a"
+    with pytest.raises(ArgumentError, match="sm_120"):
+        choose_image(images, (12, 0))
+    for image in images:
+        code = again.code[image["offset"] : image["offset"] + image["size"]]
+        assert code.startswith(b"\x7fELF")
+
+
+def test_nothing_spills(fat):
+    for image in fat.facts["images"]:
+        figures = image["kernels"]["attention_0"]
+        assert figures["spills"] == 0 and figures["registers"] <= 168
+        assert figures["shared"] == (64 * 64 + 2 * 2 * 64 * 64) * 2  # q; k and v, 2 stages
+
+
+def test_instructions_that_matter(fat, tmp_path):
+    image = fat.facts["images"][-1]
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(fat.code[image["offset"] : image["offset"] + image["size"]])
+    tool = ptxas.find_ptxas().parent / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("no nvdisasm here")
+    sass = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
+    for instruction in ("HMMA.16816.F32", "LDSM.16.M88.4", "LDSM.16.MT88.4", "LDGSTS", "MUFU.EX2"):
+        assert instruction in sass, instruction
+    for instruction in ("LDL", "STL"):
+        assert f" {instruction}" not in sass, "local memory"
+
+
+def test_alignment_is_asked_for(fat):
+    assert ["argument", 0, 16] in fat.facts["alignment"]
+
+
+def test_wrong_arguments(fat):
+    run = CudaExecutable(fat)
+    with pytest.raises(ArgumentError, match="takes 4 arguments"):
+        run(1, 2)
+    with pytest.raises(ArgumentError, match="not an array on a GPU"):
+        run(1, 2, 3, 0.1)
+
+
+def test_a_dying_code_generator_is_an_error_message():
+    text = """declare float @llvm.amdgcn.rcp.f32(float)
+define float @f(float %x) {
+  %y = call float @llvm.amdgcn.rcp.f32(float %x)
+  ret float %y
+}"""
+    with pytest.raises(ToolError, match=r"LLVM's NVPTX code generator"):
+        nvptx.ptx(text, nvidia("sm_80"))
+
+
+def test_unknown_intrinsic_is_an_error_message():
+    text = """declare float @llvm.nvvm.no.such.thing(float)
+define float @f(float %x) {
+  %y = call float @llvm.nvvm.no.such.thing(float %x)
+  ret float %y
+}"""
+    with pytest.raises(ToolError, match=r"llvm\.nvvm\.no\.such\.thing"):
+        nvptx.ptx(text, nvidia("sm_80"))
+
+
+def test_what_ptxas_reports():
+    figures = ptxas.read_report(
+        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+        "ptxas info    : Function properties for k\n"
+        "    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n"
+        "ptxas info    : Used 168 registers, used 1 barriers\n"
+    )
+    assert figures["k"] == ptxas.Figures(168, 16, 12, 8)
