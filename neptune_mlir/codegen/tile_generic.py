@@ -8,7 +8,7 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.bindings import arith, ir, vector
@@ -90,6 +90,36 @@ def combiner(generic: Generic, position: int) -> str | None:
     if op.name not in IDENTITIES or uses[0].owner.operation != op:
         return None
     return str(op.name)
+
+
+def copied_places(generic: Generic) -> list[tuple[int, int]] | None:
+    """For an op that only copies or transposes: the dimensions of source and target that each
+    loop runs along."""
+    if len(generic.inputs) != 1 or len(generic.outputs) != 1 or any(generic.reduced):
+        return None
+    (source,), (target,) = generic.inputs, generic.outputs
+    (first, *others) = generic.body.operations
+    if others or first.operands[0] != generic.body.arguments[0] or not source.view:
+        return None
+    loops = range(len(generic.extents))
+    places = [(source.position_of(d), target.position_of(d)) for d in loops]
+    plain = all(len(o.index) == len(loops) for o in (source, target))
+    return places if plain and None not in [k for pair in places for k in pair] else None
+
+
+def as_copy(em: Emitter, generic: Generic) -> tuple[View, View] | None:
+    """Source and target, dimension by dimension, of an op that only copies or transposes."""
+    places = copied_places(generic)
+    if places is None:
+        return None
+
+    def seen(o: Operand, side: int) -> View:
+        assert o.view is not None
+        origin = em.shifted(o.view, [em.affine(e, generic.lows) for e in o.index])
+        strides = tuple(origin.strides[pair[side]] for pair in places)
+        return replace(origin, sizes=tuple(generic.extents), strides=strides, padded=None)
+
+    return seen(generic.inputs[0], 0), seen(generic.outputs[0], 1)
 
 
 def lower_generic(em: Emitter, generic: Generic) -> None:

@@ -5,6 +5,7 @@ Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So
 
 * a static tile of an outside tensor is copied to scratch (`linalg.copy`), once, unless a
   `tensor.pad` does that anyway;
+* loads come before what computes, so that computations stand next to each other;
 * an `outs` that is only there for its shape (`tensor.empty`, `linalg.fill`) becomes this op's
   own, so that buffers are not shared by accident;
 * an elementwise op whose input dies there overwrites that input;
@@ -25,6 +26,7 @@ def place_tiles(module: Any) -> None:
         # kernels, and what canonicalization may have folded out of a kernel of one program
         for body in function.regions[0].blocks if len(function.regions) else ():
             _copy_static_loads(body)
+            _load_early(body)
             _own_destinations(body)
             _overwrite_dead_inputs(body)
             _yield_in_place(body)
@@ -87,6 +89,42 @@ def readers_start(op: Any) -> Any:
         if other.operation == op.operation:
             return operations[position + 1]
     raise AssertionError("an op is in its block")
+
+
+def _load_early(body: Any) -> None:
+    """Move loads up, to where all that they need is there."""
+    for block in _blocks(body):
+        latest: Any = None  # the last op that was moved, or that a moved one needs
+        moved: set[Any] = set()
+        for op in list(block.operations):
+            op = op.operation
+            movable = op.name.startswith(("affine.", "arith.", "tensor.")) or (
+                op.name == "linalg.copy" and op.operands[0] in moved
+            )
+            ready = all(
+                _defining(v) is None or _defining(v).block != block or v in moved
+                for v in _needed(op)
+            )
+            if not (movable and ready and len(op.results)) or op.name == "tensor.insert_slice":
+                continue
+            if latest is None:
+                first = block.operations[0].operation
+                if first != op:
+                    op.move_before(first)
+            else:
+                op.move_after(latest)
+            latest = op
+            moved.update(op.results)
+
+
+def _needed(op: Any) -> list[Any]:
+    """The operands of an op and of all that is inside it."""
+    found = list(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                found += _needed(inner.operation)
+    return found
 
 
 def _own_destinations(body: Any) -> None:

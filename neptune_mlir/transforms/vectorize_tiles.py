@@ -133,7 +133,9 @@ class _Kernel:
                     wishes.setdefault(slot, set()).add(wished)
                 elif contraction is not None and self.views[value] is contraction.a.view:
                     pass  # read as scalars: any layout will do
-                elif generic.inputs and any(o.view for o in generic.inputs):
+                elif tile_generic.copied_places(generic) is not None:
+                    pass  # a copy transposes well
+                elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
         for value, view in list(self.views.items()):
             wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
@@ -360,6 +362,10 @@ class _Kernel:
         return found if found is not None and tile_contract.worthwhile(found) else None
 
     def _compute(self, generic: Generic, start: Any = None) -> None:
+        moved = tile_generic.as_copy(self.em, generic)
+        if moved is not None:
+            tile_copy.copy(self.em, *moved)
+            return
         contraction = self._contraction(generic)
         if contraction is not None:
             tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
