@@ -35,7 +35,7 @@ from neptune_mlir.algebra.proof import (
     old,
     references,
 )
-from neptune_mlir.algebra.sums import solve_sum
+from neptune_mlir.algebra.sums import solve_product, solve_sum
 from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
 from neptune_mlir.errors import InputError
 
@@ -125,6 +125,8 @@ def _attempt(chain: Chain, reduction: Reduction, body: Term) -> Term:
         return acc(chain.emit(name, combiner, body), chain.dtype(body))
     if combiner == "add" and is_float(body.dtype):
         return solve_sum(chain, name, body)
+    if combiner == "mul" and is_float(body.dtype):
+        return solve_product(chain, name, body)
     if combiner in ("max", "min", "and", "or"):
         return solve_extremum(chain, name, combiner, body)
     raise chain.fail("homomorphism", body, f"no rule for {combiner} over {body.dtype}")

@@ -76,6 +76,16 @@ def solve_sum(chain: Chain, name: str, body: Term) -> Term:
     return _several(chain, name, parts, dtype)
 
 
+def solve_product(chain: Chain, name: str, body: Term) -> Term:
+    """Π exp(f) = exp(Σ f). (Π g(x)·φ(t) = φ(t)^count · Π g(x) would leave the range of floats.)"""
+    if body.op != "exp":
+        raise chain.fail(
+            "re-basing", body, "products are solved for exponentials only", "sum the logarithms"
+        )
+    chain.step("a product of exponentials is the exponential of a sum")
+    return make("exp", solve_sum(chain, chain.fresh(f"{name}.log"), body.args[0]))
+
+
 def _factor_text(found) -> str:
     over = show(found.over) if found.over else "1"
     return f"{over} / {show(found.under)}" if found.under else over

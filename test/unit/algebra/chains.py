@@ -221,6 +221,10 @@ ZOO: dict[str, list[Reduction]] = {
     ],
     "largest weight": softmax_over(x, reduction("top", "max", p / l)),
     "largest weighted value": softmax_over(x, reduction("top", "max", p / l * read("u", 1))),
+    "product": [
+        reduction("hi", "max", x),
+        reduction("e", "mul", exp((x - ref("hi")) * 0.01)),
+    ],
     "range": [
         reduction("hi", "max", x),
         reduction("lo", "min", x),
