@@ -175,7 +175,7 @@ class _Host:
                 loc=location_text(op.location),
             )
         operands = [self.expressions[v] for v in op.operands]
-        if head[0] == "swap":
+        if isinstance(head, tuple):  # ("swap", operator)
             head, operands = head[1], operands[::-1]
         self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
 
