@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid
+from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid, parse_shared
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -441,6 +441,7 @@ class _Assignment:
                     continue
                 if product is not None or self.via[g.result] == "loop":
                     self._attribute(owner(value), "neptune.layout", str(self._shared(value)))
+        self._fit_stages()
         for loop in self.loops:
             texts = [
                 ir.StringAttr.get(str(self.layout(r)) if is_tile(r, self.forall) else "")
@@ -450,6 +451,25 @@ class _Assignment:
             block = loop.regions[0].blocks[0]
             if any(self._is_staged(o.operation) for o in block.operations):
                 loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, self.stages)
+
+    def _fit_stages(self) -> None:
+        """Fewer stages where the tiles of a loop, all its stages, exceed shared memory."""
+        once = self._loaded(self.body)
+        most = max((self._loaded(o.regions[0].blocks[0]) for o in self.loops), default=0)
+        wanted = self.stages
+        while self.stages > 1 and once + self.stages * most > self.target.shared_block:
+            self.stages -= 1
+        if self.stages < wanted:
+            remark(self.forall.location, f"{self.stages} stages: shared memory holds no more")
+
+    def _loaded(self, block: Any) -> int:
+        """Bytes of shared memory that the loads of a block take, one stage."""
+        total = 0
+        for op in block.operations:
+            if self._is_staged(op.operation):
+                text = ir.StringAttr(op.operation.attributes["neptune.layout"]).value
+                total += parse_shared(text, shape_of(op.operation.results[0])).bytes
+        return total
 
     def _is_staged(self, op: Any) -> bool:
         return op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in (

@@ -394,29 +394,35 @@ class Compute:
             constant[deep] = depth * 16
             if split:
                 lane_part[free] = s.add(lane_part[free], s.mul(number, warp_step))
-            offset = self._piece_offset(tile, lane_part, constant, free if split else None)
+            step = warp_step if split and free == 1 else 0
+            offset = self._piece_offset(tile, lane_part, constant, step)
             return self._ldmatrix(tile, offset, 2 * width, trans=deep == 0, kind=kind)
 
         return fragment
 
     def _piece_offset(
         self, tile: SharedTile, lane_part: Sequence[Index], constant: Sequence[int],
-        warp_dim: int | None,
+        column_step: int,
     ) -> Index:  # fmt: skip
-        """Byte offset of the row that this lane gives.
+        """Byte offset of the row that this lane gives, `constant` away from `lane_part`.
 
-        Rows move by multiples of 8, so they keep their swizzle. Columns move by whole chunks;
-        where those bits are free in the lane's part, moving is an exclusive or.
+        Rows move by multiples of 8, so they keep their swizzle. Columns move by whole chunks: in
+        the swizzled bits by exclusive or, where the lane's part leaves them free (but for the
+        lowest, it does when warps stand whole swizzles, `column_step`, apart), above them by
+        addition. So few addresses need a register; the rest is in the instruction.
         """
         s, layout = self.s, tile.layout
-        rows = s.mul(constant[0], layout.pitch)
+        start = self.memory.shared_offset
         chunk = constant[1] * layout.element // L.CHUNK
-        if warp_dim == 1 or chunk % 2 or not layout.mask:
-            position = [lane_part[0], s.add(lane_part[1], constant[1])]
-            moved = self.memory.shared_offset(layout, position)
+        swizzled = chunk & layout.mask
+        apart = column_step * layout.element // L.CHUNK % (layout.mask + 1) == 0
+        if layout.mask and (swizzled % 2 or not apart):
+            moved = start(layout, [lane_part[0], s.add(lane_part[1], constant[1])])
+            fixed = 0
         else:
-            moved = s.xor(self.memory.shared_offset(layout, list(lane_part)), chunk * L.CHUNK)
-        return s.add(s.add(moved, tile.offset), rows)
+            moved = s.xor(start(layout, list(lane_part)), swizzled * L.CHUNK)
+            fixed = (chunk - swizzled) * L.CHUNK
+        return s.add(s.add(moved, tile.offset), fixed + constant[0] * layout.pitch)
 
     def _ldmatrix(self, tile: SharedTile, offset: Index, count: int, trans: bool, kind: Any) -> Any:
         s = self.s

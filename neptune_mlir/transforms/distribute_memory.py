@@ -348,59 +348,62 @@ class Memory:
         offset = window.offsets[window.dims[-1]]
         return (
             window.shape[-1] * size % CHUNK == 0
+            and window.shape[-1] * size <= CHUNK * self.threads.count
             and isinstance(offset, int)
             and offset * size % CHUNK == 0
             and window.valid[-1] is None
         )
 
     def copy_async(self, array: Array, window: Window, tile: SharedTile) -> None:
-        """Start copying a window to shared memory; rows that do not exist become 0."""
+        """Start copying a window to shared memory; rows that do not exist become 0.
+
+        The block copies some whole rows a round. From round to round a thread's addresses move by
+        constants (in shared memory: once the swizzle comes round), so few of them need registers.
+        """
         s, layout, size = self.s, tile.layout, element_bytes(array.dtype)
         self._needs(array, CHUNK)
         per_row = window.shape[-1] * size // CHUNK
-        total = layout.rows * per_row
-        threads = self.threads.count
-        step = threads // per_row if threads % per_row == 0 else 0
-        simple = bool(step) and len(window.shape) == 2 and step % 8 == 0
-        first: Any = None
-        for r in range(-(-total // threads)):
-            number = s.add(self.threads.id, r * threads)
-            row, chunk = s.div(number, per_row), s.mod(number, per_row)
-            if step:
-                row = s.add(s.div(self.threads.id, per_row), r * step)
-                chunk = s.mod(self.threads.id, per_row)
+        rows = max(1, self.threads.count // per_row)  # a round
+        first, chunk = s.div(self.threads.id, per_row), s.mod(self.threads.id, per_row)
+        idle = self.threads.count - rows * per_row
+        working = s.less(self.threads.id, rows * per_row) if idle > 0 else None
+        period = max(1, (layout.mask + 1 << layout.shift) // rows) if layout.mask else 1
+        sources: list[Any] = []
+        targets: list[Index] = []
+        for r in range(-(-layout.rows // rows)):
+            row = s.add(first, r * rows)
             position = self._unflatten(row, window.shape[:-1])
-            limits = [*window.valid[:-1]]
-            inside = self.in_bounds(position, limits)
-            full = [*position, s.mul(chunk, CHUNK // size)]
-            if simple and first is not None:
-                source = self._offset(first[0], first[2], array.pointer.type)
-                target = s.add(first[1], r * step * layout.pitch)
-                first = (source, first[1], first[2])
+            element = [*position, s.mul(chunk, CHUNK // size)]
+            if r and len(window.shape) == 2:
+                stride = array.strides[window.dims[0]]
+                step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
+                sources.append(self._offset(sources[-1], step, array.pointer.type))
             else:
-                source = self.address(array, window, full)
-                target = s.add(self.shared_offset(layout, full), tile.offset)
-                if simple:
-                    stride = s.op(
-                        "arith.muli",
-                        [array.strides[window.dims[0]], s.constant(step * size, s.i64)], s.i64,
-                    )  # fmt: skip
-                    first = (source, target, stride)
-            operands = [self.shared_pointer(target), source]
-            if inside is not None:
-                taken = s.op(
-                    "arith.select", [inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)], s.i32
+                sources.append(self.address(array, window, element))
+            if r < period:
+                targets.append(s.add(self.shared_offset(layout, element), tile.offset))
+            else:
+                targets.append(s.add(targets[r - period], period * rows * layout.pitch))
+            past_end = (r + 1) * rows > layout.rows
+            taking = s.both(working, s.less(row, layout.rows) if past_end else None)
+            with _if(s, taking):
+                self._copy_chunk(
+                    targets[-1], sources[-1], self.in_bounds(position, window.valid[:-1])
                 )
-                operands.append(taken)
-            beyond = total % threads and r == total // threads  # the last, partial round
-            with _if(s, s.less(number, total) if beyond else None):
-                ir.Operation.create(
-                    "nvvm.cp.async.shared.global", operands=operands,
-                    attributes={
-                        "size": ir.IntegerAttr.get(s.i32, CHUNK),
-                        "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
-                    },
-                )  # fmt: skip
+
+    def _copy_chunk(self, target: Index, source: Any, inside: Any) -> None:
+        """Copy 16 bytes, or write zeros where `inside` is false."""
+        s = self.s
+        operands = [self.shared_pointer(target), source]
+        if inside is not None:
+            operands.append(s.select(inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)))
+        ir.Operation.create(
+            "nvvm.cp.async.shared.global", operands=operands,
+            attributes={
+                "size": ir.IntegerAttr.get(s.i32, CHUNK),
+                "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
+            },
+        )  # fmt: skip
 
     def _unflatten(self, row: Index, shape: Sequence[int]) -> list[Index]:
         position: list[Index] = []

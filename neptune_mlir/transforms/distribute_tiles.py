@@ -171,7 +171,11 @@ class KernelWriter:
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
 
     def _program_position(self, block: Any) -> None:
-        """Loop variables of the forall from the number of the block; the last runs fastest."""
+        """Loop variables of the forall from the number of the block.
+
+        The last runs fastest, and downwards: in a triangular grid the last programs are the long
+        ones, and what starts last should be short.
+        """
         s = self.s
         dimension = ir.Attribute.parse("#gpu<dim x>")
         number = s.op("gpu.block_id", [], s.index, dimension=dimension)
@@ -182,6 +186,8 @@ class KernelWriter:
                 number = s.op("arith.divui", [number, self.bounds[k]], s.index)
             else:
                 here = number
+            if k == rank - 1:
+                here = s.sub(s.sub(self.bounds[k], 1), here)
             self.scalars[self.body.arguments[k]] = here
         for argument, out in zip(
             list(self.body.arguments)[rank:], self.signature.outputs, strict=True
