@@ -12,8 +12,9 @@ What the pass leaves, for `distribute-tiles`:
 * `neptune.layout` on a tile op: one layout per result, "" for what has none of its own;
 * `neptune.via` on a generic: "mma", "registers" or "loop", and its `neptune.iteration`;
 * `linalg.copy` with a layout wherever elements must change threads, each with a remark;
-* `neptune.stages` on a loop that loads to shared memory, `neptune.warps` on the kernel, and
-  `neptune.blocks` where registers are to be so few that this many blocks share a multiprocessor.
+* `neptune.stages` on a loop that loads to shared memory;
+* on the kernel `neptune.warps`, `neptune.held` (registers that matrix products hold in a loop) and,
+  where an option asks for it, `neptune.blocks` (blocks that are to share a multiprocessor).
 """
 
 from __future__ import annotations
@@ -441,6 +442,8 @@ class _Assignment:
                     continue
                 if product is not None or self.via[g.result] == "loop":
                     self._attribute(owner(value), "neptune.layout", str(self._shared(value)))
+        held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
+        self.forall.attributes["neptune.held"] = ir.IntegerAttr.get(context, held)
         self._fit_stages()
         for loop in self.loops:
             texts = [
@@ -451,6 +454,18 @@ class _Assignment:
             block = loop.regions[0].blocks[0]
             if any(self._is_staged(o.operation) for o in block.operations):
                 loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, self.stages)
+
+    def _registers(self, block: Any) -> int:
+        """Registers of a thread that accumulators and computed operands of products take."""
+        total = 0
+        for g in self.generics:
+            product = self.matrix.get(g.result)
+            if product is None or g.op.block != block:
+                continue
+            total += self.iteration[g.result].registers
+            if not self.is_flexible(g.inputs[product.a]):
+                total += self.operand_layout(g, product, "a").registers // 2
+        return total
 
     def _fit_stages(self) -> None:
         """Fewer stages where the tiles of a loop, all its stages, exceed shared memory."""

@@ -143,14 +143,31 @@ class KernelWriter:
                 loc=location_text(self.forall.location),
                 hint="use smaller tiles, or fewer stages",
             )
-        if "neptune.blocks" in self.forall.attributes:
-            blocks = ir.IntegerAttr(self.forall.attributes["neptune.blocks"]).value
+        blocks = self._blocks_per_sm()
+        if blocks:
             operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(self.s.i32, blocks)
         operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
         for array, unit in self.memory.aligned.items():
             place = self.signature.places[array]
             self.signature.alignment[place] = max(self.signature.alignment.get(place, 1), unit)
+
+    def _blocks_per_sm(self) -> int:
+        """How many blocks are to share a multiprocessor (0: the assembler's choice).
+
+        As many as shared memory allows, while what the products hold and some registers for
+        everything else still fit: left alone, the assembler rather spills than gives up a block.
+        """
+        attributes = self.forall.attributes
+        if "neptune.blocks" in attributes:
+            return ir.IntegerAttr(attributes["neptune.blocks"]).value
+        held = ir.IntegerAttr(attributes["neptune.held"]).value
+        if not held:
+            return 0
+        blocks = max(1, self.target.shared_sm // (self.memory.peak + 1024))
+        while blocks > 1 and self.target.registers < blocks * self.threads.count * (held + 40):
+            blocks -= 1
+        return blocks
 
     def _arguments(self, block: Any) -> None:
         given = iter(block.arguments)
