@@ -62,6 +62,7 @@ class GpuHost(_Host):
             else:
                 self.arguments.append(Argument("scalar", str(kind), (), f"argument {k}"))
                 self.expressions[value] = ["argument", k]
+        _own_results(block)
         for op in block.operations:
             self._op(op, None)
         return self.kernels
@@ -164,3 +165,20 @@ def _captured(forall: Any) -> list[Any]:
     for region in forall.regions:
         visit(region)
     return [value for value in used if value not in own]
+
+
+def _own_results(block: Any) -> None:
+    """Give every result of a kernel an empty tensor of its own: as values, empty tensors of one
+    shape are all alike (and `cse` merges them), but each is a buffer here."""
+    for op in list(block.operations):
+        if op.operation.name != "scf.forall":
+            continue
+        forall = op.operation
+        first = len(forall.operands) - len(forall.results)
+        for position in range(first, len(forall.operands)):
+            value = forall.operands[position]
+            empty = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if empty is None or empty.name != "tensor.empty" or len(list(value.uses)) == 1:
+                continue
+            with ir.InsertionPoint(forall), forall.location:
+                forall.operands[position] = empty.clone().results[0]
