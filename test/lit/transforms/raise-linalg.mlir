@@ -1,0 +1,46 @@
+// linalg on tensors becomes nests; what has no nest form stays as it is.
+// RUN: neptune-opt %s --raise-linalg --canonicalize --cse 2>/dev/null | filecheck %s
+
+// CHECK-DAG: #[[ROW:.*]] = affine_map<(d0, d1, d2) -> (d0, d2)>
+// CHECK-DAG: #[[COL:.*]] = affine_map<(d0, d1, d2) -> (d2, d1)>
+// CHECK-LABEL: func.func @matmul
+// CHECK:      "neptune.reduce"() ({
+// CHECK-DAG:    %[[A:.*]] = "neptune.read"(%arg0) {map = #[[ROW]]}
+// CHECK-DAG:    %[[B:.*]] = "neptune.read"(%arg1) {map = #[[COL]]}
+// CHECK:        arith.mulf %[[A]], %[[B]]
+// CHECK:      }) {combiner = "add", domain = array<i64: 4, 8, 16>, identity = 0.000000e+00 : f32
+// CHECK-SAME: result_axes = array<i64: 0, 1>
+// CHECK-NOT:  linalg
+func.func @matmul(%a: tensor<4x16xf32>, %b: tensor<16x8xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %r = linalg.matmul ins(%a, %b : tensor<4x16xf32>, tensor<16x8xf32>) outs(%f : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}
+
+// CHECK-LABEL: func.func @softmax
+// CHECK:      "neptune.reduce"
+// CHECK:      combiner = "max"
+// CHECK:      math.exp
+// CHECK:      combiner = "add"
+// CHECK:      arith.divf
+// CHECK-NOT:  linalg
+func.func @softmax(%x: tensor<?x?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %y = linalg.softmax dimension(1) ins(%x : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
+
+// CHECK-LABEL: func.func @gather
+// CHECK:      linalg.generic
+// CHECK:      tensor.extract
+func.func @gather(%x: tensor<8xf32>, %i: tensor<4xindex>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%i : tensor<4xindex>) outs(%e : tensor<4xf32>) {
+  ^bb0(%k: index, %unused: f32):
+    %v = tensor.extract %x[%k] : tensor<8xf32>
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %g : tensor<4xf32>
+}
