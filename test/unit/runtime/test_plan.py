@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Size expressions, and plans and bundles as bytes."""
+
+import pytest
+
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan, describe, evaluate
+
+PLAN = Plan(
+    "f",
+    (Argument("tensor", "f32", (None, 4), "argument 0"), Argument("scalar", "index", (), "argument 1")),
+    ((["dim", 0, 0], ["argument", 1]),),
+    (Buffer("f32", (["dim", 0, 0], 4)),),
+    (Launch("k", (["ceildiv", ["dim", 0, 0], 3],), (["argument", 0], ["value", "index", 7])),),
+    (["buffer", 0],),
+    64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (7, 7), (["dim", 0, 1], 5), (["argument", 1], 9), (["ceildiv", 7, 2], 4),
+        (["floordiv", -7, 2], -4), (["mod", 7, 4], 3), (["min", ["add", 1, 2], 9], 3),
+        (["select", ["lt", 1, 2], 10, 20], 10), (["max", ["mul", 2, 3], ["sub", 9, 1]], 8),
+        (["div", 1.0, 4.0], 0.25), (["sqrt", 16.0], 4.0),
+    ],
+)  # fmt: skip
+def test_evaluate(expression, value):
+    assert evaluate(expression, [(3, 5), None], [None, 9]) == value
+
+
+def test_describe():
+    names = ["q", "n"]
+    assert describe(["mul", ["dim", 0, 1], ["argument", 1]], names) == "(q.shape[1] * n)"
+    assert describe(["min", 3, ["dim", 0, 0]], names) == "min(3, q.shape[0])"
+
+
+def test_round_trip():
+    bundle = Bundle("cpu", PLAN, b"\x00code\xff", {"nests": 3})
+    assert Bundle.from_bytes(bundle.to_bytes()) == bundle
+    again = Bundle.from_bytes(Bundle.from_bytes(bundle.to_bytes()).to_bytes())
+    assert again.to_bytes() == bundle.to_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "magic", "empty"])
+def test_damaged_bundles_are_refused(damage):
+    data = bytearray(Bundle("cpu", PLAN, b"code").to_bytes())
+    if damage == "cut":
+        del data[-1]
+    elif damage == "flip":
+        data[-2] ^= 1
+    elif damage == "magic":
+        data[0] ^= 1
+    else:
+        data.clear()
+    with pytest.raises(ToolError):
+        Bundle.from_bytes(bytes(data))
