@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.bindings import ir, passmanager, scf, tensor
 from neptune_mlir.dialects import nests
@@ -58,7 +59,9 @@ def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
 def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
     """Emit the forall of one kernel at the insertion point; returns its results."""
     split_invariants(kernel)
-    grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid"]
+    # an axis that no nest runs over (of a shared domain) would only repeat programs
+    used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
+    grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
     bounds: list[Index] = [kernel.chunks] if kernel.chunks else []
     bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
     shapes = [_result_shape(kernel, key) for key in kernel.results]
