@@ -263,9 +263,9 @@ def single(
     iterators = ", ".join('"parallel"' if k == "p" else '"reduction"' for k in kinds)
     return f"""
 func.func @single({arguments}) -> {out} {{
-  %one = arith.constant 1 : index
+  %programs = arith.constant 1 : index
   %empty = tensor.empty() : {out}
-  %res = scf.forall (%at) in (%one) shared_outs(%dst = %empty) -> ({out}) {{
+  %res = scf.forall (%at) in (%programs) shared_outs(%dst = %empty) -> ({out}) {{
       {loads}
       %unset = tensor.empty() : {out}
       {fill}

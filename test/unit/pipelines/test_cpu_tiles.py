@@ -51,7 +51,8 @@ ROW, COLUMN, ALL = (
     ("(i, j) -> ()", "rr", None),
 )
 REDUCTIONS = {
-    "add": ("arith.addf", "f32", "0.0", np.sum), "max": ("arith.maximumf", "f32", "0xFF800000", np.max),
+    "add": ("arith.addf", "f32", "0.0", np.sum),
+    "max": ("arith.maximumf", "f32", "0xFF800000", np.max),
     "min": ("arith.minsi", "i64", "9223372036854775807", np.min),
     "and": ("arith.andi", "i1", "true", np.all), "or": ("arith.ori", "i1", "false", np.any),
 }  # fmt: skip
@@ -90,7 +91,8 @@ def test_maps(shape):
           [same, turned, same], "pp", [(shape, "f16"), (shape[::-1], "f32")], (shape, "f32"), None,
           lambda a, b: a.astype(np.float32) + b.T)  # fmt: skip
     check("%b = arith.truncf %a0 : f32 to f16\nlinalg.yield %b : f16", [same, turned], "pp",
-          [(shape, "f32")], (shape[::-1], "f16"), None, lambda a: a.astype(np.float16).T)  # fmt: skip
+          [(shape, "f32")], (shape[::-1], "f16"), None,
+          lambda a: a.astype(np.float16).T)  # fmt: skip
     check("%b = math.exp %a0 : f16\n%y = arith.addf %b, %a1 : f16\nlinalg.yield %y : f16",
           [same, row, same], "pp", [(shape, "f16"), (shape[:1], "f16")], (shape, "f16"), None,
           lambda a, b: np.exp(a) + b[:, None], 3e-3)  # fmt: skip

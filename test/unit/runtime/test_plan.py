@@ -9,7 +9,7 @@ from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan, describe, 
 
 PLAN = Plan(
     "f",
-    (Argument("tensor", "f32", (None, 4), "argument 0"), Argument("scalar", "index", (), "argument 1")),
+    (Argument("tensor", "f32", (None, 4), "x"), Argument("scalar", "index", (), "n")),
     ((["dim", 0, 0], ["argument", 1]),),
     (Buffer("f32", (["dim", 0, 0], 4)),),
     (Launch("k", (["ceildiv", ["dim", 0, 0], 3],), (["argument", 0], ["value", "index", 7])),),
