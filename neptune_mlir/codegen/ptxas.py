@@ -91,6 +91,31 @@ def assemble(text: str, target: NvidiaTarget) -> Cubin:
         return Cubin(output.read_bytes(), read_report(report), _warnings(report), version())
 
 
+def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
+    """Assemble PTX, with fewer blocks a multiprocessor for kernels that would spill.
+
+    A kernel's `.minnctapersm` bounds its registers; each retry lowers it by one. What still
+    spills at one block stays as it is. Raises ToolError.
+    """
+    while True:
+        made = assemble(text, target)
+        spilling = [n for n, f in made.figures.items() if f.spill_stores or f.spill_loads]
+        relaxed = text
+        for name in spilling:
+            relaxed = _fewer_blocks(relaxed, name)
+        if relaxed == text:
+            return made
+        text = relaxed
+
+
+def _fewer_blocks(text: str, kernel: str) -> str:
+    """PTX in which `kernel` asks for one block a multiprocessor less, if it asks for several."""
+    head = re.compile(
+        rf"(\.entry\s+{re.escape(kernel)}\([^{{]*?\.minnctapersm\s+)(\d+)", re.DOTALL
+    )
+    return head.sub(lambda m: m[1] + str(max(1, int(m[2]) - 1)), text, count=1)
+
+
 def read_report(report: str) -> dict[str, Figures]:
     """Figures per kernel from what `ptxas -v` prints."""
     figures: dict[str, Figures] = {}

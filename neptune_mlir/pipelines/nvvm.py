@@ -98,7 +98,7 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
         plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
-    cubin = ptxas.assemble(code, chip)
+    cubin = ptxas.assemble_without_spills(code, chip)
     infos: dict[str, dict[str, int]] = {}
     alignment: dict[tuple[str, int], int] = {}
     for kernel in kernels:

@@ -103,3 +103,10 @@ def test_what_ptxas_reports():
         "ptxas info    : Used 168 registers, used 1 barriers\n"
     )
     assert figures["k"] == ptxas.Figures(168, 16, 12, 8)
+
+
+def test_fewer_blocks_where_a_kernel_would_spill():
+    text = ".visible .entry k(\n\t.param .u64 p\n)\n.maxntid 128, 1, 1\n.minnctapersm 3\n{"
+    assert ".minnctapersm 2" in ptxas._fewer_blocks(text, "k")
+    assert ptxas._fewer_blocks(text.replace("3\n", "1\n"), "k").count("minnctapersm 1") == 1
+    assert ptxas._fewer_blocks(text, "other") == text
