@@ -35,6 +35,9 @@ _LIBRARY = {
     "trunc": "trunc", "copysign": "copysign", "erfc": "erfc", "acosh": "acosh",
     "asinh": "asinh", "atanh": "atanh",
 }  # fmt: skip
+# tanh(x) / x in x^2, highest power first, to f32's precision below _TANH_NEAR
+_TANH_SERIES = (62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0)
+_TANH_NEAR = 0.25
 _CMPI = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 _CMPF = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
          "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")  # fmt: skip
@@ -114,6 +117,8 @@ class Scalars:
         t = self.text
         if name in _MATH:
             return self._wide(operands, lambda *v: t.same(f"math.{name}", *v))
+        if name == "tanh" and operands[0].dtype != "f64":
+            return self._wide(operands, self._tanh)
         if name in _LIBRARY:
             return self._wide(operands, lambda *v: self._call(_LIBRARY[name], v))
         if name == "absi":
@@ -121,6 +126,28 @@ class Scalars:
             negative = t.same("arith.subi", t.number(0, x), x)
             return t.same("arith.maxsi", x, negative)
         return None
+
+    def _tanh(self, x: Value) -> Value:
+        """In f32: a series near 0, where the quotient would cancel; the library's is far slower."""
+        t = self.text
+
+        def fused(a: Value, b: Value, c: float) -> Value:
+            return t.same("arith.addf", t.same("arith.mulf", a, b), t.number(c, x))
+
+        size, square = t.same("math.absf", x), t.same("arith.mulf", x, x)
+        series = t.number(_TANH_SERIES[0], x)
+        for c in _TANH_SERIES[1:]:
+            series = fused(series, square, c)
+        series = t.same("arith.mulf", series, size)
+        decay = t.same("math.exp", t.same("arith.mulf", size, t.number(-2.0, x)))
+        one = t.number(1.0, x)
+        large = t.same(
+            "arith.divf", t.same("arith.subf", one, decay), t.same("arith.addf", one, decay)
+        )
+        near = t.compare("arith.cmpf", "olt", size, t.number(_TANH_NEAR, x))
+        found = t.select(near, series, large)
+        negative = t.compare("arith.cmpf", "olt", x, t.number(0.0, x))
+        return t.select(negative, t.same("arith.subf", t.number(0.0, x), found), found)
 
     def _wide(self, operands: Sequence[Value], compute: Callable[..., Value]) -> Value:
         """`compute` in f32 where the operands are narrower."""
