@@ -167,7 +167,8 @@ def emit_text(
     lowering = Lowering.of_text(text, source, target, schedule)
     with bindings.source_name(source):
         lowering.to("tile")
-        return pipeline.emit_tiles(lowering.module, level, entry)
+        chip = {} if target == "cpu" else {"target": target}
+        return pipeline.emit_tiles(lowering.module, level, entry, **chip)
 
 
 # linalg.softmax has no loops of its own; upstream decomposes it, which only a script can ask for

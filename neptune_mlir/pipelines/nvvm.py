@@ -14,6 +14,7 @@ from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
@@ -91,10 +92,7 @@ class Compiled:
 
 def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Compiled:
     with module.context, ir.Location.unknown():
-        passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
-        assign_layouts(module, target=chip.name, **options)
-        kernels = distribute(module, entry)
-        module.operation.verify()
+        kernels = _to_kernels(module, chip, entry, options)
         plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
@@ -119,6 +117,31 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
     return Compiled(
         cubin.code, code, infos, plan, alignment, list(cubin.warnings), [cubin.tool]
     )
+
+
+EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
+
+
+def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = "sm_80") -> str:
+    """A function in tile IR at a lower level, as text (changes `module`)."""
+    chip = nvidia(target)
+    with module.context, ir.Location.unknown():
+        _to_kernels(module, chip, entry or "", {})
+        if level == "target":
+            return str(module)
+        text = to_llvm(module)
+    return text if level == "llvm" else nvptx.ptx(text, chip)
+
+
+def _to_kernels(
+    module: Any, chip: NvidiaTarget, entry: str, options: Any
+) -> list[KernelSignature]:
+    """Tile IR to `gpu.func`s and a plan."""
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+    assign_layouts(module, target=chip.name, **options)
+    kernels = distribute(module, entry)
+    module.operation.verify()
+    return kernels
 
 
 def to_llvm(module: Any) -> str:

@@ -426,6 +426,7 @@ class KernelWriter:
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
             self._bind(body.arguments[1:], layouts, arguments)
+            self.memory.unsafe = True  # slower threads may still be in the iteration before
             slot = pipeline.advance(loop.induction_variable, high, step, arguments)
             *inner, end = body.operations
             for operation in inner:

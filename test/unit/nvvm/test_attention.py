@@ -64,6 +64,17 @@ def test_stages(stages):
     check(64, 64, 32, 200, True, stages=stages)
 
 
+def test_one_stage_waits_for_slow_threads():
+    """Without stages a loop overwrites the tile that the iteration before reads: a barrier."""
+    program = check(64, 64, 32, 100, False, stages=1)
+    (kernel,) = program.functions().values()
+    loops = [o.operation for o in kernel.regions[0].blocks[0].operations
+             if o.operation.name == "scf.for"]  # fmt: skip
+    for loop in loops:
+        names = [o.operation.name for o in loop.regions[0].blocks[0].operations]
+        assert names.index("gpu.barrier") < names.index("nvvm.cp.async.shared.global")
+
+
 @pytest.mark.parametrize("warps", [1, 2, 8])
 def test_warps(warps):
     check(64, 64, 64, 100, True, warps=warps)
