@@ -37,9 +37,7 @@ def test_file_skeleton(path):
 
 
 def test_only_bindings_names_the_mlir_package():
-    naming = re.compile(
-        r"^\s*(?:import|from) (?:torch_mlir|mlir)\b|[\"'](?:torch_)?mlir[.\"']", re.M
-    )
+    naming = re.compile(r"^\s*(?:import|from) (?:torch_mlir|mlir)\b|[\"']torch_mlir[.\"']", re.M)
     for path in PYTHON_FILES:
         if path.name != "bindings.py" and path.is_relative_to(ROOT / "neptune_mlir"):
             found = naming.search(path.read_text())

@@ -223,7 +223,8 @@ class _Kernel:
 
     def _cast(self, op: Any) -> None:
         source, result = op.operands[0], op.results[0]
-        for table in (self.tiles, self.arrays, self.strips, self.parts):
+        tables: tuple[dict[Any, Any], ...] = (self.tiles, self.arrays, self.strips, self.parts)
+        for table in tables:
             if source in table:
                 table[result] = table[source]
 

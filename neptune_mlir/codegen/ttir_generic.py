@@ -202,7 +202,8 @@ class Generics:
             t.constant(0, total, shape) if empty else self._matrix(g, init, g.maps[-1], groups)
         )
         precision = self.options.precision if factors[0].dtype == "f32" else "ieee"
-        made = t.dot(*factors, acc, precision)
+        left, right = factors
+        made = t.dot(left, right, acc, precision)
         loops = [loop for group in groups for loop in group]
         made = t.reshape(made, [power_of_two(g.extents[loop]) for loop in loops])
         return t.transpose(made, [loops.index(loop) for loop in g.maps[-1]])
