@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.tile_generic import Generic
+from neptune_mlir.codegen.tile_generic import Generic, copied_places
 
 
 @dataclass
@@ -27,6 +27,10 @@ class Group:
 
     def join(self, generic: Generic) -> bool:
         """Add an op if some loop of it can be its strip loop."""
+        if copied_places(generic) is not None and not all(
+            o.view.static for o in generic.operands if o.view
+        ):
+            return False  # picks its code by strides: once for the tile, not once for each strip
         for d, extent in enumerate(generic.extents):
             if extent == self.extent and not generic.reduced[d] and self._fits(generic, d):
                 self._add(generic, d)

@@ -1,16 +1,37 @@
-// Single-precision elementary functions become arithmetic; no call to a math library is left.
-// RUN: neptune-opt %s --expand-math=fma=true,scalef=false | filecheck %s
+// RUN: neptune-opt %s --expand-math=fma=true,scalef=true | filecheck %s
+// RUN: neptune-opt %s --expand-math=fma=false,scalef=false | filecheck %s --check-prefix=PLAIN
 
-// CHECK-LABEL: func.func @f
+// CHECK-LABEL: func.func @vectors
+// CHECK-COUNT-6: math.fma {{.*}} : vector<16xf32>
+// CHECK: llvm.x86.avx512.mask.scalef.ps.512
 // CHECK-NOT: math.exp
-// CHECK-COUNT-7: math.fma
-// CHECK-LABEL: func.func @wide
-// CHECK: math.exp %arg0 : f64
-func.func @f(%x: vector<16xf32>) -> vector<16xf32> {
+// PLAIN-LABEL: func.func @vectors
+// PLAIN-NOT: math.
+// PLAIN: arith.shrsi
+// PLAIN-NOT: math.
+// PLAIN: return
+func.func @vectors(%x: vector<16xf32>) -> vector<16xf32> {
   %y = math.exp %x : vector<16xf32>
   return %y : vector<16xf32>
 }
-func.func @wide(%x: f64) -> f64 {
-  %y = math.exp %x : f64
-  return %y : f64
+
+// Narrow floats go through f32; f64 is left to the C library.
+// CHECK-LABEL: func.func @others
+// CHECK: arith.extf {{.*}} : f16 to f32
+// CHECK: arith.truncf {{.*}} : f32 to f16
+// CHECK: math.exp {{.*}} : f64
+func.func @others(%h: f16, %d: f64) -> (f16, f64) {
+  %a = math.tanh %h : f16
+  %b = math.exp %d : f64
+  return %a, %b : f16, f64
+}
+
+// A NaN in either operand comes through.
+// CHECK-LABEL: func.func @maximum
+// CHECK: arith.cmpf ogt
+// CHECK: arith.cmpf uno
+// CHECK-NOT: arith.maximumf
+func.func @maximum(%a: f32, %b: f32) -> f32 {
+  %m = arith.maximumf %a, %b : f32
+  return %m : f32
 }

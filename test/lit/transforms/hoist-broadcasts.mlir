@@ -1,26 +1,37 @@
-// exp(a[i] - b[i]) is computed once per row, not once per element.
 // RUN: neptune-opt %s --hoist-broadcasts --canonicalize | filecheck %s
 
-// CHECK-DAG: #[[ONE:.*]] = affine_map<(d0) -> (d0)>
-// CHECK-DAG: #[[TWO:.*]] = affine_map<(d0, d1) -> (d0, d1)>
-// CHECK-LABEL: func.func @scale
-// CHECK: %[[T:.*]] = linalg.generic {indexing_maps = [#[[ONE]]{{.*}} iterator_types = ["parallel"]}
-// CHECK: math.exp
-// CHECK: linalg.generic {indexing_maps = [#[[TWO]],
-// CHECK-SAME: %[[T]]
+// exp(a[i]) is computed over i alone.
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[T:.*]] = linalg.generic {{.*}}iterator_types = ["parallel"]} ins(%arg1 : tensor<8xf32>)
+// CHECK:   math.exp
+// CHECK: linalg.generic {{.*}} ins(%arg0, {{.*}}%[[T]] : tensor<8x16xf32>
 // CHECK-NOT: math.exp
-// CHECK: arith.mulf
-func.func @scale(%x: tensor<16x64xf32>, %a: tensor<16xf32>, %b: tensor<16xf32>) -> tensor<16x64xf32> {
-  %e = tensor.empty() : tensor<16x64xf32>
-  %y = linalg.generic {indexing_maps = [affine_map<(i, e) -> (i, e)>, affine_map<(i, e) -> (i)>,
-                                        affine_map<(i, e) -> (i)>, affine_map<(i, e) -> (i, e)>],
-                       iterator_types = ["parallel", "parallel"]}
-      ins(%x, %a, %b : tensor<16x64xf32>, tensor<16xf32>, tensor<16xf32>) outs(%e : tensor<16x64xf32>) {
-  ^bb0(%p: f32, %q: f32, %r: f32, %unused: f32):
-    %d = arith.subf %q, %r : f32
-    %s = math.exp %d : f32
-    %t = arith.mulf %p, %s : f32
-    linalg.yield %t : f32
-  } -> tensor<16x64xf32>
-  return %y : tensor<16x64xf32>
+// CHECK: return
+func.func @rows(%x: tensor<8x16xf32>, %a: tensor<8xf32>) -> tensor<8x16xf32> {
+  %e = tensor.empty() : tensor<8x16xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %a : tensor<8x16xf32>, tensor<8xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%in: f32, %row: f32, %out: f32):
+    %f = math.exp %row : f32
+    %y = arith.mulf %in, %f : f32
+    linalg.yield %y : f32
+  } -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
+}
+
+// Nothing to gain where every loop is needed.
+// CHECK-LABEL: func.func @stays
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: linalg.generic
+func.func @stays(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %e = tensor.empty() : tensor<8x16xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %f = math.exp %in : f32
+    linalg.yield %f : f32
+  } -> tensor<8x16xf32>
+  return %r : tensor<8x16xf32>
 }
