@@ -16,6 +16,7 @@ IMPORT = (
     Step("raise-linalg"),
     Step("canonicalize"),
     Step("cse"),
+    Step("equal-extents"),
 )
 
 TO_TILES = (

@@ -77,15 +77,18 @@ class _Host:
         )  # fmt: skip
 
     def _equalities(self) -> tuple[tuple[Any, Any], ...]:
-        """`neptune.equal_dims`: groups [a0, d0, a1, d1, ...] of extents that must agree."""
+        """What `equal-extents` found: groups of argument, dimension and factor."""
         attributes = self.function.attributes
         if "neptune.equal_dims" not in attributes:
             return ()
         pairs = []
         for group in attributes["neptune.equal_dims"]:
             flat = [int(x) for x in group]
-            dims = [["dim", flat[k], flat[k + 1]] for k in range(0, len(flat), 2)]
-            pairs += [(dims[0], other) for other in dims[1:]]
+            terms = [
+                ["dim", a, d] if factor == 1 else ["mul", ["dim", a, d], factor]
+                for a, d, factor in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            ]
+            pairs += [(terms[0], other) for other in terms[1:]]
         return tuple(pairs)
 
     def _op(self, op: Any, module: Any) -> None:

@@ -23,6 +23,7 @@ _MODULES: dict[str, str] = {
     "apply-schedule": "neptune_mlir.transforms.apply_schedule",
     "raise-linalg": "neptune_mlir.transforms.raise_linalg",
     "lower-to-linalg": "neptune_mlir.transforms.lower_to_linalg",
+    "equal-extents": "neptune_mlir.transforms.equal_extents",
     "inline-maps": "neptune_mlir.transforms.inline_maps",
     "defer": "neptune_mlir.transforms.defer",
     "rolling-update": "neptune_mlir.transforms.rolling_update",

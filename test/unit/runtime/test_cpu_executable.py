@@ -16,7 +16,8 @@ def run():
     text = attention(8, 16, 16).replace(
         "-> tensor<?x?x?x8xf32> {",
         "-> tensor<?x?x?x8xf32> attributes {neptune.equal_dims = ["
-        "array<i64: 0, 0, 1, 0, 2, 0>, array<i64: 0, 1, 1, 1, 2, 1>, array<i64: 1, 2, 2, 2>]} {",
+        "array<i64: 0, 0, 1, 1, 0, 1, 2, 0, 1>, array<i64: 0, 1, 1, 1, 1, 1, 2, 1, 1>, "
+        "array<i64: 1, 2, 1, 2, 2, 1>]} {",
         1,
     )
     return CpuExecutable(cpu.compile_tiles(parse(text)).to_bytes())
@@ -135,6 +136,19 @@ def test_callers_on_several_threads(run, qkv):
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: run(*qkv, 0.3), range(16)))
     assert all(np.array_equal(r, wanted) for r in results)
+
+
+def test_extents_of_a_program_must_agree():
+    import neptune_mlir
+    from neptune_mlir import ops
+
+    run = neptune_mlir.compile(ops.attention(head_dim=8, group=2))
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, h, 20, 8), dtype=np.float32) for h in (4, 2, 2))
+    assert np.isfinite(run(q, k, v)).all()
+    for bad in [(q, k[:1], v), (q, k, v[:, :, :7]), (q, k[:, :1], v[:, :1]), (q[:, :3], k, v)]:
+        with pytest.raises(ArgumentError, match="must be equal"):
+            run(*bad)
 
 
 def test_host_code_that_computes_on_arrays_is_refused():
