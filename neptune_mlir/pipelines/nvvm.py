@@ -22,7 +22,7 @@ from neptune_mlir.transforms.registry import remark
 # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
 _LOWERINGS = (
     "builtin.module(lower-affine,gpu.module("
-    "canonicalize,cse,arith-expand,convert-scf-to-cf,convert-math-to-llvm,"
+    "canonicalize,cse,arith-expand,convert-scf-to-cf,"
     "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1},"
     "convert-vector-to-llvm,convert-arith-to-llvm{index-bitwidth=32},"
     "convert-index-to-llvm{index-bitwidth=32}),"

@@ -39,7 +39,8 @@ from neptune_mlir.analysis.tiles import (
     rounding_of,
     shape_of,
 )
-from neptune_mlir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.bindings import arith, ir, linalg, location_text, tensor
+from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms.registry import register, remark
 
@@ -366,7 +367,11 @@ class _Assignment:
             if self.is_flexible(value) or not g.is_read(k):
                 continue
             held = self._made_in(value)
-            assert held is not None
+            if held is None:
+                raise LoweringError(
+                    f"a tile of {list(shape_of(value))} comes from an op with no GPU lowering",
+                    loc=location_text(owner(value).location if owner(value) else g.op.location),
+                )
             if product is not None:
                 which = "a" if k == product.a else "b"
                 needed: Layout = self.operand_layout(g, product, which)

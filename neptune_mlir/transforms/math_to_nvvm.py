@@ -17,26 +17,49 @@ from neptune_mlir.codegen.polynomials import Functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms.registry import register
 
-_SELECTED = {"math.sqrt", "math.fma", "math.floor", "math.ceil", "math.absf", "math.copysign",
-             "math.absi", "math.roundeven", "math.trunc"}  # fmt: skip
+# what NVPTX selects: called by name, because `convert-gpu-to-nvvm` would call a device library
+_SELECTED = {
+    "math.sqrt": "sqrt", "math.floor": "floor", "math.ceil": "ceil", "math.absf": "fabs",
+    "math.copysign": "copysign", "math.roundeven": "roundeven", "math.trunc": "trunc",
+    "math.fma": "fma",
+}  # fmt: skip
 
 
 @register("math-to-nvvm", "expand elementary functions that no NVIDIA instruction computes")
 def math_to_nvvm(module: Any) -> None:
+    for rewrite in (_expand, _call):  # expansions leave functions to call
+        for op in _math_ops(module):
+            if (op.name in _SELECTED) == (rewrite is _call):
+                with module.context, ir.InsertionPoint(op), op.location:
+                    op.results[0].replace_all_uses_with(rewrite(op))
+                    op.erase()
+
+
+def _math_ops(module: Any) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name.startswith("math.") and op.name not in _SELECTED:
+        if op.name.startswith("math."):
             found.append(op)
         return ir.WalkResult.ADVANCE
 
     for op in module.body.operations:
         if op.operation.name == "gpu.module":
             op.operation.walk(visit)
-    for op in found:
-        with module.context, ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(_expand(op))
-            op.erase()
+    return found
+
+
+def _call(op: Any) -> Any:
+    kind = op.results[0].type
+    operands = list(op.operands)
+    return ir.Operation.create(
+        "llvm.call_intrinsic", results=[kind], operands=operands,
+        attributes={
+            "intrin": ir.StringAttr.get(f"llvm.{_SELECTED[op.name]}.{kind}"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    ).results[0]  # fmt: skip
 
 
 def _expand(op: Any) -> Any:

@@ -290,6 +290,10 @@ class Block:
     def _arith_extf(self, op: Any, operands: Any, mask: Any) -> Any:
         return operands[0].astype(np.float32)
 
+    def _llvm_call_intrinsic(self, op: Any, operands: Any, mask: Any) -> Any:
+        name = ir.StringAttr(op.attributes["intrin"]).value.split(".")[1]
+        return INTRINSICS[name](*operands)
+
     def _arith_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
         return self._llvm_bitcast(op, operands, mask)
 
@@ -335,11 +339,13 @@ BINARY: dict[str, Any] = {
     "arith.extui": lambda a: a, "arith.extsi": lambda a: a, "arith.trunci": lambda a: a,
     "llvm.intr.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
     "nvvm.ex2": _quiet(np.exp2), "arith.uitofp": lambda a: a,
-    "math.sqrt": _quiet(np.sqrt), "math.absf": np.abs, "math.roundeven": np.round,
-    "math.floor": np.floor, "math.ceil": np.ceil, "math.copysign": np.copysign,
-    "math.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
     "arith.fptosi": _quiet(lambda a: np.nan_to_num(a, posinf=0, neginf=0)),
     "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a),
     "arith.shrsi": np.right_shift, "arith.ceildivsi": lambda a, b: -(-a // b),
     "arith.maxui": np.maximum, "arith.minui": np.minimum, "arith.index_castui": lambda a: a,
+}  # fmt: skip
+
+INTRINSICS: dict[str, Any] = {
+    "sqrt": _quiet(np.sqrt), "fabs": np.abs, "roundeven": np.round, "floor": np.floor,
+    "ceil": np.ceil, "copysign": np.copysign, "trunc": np.trunc, "fma": BINARY["llvm.intr.fma"],
 }  # fmt: skip

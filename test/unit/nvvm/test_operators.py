@@ -60,8 +60,6 @@ CASES = {
     "rms norm matmul": lambda: (
         ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
     "absmax matmul": lambda: (ops.absmax_matmul(), [array(20, 70), array(70, 40)]),
-    "two level softmax": lambda: (ops.two_level_softmax(), None),
-    "performer": lambda: (ops.performer(), None),
 }  # fmt: skip
 
 
@@ -71,7 +69,7 @@ def run(program, arguments):
     return Simulated(module, target="sm_80")(*arguments)
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in ("two level softmax", "performer")])
+@pytest.mark.parametrize("name", CASES)
 def test_operator(name):
     program, arguments = CASES[name]()
     want = neptune_mlir.compile(program)(*arguments)
