@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs TTIR text with NumPy, to test that it means the right thing.
+
+Floats of every type are float64 and nothing rounds, so what a kernel computes can be compared
+with its definition to nearly the last digit. A load or store beyond its array is an error, and
+new buffers hold NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.bindings import ir
+from neptune_mlir.codegen.ttir import Options, kernel_text
+from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.transforms.distribute_host import GpuHost
+
+_INTEGERS = {"i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
+
+
+@dataclass
+class Pointer:
+    memory: Any  # a flat array
+    offset: Any  # of elements
+
+    def at(self, mask: Any) -> Any:
+        """Where to read or write; masked elements may be anywhere."""
+        offset, mask = np.broadcast_arrays(self.offset, mask)
+        if np.any(mask & ((offset < 0) | (offset >= self.memory.size))):
+            raise IndexError("an access beyond its array")
+        return np.where(mask, offset, 0), mask
+
+
+def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -> list[Any]:
+    """Call the one function of a tile-level module, which is consumed; returns its results."""
+    with module.context, ir.Location.unknown():
+        host = GpuHost.find(module, "")
+        texts = {s.name: kernel_text(s, options) for s in host.read()}
+        plan: Plan = host.finish(module)
+    arrays = [_flat(a) if wanted.kind == "tensor" else None
+              for a, wanted in zip(arguments, plan.arguments, strict=True)]  # fmt: skip
+    shapes = [np.shape(a) for a in arguments]
+    scalars = list(arguments)
+    buffers = []
+    for buffer in plan.buffers:
+        shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+        kind = _INTEGERS.get(buffer.dtype, np.int64 if buffer.dtype == "index" else np.float64)
+        fill = math.nan if kind is np.float64 else 77 if kind is not np.bool_ else True
+        buffers.append(_flat(np.full(shape, fill, kind)))
+    for launch in plan.launches:
+        operands: list[Any] = []
+        for operand in launch.operands:
+            if operand[0] == "value":
+                operands.append(evaluate(operand[2], shapes, scalars))
+            else:
+                memory, strides, _ = (buffers if operand[0] == "buffer" else arrays)[operand[1]]
+                operands += [Pointer(memory, np.int64(0)), *strides[:-1]]
+        count = math.prod(int(evaluate(e, shapes, scalars)) for e in launch.grid)
+        kernel = Kernel(texts[launch.kernel])
+        for program in range(count):
+            kernel.run(operands, program)
+    found = [(buffers if kind == "buffer" else arrays)[k] for kind, k in plan.results]
+    return [memory[: math.prod(shape)].reshape(shape) for memory, _, shape in found]
+
+
+def _flat(array: Any) -> tuple[Any, list[int], tuple[int, ...]]:
+    """The memory of an array with rows further apart than their length (contiguous: no gap)."""
+    array = np.asarray(array)
+    if np.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float64)
+    array = np.ascontiguousarray(array)
+    strides = [s // array.itemsize for s in array.strides]
+    return array.reshape(-1).copy(), strides, array.shape
+
+
+_TYPE = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    match = _TYPE.match(text.strip())
+    return tuple(int(n) for n in match[1].split("x")[:-1]) if match else ()
+
+
+def _element(text: str) -> str:
+    match = _TYPE.match(text.strip())
+    return match[2] if match else text.strip()
+
+
+def _number(text: str, dtype: str) -> Any:
+    if text in ("true", "false"):
+        return np.bool_(text == "true")
+    if dtype in _INTEGERS:
+        return _INTEGERS[dtype](int(text))
+    if text.startswith("0x"):
+        code = {"f16": "<f2", "f32": "<f4", "f64": "<f8"}.get(dtype)
+        bits = int(text, 16)
+        if code is None:
+            return np.float64(np.array(bits << 16, "<u4").view("<f4"))
+        return np.float64(np.array(bits, code.replace("f", "u")).view(code))
+    return np.float64(text)
+
+
+class Kernel:
+    def __init__(self, text: str):
+        self.lines = [line.strip() for line in text.splitlines()]
+        head = next(line for line in self.lines if line.startswith("tt.func"))
+        self.parameters = re.findall(r"(%arg\d+): (\S+?)(?: \{[^}]*\})?[,)]", head)
+        self.start = self.lines.index(head) + 1
+        self.ends = self._blocks()
+
+    def _blocks(self) -> dict[int, int]:
+        ends, open_ = {}, []
+        for k, line in enumerate(self.lines):
+            if line.startswith("}") and open_:
+                ends[open_.pop()] = k
+            if line.endswith("{"):
+                open_.append(k)
+        return ends
+
+    def run(self, operands: Sequence[Any], program: int) -> None:
+        self.table: dict[str, Any] = {}
+        self.program = program
+        for (name, kind), value in zip(self.parameters, operands, strict=True):
+            if kind in _INTEGERS:
+                value = _INTEGERS[kind](value)
+            self.table[name] = value
+        with np.errstate(all="ignore"):
+            self.block(self.start)
+
+    def block(self, at: int) -> list[Any]:
+        """Run from a line to the end of its block; the values that it yields."""
+        while True:
+            line = self.lines[at]
+            if line.startswith(("scf.yield", "tt.reduce.return")):
+                return [self.table[n] for n in re.findall(r"%[\w#]+", line.split(" : ")[0])]
+            if line.startswith(("tt.return", "}")):
+                return []
+            if line.startswith("^bb0"):
+                at += 1
+                continue
+            at = self.step(line, at)
+
+    def step(self, line: str, at: int) -> int:
+        if "scf.for" in line:
+            self.loop(line, at)
+            return self.ends[at] + 1
+        if '"tt.reduce"' in line:
+            self.reduce(line, at)
+            return self.ends[at] + 1
+        if line.startswith("tt.store"):
+            self.store(line)
+            return at + 1
+        name, text = line.split(" = ", 1)
+        self.table[name] = self.value(text)
+        return at + 1
+
+    def loop(self, line: str, at: int) -> None:
+        position, low, high, step = re.search(
+            r"scf\.for (%\w+) = (\S+) to (\S+) step (\S+)", line
+        ).groups()  # type: ignore[union-attr]
+        carried = re.findall(r"(%\w+) = (%[\w#]+)", line.split("iter_args")[1]) if (
+            "iter_args" in line) else []  # fmt: skip
+        values = [self.table[start] for _, start in carried]
+        for i in range(int(self.table[low]), int(self.table[high]), int(self.table[step])):
+            self.table[position] = np.int32(i)
+            self.table.update((n, v) for (n, _), v in zip(carried, values, strict=True))
+            values = self.block(at + 1) if carried else (self.block(at + 1), [])[1]
+        if carried:
+            name = line.split(":")[0]
+            self.table.update((f"{name}#{k}", v) for k, v in enumerate(values))
+
+    def reduce(self, line: str, at: int) -> None:
+        name, source, axis = re.match(
+            r'(%\w+) = "tt.reduce"\((\S+)\) <\{axis = (\d+)', line
+        ).groups()  # type: ignore[union-attr]
+        parts = np.moveaxis(self.table[source], int(axis), 0)
+        a, b = re.findall(r"(%\w+):", self.lines[at + 1])
+        while len(parts) > 1:  # pairwise, as no order is promised
+            half = len(parts) // 2
+            self.table[a], self.table[b] = parts[:half], parts[half:]
+            (parts,) = self.block(at + 2)
+        self.table[name] = parts[0]
+
+    def store(self, line: str) -> None:
+        names = re.findall(r"%[\w#]+", line.split(" : ")[0])
+        pointer, value = self.table[names[0]], self.table[names[1]]
+        where, mask = pointer.at(self.table[names[2]] if len(names) > 2 else np.bool_(True))
+        pointer.memory[where[mask]] = np.broadcast_to(value, where.shape)[mask]
+
+    def value(self, text: str) -> Any:
+        head, _, rest = text.partition(" ")
+        body, _, kinds = rest.rpartition(" : ")
+        operands = [self.table[n] for n in re.findall(r"%[\w#]+", body or rest)]
+        to = re.split(r" -> | to ", kinds)[-1]
+        if head == "arith.constant":
+            literal = rest.split(" : ")[0]
+            dtype = _element(kinds) if kinds else "i1"
+            inner = re.match(r"dense<(.*)>$", literal)
+            number = _number(inner[1] if inner else literal, dtype)
+            return np.full(_shape(kinds), number) if inner else number
+        if head == "tt.get_program_id":
+            return np.int32(self.program)
+        if head == "tt.make_range":
+            return np.arange(int(re.search(r"end = (\d+)", rest)[1]), dtype=np.int32)
+        if head in ("tt.splat", "tt.broadcast"):
+            (x,) = operands
+            if isinstance(x, Pointer):
+                return Pointer(x.memory, np.broadcast_to(x.offset, _shape(to)))
+            return np.broadcast_to(x, _shape(to))
+        if head == "tt.expand_dims":
+            return np.expand_dims(operands[0], int(re.search(r"axis = (\d+)", rest)[1]))
+        if head == "tt.trans":
+            order = re.search(r"array<i32: ([\d, ]+)>", rest)[1]
+            return np.transpose(operands[0], [int(k) for k in order.split(",")])
+        if head == "tt.reshape":
+            return np.reshape(operands[0], _shape(to))
+        if head == "tt.addptr":
+            pointer, offset = operands
+            return Pointer(pointer.memory, pointer.offset + offset)
+        if head == "tt.load":
+            pointer = operands[0]
+            where, mask = pointer.at(operands[1] if len(operands) > 1 else np.bool_(True))
+            other = operands[2] if len(operands) > 2 else 0
+            return np.where(mask, pointer.memory[where], other)
+        if head == "tt.dot":
+            a, b, acc = operands
+            return acc + a @ b
+        if head == "tt.extern_elementwise":
+            symbol = re.search(r'symbol = "__(?:nv|ocml)_([a-z0-9]+?)(?:_f32|_f64|f)?"', rest)[1]
+            return _LIBRARY[symbol](*operands)
+        if head == "arith.select":
+            return np.where(*operands)
+        if head in ("arith.cmpi", "arith.cmpf"):
+            return _compare(rest.split(",")[0], *operands)
+        if head.split(".")[1] in _CASTS:
+            return _cast(head.split(".")[1], operands[0], _element(to))
+        return _OPS[head](*operands)
+
+
+def _cast(name: str, x: Any, dtype: str) -> Any:
+    kind = _INTEGERS.get(dtype, np.float64)
+    x = np.asarray(x)
+    if name == "trunci" and dtype == "i1":
+        return (x & 1).astype(np.bool_)
+    if name == "extui" and x.dtype != np.bool_:
+        x = x.view(np.dtype(f"u{x.dtype.itemsize}"))
+    if name == "extsi" and x.dtype == np.bool_:
+        return -x.astype(kind)
+    return x.astype(kind)
+
+
+def _compare(predicate: str, a: Any, b: Any) -> Any:
+    if predicate[0] == "u" and not np.issubdtype(np.asarray(a).dtype, np.floating):
+        a, b = (np.asarray(x).view(f"u{np.asarray(x).dtype.itemsize}") for x in (a, b))
+        predicate = predicate[1:]
+    if predicate[0] == "u" and predicate not in ("uno",):
+        return _RELATIONS[predicate[1:]](a, b) | np.isnan(a) | np.isnan(b)
+    return _RELATIONS[predicate.lstrip("so") if predicate != "slt" else "lt"](a, b)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((a < 0) != (b < 0), -quotient, quotient).astype(np.asarray(a).dtype)
+
+
+def _unsigned(operation: Any) -> Any:
+    def apply(a: Any, b: Any) -> Any:
+        kind = np.asarray(a).dtype
+        unsigned = f"u{kind.itemsize}"
+        return operation(np.asarray(a).view(unsigned), np.asarray(b).view(unsigned)).view(kind)
+
+    return apply
+
+
+_RELATIONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+              "gt": np.greater, "ge": np.greater_equal}  # fmt: skip
+_CASTS = {"extf", "truncf", "extsi", "extui", "trunci", "sitofp", "uitofp", "fptosi", "fptoui"}
+_LIBRARY = {"tanh": np.tanh, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power,
+            "fmod": np.fmod}  # fmt: skip
+_OPS: dict[str, Any] = {
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply,
+    "arith.divf": np.divide, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin,
+    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply,
+    "arith.divsi": _truncated, "arith.remsi": lambda a, b: a - _truncated(a, b) * b,
+    "arith.divui": _unsigned(np.floor_divide), "arith.remui": _unsigned(np.remainder),
+    "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift, "arith.shrsi": np.right_shift,
+    "math.exp": np.exp, "math.exp2": np.exp2, "math.log": np.log, "math.log2": np.log2,
+    "math.sin": np.sin, "math.cos": np.cos, "math.sqrt": np.sqrt,
+    "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.absf": np.abs, "math.floor": np.floor,
+    "math.ceil": np.ceil, "math.fma": lambda a, b, c: a * b + c,
+    "math.erf": np.vectorize(math.erf, otypes=[np.float64]),
+}  # fmt: skip
