@@ -25,7 +25,7 @@ from neptune_mlir.targets.nvidia import TARGETS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 
-EMITS = ("target", "ttir", "asm")
+EMITS = ("target", "asm")
 _LARGE_TILE = 128 * 128  # elements of an f32 tile that 4 warps cannot keep in registers
 
 
@@ -93,7 +93,7 @@ def compile_tiles(
 
 
 def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton:sm_90a") -> str:
-    """The kernels as text: "ttir" (or "target"), or "asm": PTX or AMD assembly."""
+    """The kernels as text: "target" is TTIR, "asm" PTX or AMD assembly."""
     chip = _chips(target)[0]
     _, texts, wanted, _ = _print(module, entry, Options(_library(chip)))
     if level == "asm":
