@@ -14,15 +14,16 @@ from neptune_mlir.transforms.outline_kernels import _Host
 
 @dataclass
 class KernelSignature:
-    """What one kernel takes: tensors, scalars, then the extents of its grid."""
+    """What one kernel takes: tensors (the last `outputs` are its results), scalars, then the
+    extents of its grid. `places` are the tensors' references in the plan."""
 
     name: str
     forall: Any
     tensors: list[Any]
     scalars: list[Any]
     bounds: list[Any]
-    outputs: list[Any]
-    places: dict[Any, tuple[str, int]]  # tensor -> its reference in the plan
+    outputs: int
+    places: list[tuple[str, int]]
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
@@ -71,13 +72,10 @@ class GpuHost(_Host):
         name = op.operation.name
         if name == "tensor.empty":
             kind, sizes = op.result.type, iter(op.operation.operands)
-            shape = [
+            self.shapes[op.result] = [
                 self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
                 for d in range(kind.rank)
-            ]
-            self.arrays[op.result] = ["buffer", len(self.buffers)]
-            self.shapes[op.result] = shape
-            self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
+            ]  # a buffer is made for each result that starts from it
         elif name in ("tensor.dim", "tensor.cast"):
             source, result = op.operands[0], op.results[0]
             if name == "tensor.cast":
@@ -101,8 +99,9 @@ class GpuHost(_Host):
         captured = _captured(forall)
         outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
         tensors = [v for v in captured if v in self.arrays]
-        tensors += [v for v in outputs if v not in tensors]
-        scalars = [v for v in captured if v not in self.arrays and v not in self.constants]
+        scalars = [v for v in captured if v in self.expressions and v not in self.constants]
+        places = [tuple(self.arrays[v]) for v in tensors]
+        places += [self._result_buffer(v) for v in outputs]
         attributes = forall.attributes
         name = (
             ir.StringAttr(attributes["neptune.kernel"]).value
@@ -110,18 +109,30 @@ class GpuHost(_Host):
             else f"{self.function.name.value}_{len(self.kernels)}"
         )
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
-        operands = [self.arrays[v] for v in tensors]
+        operands: list[Any] = [list(place) for place in places]
         operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
         operands += [["value", "index", g] for g in grid]
         self.launches.append(Launch(name, grid, tuple(operands)))
         self.kernels.append(
             KernelSignature(
-                name, forall, tensors, scalars, list(highs), outputs,
-                {v: tuple(self.arrays[v]) for v in tensors},
+                name, forall, [*tensors, *outputs], scalars, list(highs), len(outputs), places
             )
         )
-        for result, out in zip(forall.results, outputs, strict=True):
-            self.arrays[result], self.shapes[result] = self.arrays[out], self.shapes[out]
+        made = places[len(tensors) :]
+        for result, out, place in zip(forall.results, outputs, made, strict=True):
+            self.arrays[result], self.shapes[result] = list(place), self.shapes[out]
+
+    def _result_buffer(self, start: Any) -> tuple[str, int]:
+        """The memory of a result that starts as `start`.
+
+        One `tensor.empty` may be the start of several results: each gets a buffer of its own.
+        """
+        if start in self.arrays:
+            kind, k = self.arrays[start]
+            return kind, k
+        dtype = str(ir.RankedTensorType(start.type).element_type)
+        self.buffers.append(Buffer(dtype, tuple(self.shapes[start])))
+        return "buffer", len(self.buffers) - 1
 
     def finish(self, module: Any) -> Plan:
         """Leave the plan in the module and remove the host function."""

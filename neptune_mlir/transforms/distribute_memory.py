@@ -22,7 +22,7 @@ from neptune_mlir.transforms.distribute_scalars import Index, Scalars
 class Array:
     """A tensor in global memory: its address and the stride of each dimension, in elements."""
 
-    tensor: Any
+    number: int  # which argument of the kernel
     pointer: Any
     strides: tuple[Any, ...]  # i64 values; the innermost is 1
     dtype: str
@@ -90,7 +90,7 @@ class Memory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
-        self.aligned: dict[Any, int] = {}  # tensor -> bytes that its rows must be aligned to
+        self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
 
     # ---- shared memory
 
@@ -305,7 +305,7 @@ class Memory:
         return width
 
     def _needs(self, array: Array, unit: int) -> None:
-        self.aligned[array.tensor] = max(self.aligned.get(array.tensor, 1), unit)
+        self.aligned[array.number] = max(self.aligned.get(array.number, 1), unit)
 
     def store_global(
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]

@@ -149,7 +149,7 @@ class KernelWriter:
         operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
         for array, unit in self.memory.aligned.items():
-            place = self.signature.places[array]
+            place = self.signature.places[array]  # `array` is its number
             self.signature.alignment[place] = max(self.signature.alignment.get(place, 1), unit)
 
     def _blocks_per_sm(self) -> int:
@@ -171,14 +171,18 @@ class KernelWriter:
 
     def _arguments(self, block: Any) -> None:
         given = iter(block.arguments)
-        for tensor in self.signature.tensors:
+        inputs = len(self.signature.tensors) - self.signature.outputs
+        self.results: list[Array] = []
+        for k, tensor in enumerate(self.signature.tensors):
             kind = ir.RankedTensorType(tensor.type)
             pointer = next(given)
             strides = [next(given) for _ in range(max(0, kind.rank - 1))]
             innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
-            self.arrays[tensor] = Array(
-                tensor, pointer, (*strides, *innermost), str(kind.element_type)
-            )
+            array = Array(k, pointer, (*strides, *innermost), str(kind.element_type))
+            if k < inputs:
+                self.arrays[tensor] = array
+            else:
+                self.results.append(array)
         for scalar in self.signature.scalars:
             value = next(given)
             if isinstance(scalar.type, ir.IndexType):
@@ -206,10 +210,9 @@ class KernelWriter:
             if k == rank - 1:
                 here = s.sub(s.sub(self.bounds[k], 1), here)
             self.scalars[self.body.arguments[k]] = here
-        for argument, out in zip(
-            list(self.body.arguments)[rank:], self.signature.outputs, strict=True
+        for argument, array in zip(
+            list(self.body.arguments)[rank:], self.results, strict=True
         ):
-            array = self.arrays[out]
             rank = len(array.strides)
             self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
 
@@ -390,7 +393,7 @@ class KernelWriter:
             else sizes[d] if isinstance(sizes[d], int) else self.scalar(sizes[d])
             for d, n in zip(dims, shape, strict=True)
         )
-        window = Window(view.array.tensor, view.offsets, view.dims, shape, valid)
+        window = Window(None, view.offsets, view.dims, shape, valid)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
         values = self.compute.registers(tile, layout)

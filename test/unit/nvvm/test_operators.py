@@ -39,6 +39,8 @@ CASES = {
         qkv(64, 70, heads=4, kv_heads=2)),
     "decode": lambda: (
         ops.decode_attention(head_dim=64, dtype="f16"), qkv(64, 200, q_len=1)),
+    "decode in chunks": lambda: (
+        ops.decode_attention(head_dim=64, dtype="f16"), qkv(64, 3000, q_len=1)),
     "decode softcap": lambda: (
         ops.decode_attention(head_dim=64, dtype="f16", softcap=50.0), qkv(64, 70, q_len=1)),
     "other v dim": lambda: (
