@@ -76,7 +76,10 @@ def kernel_text(signature: KernelSignature, options: Options | None = None) -> s
 
 def alignments(signature: KernelSignature) -> dict[tuple[str, int], int]:
     """Bytes that each array's address and strides must be multiples of, by its reference."""
-    return {signature.places[v]: _unit(v) for v in signature.tensors}
+    units: dict[tuple[str, int], int] = {}
+    for tensor, place in zip(signature.tensors, signature.places, strict=True):
+        units[tuple(place)] = max(units.get(tuple(place), 1), _unit(tensor))
+    return units
 
 
 def _unit(tensor: Any) -> int:
@@ -131,6 +134,7 @@ class _Kernel:
             texts.append(f"{value.name}: {dtype}{hint}")
             return value
 
+        given: list[Array] = []
         for tensor in self.signature.tensors:
             kind = ir.RankedTensorType(tensor.type)
             dtype = str(kind.element_type)
@@ -139,7 +143,11 @@ class _Kernel:
             steps = [
                 take("i64", unit // _memory_bytes(dtype)) for _ in range(max(0, kind.rank - 1))
             ]
-            self.arrays[tensor] = Array(pointer, (*steps, 1)[: kind.rank], dtype)
+            given.append(Array(pointer, (*steps, 1)[: kind.rank], dtype))
+        count = len(given) - self.signature.outputs
+        self.arrays.update(zip(self.signature.tensors[:count], given[:count], strict=True))
+        outputs = list(self.body.arguments)[len(self.signature.bounds) :]
+        self.arrays.update(zip(outputs, given[count:], strict=True))
         for scalar in self.signature.scalars:
             self.scalars[scalar] = take(element_type(str(scalar.type)))
         self._bounds = [take("i32") for _ in self.signature.bounds]
@@ -154,10 +162,6 @@ class _Kernel:
                 here = t.same("arith.remui", number, self._bounds[k])
                 number = t.same("arith.divui", number, self._bounds[k])
             self.scalars[self.body.arguments[k]] = here
-        for argument, out in zip(
-            list(self.body.arguments)[rank:], self.signature.outputs, strict=True
-        ):
-            self.arrays[argument] = self.arrays[out]
 
     # ---- values
 
