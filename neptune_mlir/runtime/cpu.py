@@ -49,8 +49,12 @@ class CpuExecutable:
         for k, buffer in enumerate(self.plan.buffers):
             if buffers[k] is None:
                 shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
-                array = np.empty(shape, storage_dtype(buffer.dtype))
-                buffers[k] = _buffer_view(array, buffer.dtype)
+                array = (
+                    np.empty(shape, storage_dtype(buffer.dtype))
+                    if buffer.of is None
+                    else buffers[buffer.of].numpy().reshape(shape)
+                )
+                buffers[k] = _buffer_view(array, buffer.dtype, buffers, buffer.of)
         for launch in self.plan.launches:
             self._launch(launch, views, buffers, shapes, scalars)
         values = []
@@ -190,11 +194,17 @@ def _take_out(
         others = [v for v in views if v] + targets[:k]
         apart = all(high <= v.span()[0] or v.span()[1] <= low for v in others)
         contained = array.strides == contiguous(array.shape)
-        if reference[0] == "buffer" and buffers[reference[1]] is None and apart and contained:
+        own = reference[0] == "buffer" and plan.buffers[reference[1]].of is None
+        if own and buffers[reference[1]] is None and apart and contained:
             buffers[reference[1]] = array
     return list(targets)
 
 
-def _buffer_view(array: np.ndarray[Any, Any], dtype: str) -> ArrayView:
+def _buffer_view(
+    array: np.ndarray[Any, Any], dtype: str, buffers: list[Any], of: int | None
+) -> ArrayView:
     found = view(array, "a buffer")
+    # the memory of another buffer lives as long as that one does: hand out an array that owns it
+    if of is not None and isinstance(buffers[of].owner, np.ndarray):
+        array = buffers[of].owner.reshape(array.shape)
     return ArrayView(found.address, dtype, found.shape, found.strides, False, array)

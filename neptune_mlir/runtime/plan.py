@@ -37,10 +37,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array that a call makes: an intermediate, or a result."""
+    """An array that a call makes: an intermediate, or a result.
+
+    `of` is the number of an earlier buffer of as many elements whose memory this one is,
+    under another shape; None for memory of its own.
+    """
 
     dtype: str
     shape: tuple[Expression, ...]
+    of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class Plan:
                 for a in data["arguments"]
             ),
             equal=tuple((a, b) for a, b in data["equal"]),
-            buffers=tuple(Buffer(b["dtype"], tuple(b["shape"])) for b in data["buffers"]),
+            buffers=tuple(Buffer(b["dtype"], tuple(b["shape"]), b["of"]) for b in data["buffers"]),
             launches=tuple(
                 Launch(x["kernel"], tuple(x["grid"]), tuple(x["operands"]))
                 for x in data["launches"]

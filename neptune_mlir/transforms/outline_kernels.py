@@ -36,6 +36,10 @@ def outline_kernels(module: Any, *, entry: str = "") -> None:
     module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
 
 
+# a new array is contiguous, so these are its memory under another shape
+_RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
+
+
 class _Host:
     """Reads the host function op by op into a plan."""
 
@@ -99,7 +103,7 @@ class _Host:
         elif name == "scf.forall":
             self._flush(module)
             self._launch(op, module)
-        elif name in ("memref.alloc", "memref.dealloc"):
+        elif name in ("memref.alloc", "memref.dealloc", *_RESHAPES):
             pass  # an array is made when something needs it; the runtime frees it
         elif name == "memref.dim":
             self._array(op.operands[0])
@@ -112,6 +116,24 @@ class _Host:
                 self._scalar(op, name)
             else:
                 self.group.append(op.operation)
+
+    def _reshaped(self, op: Any) -> list[Any]:
+        """The shape that an expand_shape or a collapse_shape gives a new array."""
+        if op.name == "memref.expand_shape":
+            sizes = iter(op.operands[1:])
+            static = ir.DenseI64ArrayAttr(op.attributes["static_output_shape"])
+            dynamic = ir.ShapedType.get_dynamic_size()
+            return [self.expressions[next(sizes)] if n == dynamic else n for n in static]
+        before = self.shapes[op.operands[0]]
+        shape = []
+        for group in op.attributes["reassociation"]:
+            extent: Any = 1
+            for dimension in group:
+                factor = before[dimension.value]
+                whole = isinstance(extent, int) and isinstance(factor, int)
+                extent = extent * factor if whole else ["mul", extent, factor]
+            shape.append(extent)
+        return shape
 
     def _array(self, value: Any) -> Any:
         """The reference of the plan for an array of the host."""
@@ -129,6 +151,12 @@ class _Host:
                 self.arrays[value] = ["buffer", len(self.buffers)]
                 self.shapes[value] = shape
                 self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
+            elif op.name in _RESHAPES and self._array(op.operands[0])[0] == "buffer":
+                shape = self._reshaped(op)
+                source = self.arrays[op.operands[0]][1]
+                self.arrays[value] = ["buffer", len(self.buffers)]
+                self.shapes[value] = shape
+                self.buffers.append(Buffer(str(value.type.element_type), tuple(shape), source))
             else:
                 raise LoweringError(
                     f"'{op.name}' outside of any kernel makes an array that is not a new one",

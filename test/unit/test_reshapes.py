@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# ruff: noqa: E501
+"""A reshape between kernels that no access can express is another view of the same memory."""
+
+import numpy as np
+
+import neptune_mlir
+
+PROGRAM = """
+func.func @heads(%x: tensor<?x12xf32>, %w: tensor<12x20xf32>) -> (tensor<?x4xf32>, tensor<?x20xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x12xf32>
+  %e = tensor.empty(%n) : tensor<?x20xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<?x12xf32>, tensor<12x20xf32>) outs(%f : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %h = tensor.expand_shape %y [[0], [1, 2]] output_shape [%n, 4, 5] : tensor<?x20xf32> into tensor<?x4x5xf32>
+  %se = tensor.empty(%n) : tensor<?x4xf32>
+  %sf = linalg.fill ins(%zero : f32) outs(%se : tensor<?x4xf32>) -> tensor<?x4xf32>
+  %s = linalg.generic {
+      indexing_maps = [affine_map<(i, h, d) -> (i, h, d)>, affine_map<(i, h, d) -> (i, h)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%h : tensor<?x4x5xf32>) outs(%sf : tensor<?x4xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %q = arith.mulf %a, %a : f32
+    %r = arith.addf %acc, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<?x4xf32>
+  return %s, %y : tensor<?x4xf32>, tensor<?x20xf32>
+}
+"""
+
+
+def test_expanded_product():
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((7, 12)), rng.standard_normal((12, 20))
+    squares, product = neptune_mlir.compile(PROGRAM)(x.astype(np.float32), w.astype(np.float32))
+    np.testing.assert_allclose(product, x @ w, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        squares, ((x @ w).reshape(7, 4, 5) ** 2).sum(-1), rtol=1e-5, atol=1e-5
+    )
