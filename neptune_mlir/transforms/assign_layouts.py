@@ -29,6 +29,8 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
+    is_inside,
+    is_tensor,
     is_tile,
     load_window,
     nested,
@@ -59,11 +61,38 @@ def assign_layouts(
     narrow: bool = True,
 ) -> None:
     for forall in foralls(module):
+        _slice_whole_arrays(forall)
         _round_factors(forall, narrow)
         _Assignment(forall, nvidia(target), warps, stages).run()
         if blocks:
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
+
+
+def _slice_whole_arrays(forall: Any) -> None:
+    """Give whole arrays that tile ops read the slice that folding took away: a load is an op."""
+    body = forall.regions[0].blocks[0]
+    made: dict[Any, Any] = {}
+    for op in list(nested(body)):
+        if not op.name.startswith("linalg."):
+            continue
+        for k, value in enumerate(op.operands):
+            if not is_tensor(value) or is_inside(value, forall) or is_blank(value):
+                continue
+            if value not in made:
+                shape = shape_of(value)
+                zeros, ones = [0] * len(shape), [1] * len(shape)
+                with ir.InsertionPoint.at_block_begin(body), forall.location:
+                    made[value] = tensor.ExtractSliceOp(
+                        value.type, value, [], [], [], zeros, list(shape), ones
+                    ).result
+            op.operands[k] = made[value]
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a tensor is only there for its shape, or one value throughout."""
+    op = owner(value)
+    return op is not None and op.name in ("tensor.empty", "linalg.fill")
 
 
 def _round_factors(forall: Any, narrow: bool) -> None:
@@ -247,9 +276,7 @@ class _Assignment:
         op = owner(value)
         if op is None:
             return False
-        if op.name in ("linalg.fill", "tensor.empty"):
-            return True
-        return load_window(value, self.forall) is not None
+        return is_blank(value) or load_window(value, self.forall) is not None
 
     def layout(self, value: Any) -> Layout | None:
         return self.known.get(self._find(value))

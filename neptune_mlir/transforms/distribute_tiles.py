@@ -25,6 +25,7 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     is_view,
     load_window,
+    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -269,6 +270,9 @@ class KernelWriter:
         # scalar ops are copied where they are used
 
     def tile(self, value: Any) -> Tile:
+        source = owner(value)
+        if source is not None and source.name == "tensor.empty":  # perhaps outside the kernel
+            return Splat(None)
         if value not in self.tiles:
             raise LoweringError(
                 "a tile that this kernel does not make",

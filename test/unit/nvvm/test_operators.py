@@ -47,6 +47,9 @@ CASES = {
         ops.attention(head_dim=64, v_dim=32, dtype="f16"),
         [array(1, 1, 70, 64, dtype=np.float16), array(1, 1, 70, 64, dtype=np.float16),
          array(1, 1, 70, 32, dtype=np.float16)]),
+    "performer": lambda: (
+        ops.performer(features=32, head_dim=16, v_dim=16),
+        [array(40, 16), array(40, 16), array(40, 16), array(32, 16)]),
     "f32 attention": lambda: (ops.attention(head_dim=32), qkv(32, 70, dtype=np.float32)),
     "softmax": lambda: (ops.softmax(), [array(5, 300)]),
     "logsumexp": lambda: (ops.logsumexp(), [array(7, 130)]),
