@@ -21,12 +21,19 @@ Inputs = Callable[[np.random.Generator], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Example:
-    """A program and inputs for it; `note` says why it needs more than one pass, if it does."""
+    """A program and inputs for it.
+
+    `note` says why it needs more than one pass, if it does. `hard` makes inputs on which a
+    careless program loses its digits: data far from 0 for variances, logits in the hundreds.
+    (Much larger logits decide nothing: softmax then picks one key, and the error is that of
+    the few near ties, large or small by chance in the fused and the unfused program alike.)
+    """
 
     name: str
     build: Callable[[], Program]
     inputs: Inputs
     note: str = ""
+    hard: Inputs | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +68,7 @@ class Row:
 
 def _normal(*shapes: tuple[int, ...], scale: float = 1.0, offset: float = 0.0) -> Inputs:
     def make(rng: np.random.Generator) -> list[Any]:
-        return [
-            (scale * rng.standard_normal(s) + offset).astype(np.float32) for s in shapes
-        ]
+        return [(scale * rng.standard_normal(s) + offset).astype(np.float32) for s in shapes]
 
     return make
 
@@ -80,10 +85,29 @@ _QKV = _normal((2, 4, 97, 32), (2, 4, 97, 32), (2, 4, 97, 32))
 _HEADS = _normal((4,))
 
 
+def _first(change: Callable[[Any], Any], inputs: Inputs) -> Inputs:
+    """The same inputs with the first array changed."""
+
+    def make(rng: np.random.Generator) -> list[Any]:
+        first, *others = inputs(rng)
+        return [change(first).astype(np.float32), *others]
+
+    return make
+
+
+def _larger(inputs: Inputs) -> Inputs:
+    return _first(lambda x: 100 * x, inputs)
+
+
+def _far_from_zero(inputs: Inputs) -> Inputs:
+    return _first(lambda x: x + 1000, inputs)
+
+
 def _attention(name: str, inputs: Inputs = _QKV, **options: Any) -> Example:
     return Example(
-        f"attention_{name}", lambda: ops.attention(head_dim=32, heads=4, **options), inputs
-    )
+        f"attention_{name}", lambda: ops.attention(head_dim=32, heads=4, **options), inputs,
+        hard=_larger(inputs),
+    )  # fmt: skip
 
 
 def _per_head(rng: np.random.Generator) -> Any:
@@ -93,13 +117,19 @@ def _per_head(rng: np.random.Generator) -> Any:
 _MATRIX = _normal((37, 251))
 _SWEEP = "the result has the streamed axis, so the row is read again to write it"
 
+_LABELS = _integers(251, (37,), "int64")
+_LINEAR = _plus(_normal((37, 24), (251, 24)), _LABELS)
+_NORM = _normal((37, 251), (251,), (251,))
+_NORM_MATMUL = _normal((37, 251), (251,), (251,), (251, 40))
+
 ZOO: tuple[Example, ...] = (
-    Example("softmax", ops.softmax, _MATRIX, _SWEEP),
-    Example("logsumexp", ops.logsumexp, _normal((37, 251), scale=30.0)),
+    Example("softmax", ops.softmax, _MATRIX, _SWEEP, _larger(_MATRIX)),
+    Example("logsumexp", ops.logsumexp, _normal((37, 251), scale=30.0), hard=_larger(_MATRIX)),
     Example(
         "softmax_weighted_sum",
         lambda: ops.softmax_weighted_sum(width=24),
         _normal((37, 251), (251, 24)),
+        hard=_larger(_normal((37, 251), (251, 24))),
     ),
     _attention("global"),
     _attention("causal", causal=True),
@@ -107,41 +137,49 @@ ZOO: tuple[Example, ...] = (
     _attention("alibi", _plus(_QKV, _per_head), causal=True, alibi=True),
     _attention("softcap", causal=True, softcap=5.0),
     _attention("sink", _plus(_QKV, _per_head), sink=True),
-    _attention(
-        "documents",
-        _plus(_QKV, *[_integers(3, (2, 97), "int32")] * 2),
-        documents=True,
-    ),
+    _attention("documents", _plus(_QKV, *[_integers(3, (2, 97), "int32")] * 2), documents=True),
     _attention("lse", causal=True, return_lse=True),
-    Example("cross_entropy", ops.cross_entropy,
-            _plus(_MATRIX, _integers(251, (37,), "int64"))),
     Example(
-        "linear_cross_entropy",
-        lambda: ops.linear_cross_entropy(width=24),
-        _plus(_normal((37, 24), (251, 24)), _integers(251, (37,), "int64")),
+        "cross_entropy", ops.cross_entropy, _plus(_MATRIX, _LABELS),
+        hard=_larger(_plus(_MATRIX, _LABELS)),
     ),
-    Example("variance", ops.variance, _normal((37, 251), offset=1000.0)),
-    Example("layer_norm", ops.layer_norm, _normal((37, 251), (251,), (251,)), _SWEEP),
+    Example(
+        "linear_cross_entropy", lambda: ops.linear_cross_entropy(width=24), _LINEAR,
+        hard=_larger(_LINEAR),
+    ),
+    Example(
+        "variance", ops.variance, _normal((37, 251), offset=1000.0),
+        hard=_normal((37, 251), offset=10000.0),
+    ),
+    Example("layer_norm", ops.layer_norm, _NORM, _SWEEP, _far_from_zero(_NORM)),
     Example("rms_norm_matmul", ops.rms_norm_matmul, _normal((37, 251), (251,), (251, 40))),
     Example(
-        "layer_norm_matmul",
-        ops.layer_norm_matmul,
-        _normal((37, 251), (251,), (251,), (251, 40)),
+        "layer_norm_matmul", ops.layer_norm_matmul, _NORM_MATMUL,
+        hard=_far_from_zero(_NORM_MATMUL),
     ),
-    Example("absmax_matmul", ops.absmax_matmul, _normal((37, 251), (251, 40))),
+    Example(
+        "absmax_matmul", ops.absmax_matmul, _normal((37, 251), (251, 40)),
+        hard=_first(lambda x: x * np.geomspace(1e-30, 1e30, 37)[:, None],
+                    _normal((37, 251), (251, 40))),
+    ),
     Example(
         "two_level_softmax", ops.two_level_softmax, _normal((13, 11, 29)),
         "one pass over the input for the groups; softmax over their results is a small second "
         "kernel, so that groups run in parallel",
+        _larger(_normal((13, 11, 29))),
     ),
     Example(
         "performer",
         lambda: ops.performer(head_dim=16, features=40, v_dim=24),
         _normal((31, 16), (61, 16), (61, 24), (40, 16), scale=0.4),
         "keys and queries are two streams: the queries need the sums over all keys",
+        _normal((31, 16), (61, 16), (61, 24), (40, 16), scale=3.0),
     ),
-    Example("log_weighted_mean", ops.log_weighted_mean, _normal((37, 251), (37, 251))),
-    Example("standardized_norms", ops.standardized_norms, _MATRIX),
+    Example(
+        "log_weighted_mean", ops.log_weighted_mean, _normal((37, 251), (37, 251)),
+        hard=_larger(_normal((37, 251), (37, 251))),
+    ),
+    Example("standardized_norms", ops.standardized_norms, _MATRIX, hard=_far_from_zero(_MATRIX)),
 )  # fmt: skip
 
 
@@ -181,13 +219,14 @@ def relative_error(got: Any, wanted: Any) -> float:
     return float(np.linalg.norm(difference) / (scale or 1.0))
 
 
-def examine(example: Example, seed: int = 0) -> Row:
-    """Compile and run one example; see `Row`."""
+def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
+    """Compile and run one example, on its hard inputs if asked and it has any; see `Row`."""
     from neptune_mlir.compiler import compile_unfused
     from neptune_mlir.kernel import compile
 
     program = example.build()
-    arrays = list(example.inputs(np.random.default_rng(seed)))
+    make = example.hard if hard and example.hard else example.inputs
+    arrays = list(make(np.random.default_rng(seed)))
     wanted = _as_list(program.reference(*arrays))
     kernel = compile(program)
     unfused = compile_unfused(program.to_mlir(), program.name, None)

@@ -11,6 +11,7 @@ import sys
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples (default: all)")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
+    parser.add_argument("--hard", action="store_true", help="adversarial inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
 
 
@@ -26,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
     for number, example in enumerate(examples):
         if sys.stderr.isatty():
             print(f"\r{number + 1}/{len(examples)} {example.name:<30}", end="", file=sys.stderr)
-        rows.append(examine(example, options.seed))
+        rows.append(examine(example, options.seed, options.hard))
     if sys.stderr.isatty():
         print(f"\r{'':<40}\r", end="", file=sys.stderr)
     if options.json:

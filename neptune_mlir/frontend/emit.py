@@ -142,5 +142,9 @@ def emit(program: Program, context: Any = None) -> Any:
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             _Emitter(program).function()
-        module.operation.verify()
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            lines = bindings.diagnostic_lines(error, program.name)
+            raise InputError("\n".join(lines)) from None
     return module

@@ -2,8 +2,9 @@
 """Scalar expressions over named axes: what index notation is made of.
 
 An `Expr` is the value at one point of the program's axes. Python numbers take the type of
-the other operand; 16-bit floats compute in f32 (use `cast` to say otherwise). Comparisons give
-booleans, combined with `&`, `|`, `~`.
+the other operand; 16-bit floats compute in f32 and i8 in i32 (use `cast` to say otherwise).
+Comparisons give conditions (i1), combined with `&`, `|`, `~`; in arithmetic they count as the
+integers 0 and 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from neptune_mlir.errors import InputError
 if TYPE_CHECKING:
     from neptune_mlir.frontend.program import Axis, Program
 
-_RANK = ["i1", "i32", "i64", "index", "f16", "bf16", "f32", "f64"]
+_RANK = ["i1", "i32", "i64", "index", "f32", "f64"]  # the types that operators compute in
+_COMPUTING = {"f16": "f32", "bf16": "f32", "i8": "i32"}
+_LOGICAL = ("and", "or", "eq", "ne")  # defined on conditions as they are
 
 
 def caller_location() -> tuple[str, int]:
@@ -76,8 +79,11 @@ class Expr:
     def __truediv__(self, o: Any) -> Expr: return binary("div", self, o)
     def __rtruediv__(self, o: Any) -> Expr: return binary("div", o, self)
     def __floordiv__(self, o: Any) -> Expr: return binary("floordiv", self, o)
+    def __rfloordiv__(self, o: Any) -> Expr: return binary("floordiv", o, self)
     def __mod__(self, o: Any) -> Expr: return _modulo(self, o)
+    def __rmod__(self, o: Any) -> Expr: return _modulo(o, self)
     def __pow__(self, o: Any) -> Expr: return _power(self, o)
+    def __rpow__(self, o: Any) -> Expr: return _power(o, self)
     def __lt__(self, o: Any) -> Expr: return binary("lt", self, o)
     def __le__(self, o: Any) -> Expr: return binary("le", self, o)
     def __gt__(self, o: Any) -> Expr: return binary("gt", self, o)
@@ -97,13 +103,18 @@ class Expr:
         return unary("not", self)  # fmt: skip
 
 
-def lift(value: Any, like: Expr | None = None) -> Expr:
+def plain(value: Any) -> Any:
+    """A NumPy scalar as the Python number that it is; anything else unchanged."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def lift(value: Any, like: Any = None) -> Expr:
     """A Python number as an expression of the type of `like`; an Expr as it is."""
+    value = plain(value)
     if isinstance(value, Expr):
         return value
-    if isinstance(value, bool | int | float) or hasattr(value, "item"):
-        value = value if isinstance(value, bool | int | float) else value.item()
-        if like is None:
+    if isinstance(value, bool | int | float):
+        if not isinstance(like, Expr):
             raise input_error("at least one operand must be an expression of the program")
         dtype = like.dtype
         if isinstance(value, float) and not T.is_float(dtype):
@@ -111,21 +122,37 @@ def lift(value: Any, like: Expr | None = None) -> Expr:
         elif dtype == "i1" and not isinstance(value, bool):
             dtype = "i64"
         return Expr(T.const(value, dtype), like.program)
-    raise input_error(f"cannot use a {type(value).__name__} in an expression")
+    return expression(value, "arithmetic")
 
 
-def joined(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Both operands in their common type; 16-bit floats become f32."""
-    like = a if isinstance(a, Expr) else b
-    a, b = lift(a, like), lift(b, like)
-    if a.program is not b.program:
+def expression(value: Any, what: str) -> Expr:
+    """`value`, which has to be an expression; `what` says whose operand it is."""
+    if isinstance(value, Expr):
+        return value
+    hint = "read an element of it, e.g. x[i, j]" if hasattr(value, "shape") else None
+    raise input_error(
+        f"{what} takes an expression of the program, not a {type(value).__name__}", hint
+    )
+
+
+def joined(a: Any, b: Any, op: str = "eq") -> tuple[Expr, Expr]:
+    """Both operands in the common type in which `op` computes."""
+    x, y = lift(a, b), lift(b, a)
+    if x.program is not y.program:
         raise input_error("the operands belong to different programs")
-    dtype = max(_computing(a.dtype), _computing(b.dtype), key=_RANK.index)
-    return convert(a, dtype), convert(b, dtype)
+    dtype = max(_computing(x.dtype, op), _computing(y.dtype, op), key=_RANK.index)
+    return convert(x, dtype), convert(y, dtype)
 
 
-def _computing(dtype: str) -> str:
-    return "f32" if dtype in ("f16", "bf16") else dtype
+def _computing(dtype: str, op: str) -> str:
+    if dtype == "i1" and op not in _LOGICAL:
+        return "i64"
+    return _COMPUTING.get(dtype, dtype)
+
+
+def computing(x: Expr, op: str) -> Expr:
+    """`x` in the type in which `op` computes on it."""
+    return convert(x, _computing(x.dtype, op))
 
 
 def convert(x: Expr, dtype: str) -> Expr:
@@ -137,40 +164,44 @@ def convert(x: Expr, dtype: str) -> Expr:
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
-    a, b = joined(a, b)
-    if op in ("and", "or") and a.dtype != "i1":
-        raise input_error(f"& and | combine conditions, not {a.dtype} values")
-    if op == "div" and not T.is_float(a.dtype):
-        a, b = convert(a, "f32"), convert(b, "f32")
-    if op == "floordiv" and T.is_float(a.dtype):
-        raise input_error("// takes integers", "use floor(a / b)")
-    return Expr(T.make(op, a.term, b.term), a.program)
+    x, y = joined(a, b, op)
+    if op in ("and", "or") and x.dtype != "i1":
+        raise input_error(f"& and | combine conditions, not {x.dtype} values")
+    if op == "div" and not T.is_float(x.dtype):
+        x, y = convert(x, "f32"), convert(y, "f32")
+    if op == "floordiv":
+        if T.is_float(x.dtype):
+            raise input_error("// and % take integers", "use floor(a / b)")
+        if y.term.is_const and y.term.value == 0:
+            raise input_error("integer division by 0")
+    return Expr(T.make(op, x.term, y.term), x.program)
 
 
 def unary(op: str, a: Expr) -> Expr:
-    if a.dtype in ("f16", "bf16"):
-        a = convert(a, "f32")
-    return Expr(T.make(op, a.term), a.program)
+    return Expr(T.make(op, computing(a, "eq" if op == "not" else op).term), a.program)
 
 
-def _modulo(a: Expr, b: Any) -> Expr:
-    x, y = joined(a, b)
-    return x - (x // y) * y
+def _modulo(a: Any, b: Any) -> Expr:
+    x, y = joined(a, b, "floordiv")
+    return x - binary("floordiv", x, y) * y
 
 
-def _power(a: Expr, b: Any) -> Expr:
-    if b == 2 and isinstance(b, int):
-        a = convert(a, _computing(a.dtype))
-        return a * a
-    return binary("pow", convert(a, "f32") if not T.is_float(a.dtype) else a, b)
+def _power(a: Any, b: Any) -> Expr:
+    b = plain(b)
+    if isinstance(b, int) and b == 2:
+        x = computing(a, "mul")
+        return x * x
+    x, y = joined(a, b, "pow")
+    if not T.is_float(x.dtype):
+        x, y = convert(x, "f32"), convert(y, "f32")
+    return binary("pow", x, y)
 
 
 def floating(name: str) -> Callable[[Any], Expr]:
     """The elementwise function `name` on floats; integers become f32."""
 
     def function(x: Expr) -> Expr:
-        if not isinstance(x, Expr):
-            raise input_error(f"{name} takes an expression of the program")
+        x = expression(x, name)
         return unary(name, x if T.is_float(x.dtype) else convert(x, "f32"))
 
     function.__name__ = function.__qualname__ = name

@@ -19,30 +19,41 @@ import math
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.errors import InputError
-from neptune_mlir.frontend.expr import Expr, binary, convert, floating, input_error, joined, lift
+from neptune_mlir.frontend.expr import (
+    Expr,
+    binary,
+    convert,
+    expression,
+    floating,
+    input_error,
+    joined,
+    lift,
+    plain,
+    unary,
+)
 from neptune_mlir.frontend.program import DTYPES, Axis, Program, Tensor
 
 inf = math.inf
 
 
 def sum(value: Expr, *axes: Axis) -> Expr:
-    """Sum over axes."""
-    return value.program.reduction("add", value, axes)
+    """Sum over axes (of a condition: how often it holds)."""
+    return expression(value, "sum").program.reduction("add", value, axes)
 
 
 def prod(value: Expr, *axes: Axis) -> Expr:
     """Product over axes."""
-    return value.program.reduction("mul", value, axes)
+    return expression(value, "prod").program.reduction("mul", value, axes)
 
 
 def max(value: Expr, *axes: Axis) -> Expr:
     """Maximum over axes (-inf where an axis is empty)."""
-    return value.program.reduction("max", value, axes)
+    return expression(value, "max").program.reduction("max", value, axes)
 
 
 def min(value: Expr, *axes: Axis) -> Expr:
     """Minimum over axes (+inf where an axis is empty)."""
-    return value.program.reduction("min", value, axes)
+    return expression(value, "min").program.reduction("min", value, axes)
 
 
 def mean(value: Expr, *axes: Axis) -> Expr:
@@ -55,12 +66,12 @@ def mean(value: Expr, *axes: Axis) -> Expr:
 
 def all(value: Expr, *axes: Axis) -> Expr:
     """True where a condition holds everywhere along axes."""
-    return value.program.reduction("and", value, axes)
+    return expression(value, "all").program.reduction("and", value, axes)
 
 
 def any(value: Expr, *axes: Axis) -> Expr:
     """True where a condition holds somewhere along axes."""
-    return value.program.reduction("or", value, axes)
+    return expression(value, "any").program.reduction("or", value, axes)
 
 
 exp, exp2, log, log2 = floating("exp"), floating("exp2"), floating("log"), floating("log2")
@@ -71,7 +82,7 @@ floor, ceil = floating("floor"), floating("ceil")
 
 def abs(x: Expr) -> Expr:
     """Elementwise absolute value."""
-    return x.__abs__()
+    return unary("abs", expression(x, "abs"))
 
 
 def maximum(a: Expr | float, b: Expr | float) -> Expr:
@@ -93,14 +104,15 @@ def cast(x: Expr, dtype: str) -> Expr:
     """Convert to `dtype`, rounding to nearest."""
     if dtype not in DTYPES:
         raise input_error(f"unknown dtype '{dtype}'", f"one of {', '.join(DTYPES)}")
-    return convert(x, dtype)
+    return convert(expression(x, "cast"), dtype)
 
 
 def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:
     """`a` where the condition holds, `b` elsewhere."""
+    condition = plain(condition)
     if isinstance(condition, bool):
         return a if condition else b  # type: ignore[return-value]
-    if condition.dtype != "i1":
+    if expression(condition, "where").dtype != "i1":
         raise input_error(f"where takes a condition, not {condition.dtype}")
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         like = condition.program.constant(0.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.frontend.expr import Expr, caller_location, convert, input_error
+from neptune_mlir.frontend.expr import Expr, caller_location, computing, convert, input_error, plain
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index")
 
@@ -32,10 +32,14 @@ class Axis(Expr):
         return Expr(T.sym(f"size:{self.name}", "index"), self.program)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tensor:
     """An input. `t[b, h // 4, j]` is its element there: one axis, an axis divided by a
-    constant, or a number for each dimension."""
+    constant, or a number for each dimension.
+
+    An axis other than the dimension's own has to fit it. Where both extents are known this
+    is checked here, else when the kernel is called.
+    """
 
     name: str
     shape: tuple[Axis, ...]
@@ -49,23 +53,47 @@ class Tensor:
                 f"'{self.name}' has {len(self.shape)} dimensions "
                 f"({', '.join(a.name for a in self.shape)}), the access gives {len(position)}"
             )
-        idx = [self._index(x) for x in position]
+        idx = [self._index(n, x) for n, x in enumerate(position)]
         return Expr(T.read(self.name, *idx, dtype=self.dtype), self.program)
 
-    def _index(self, x: Any) -> Term:
-        if isinstance(x, int):
-            return T.const(x, "index")
-        if isinstance(x, Expr) and _is_access(x.term):
-            return x.term
-        raise input_error(
-            f"'{self.name}' is indexed by {x!r}",
-            "index with an axis, an axis // a constant, or a number",
-        )
+    def _index(self, dim: int, x: Any) -> Term:
+        x = plain(x)
+        if isinstance(x, int) and not isinstance(x, bool):
+            x = self.program.constant(x, "index")
+        if not isinstance(x, Expr) or not _is_access(x.term):
+            raise input_error(
+                f"'{self.name}' is indexed by {x!r}",
+                "index with an axis, an axis // a positive constant, or a number",
+            )
+        self.program.own(x)
+        extent, last = self.shape[dim].static, self._last(x.term)
+        if x.term.is_const and extent is None:
+            raise input_error(
+                f"'{self.name}' is indexed by {x!r} in a dimension of unknown size",
+                f"give axis '{self.shape[dim].name}' a size",
+            )
+        if extent is not None and last is not None and not 0 <= last < extent:
+            raise input_error(
+                f"'{self.name}' is indexed by {x!r}, which reaches {last}: "
+                f"dimension {dim} has size {extent}"
+            )
+        return x.term
+
+    def _last(self, access: Term) -> int | None:
+        """The largest position of an access; None where it is not known or there is none."""
+        if access.is_const:
+            return int(access.value)
+        axis = access if access.op == "index" else access.args[0]
+        size = self.program.axis_list[axis.attr].static
+        if not size:
+            return None
+        return size - 1 if axis is access else (size - 1) // int(access.args[1].value)
 
 
 def _is_access(t: Term) -> bool:
-    divided = t.op == "floordiv" and t.args[1].is_const and t.args[0].op == "index"
-    return t.op == "index" or t.is_const or divided
+    if t.op == "floordiv" and t.args[1].is_const:
+        return t.args[0].op == "index" and t.args[1].value > 0
+    return t.op == "index" or (t.is_const and not T.is_float(t.dtype))
 
 
 @dataclass(frozen=True)
@@ -95,8 +123,7 @@ class Program:
     """
 
     def __init__(self, name: str):
-        if not name.isidentifier():
-            raise input_error(f"program name '{name}' is not an identifier")
+        _identifier(name, "program")
         self.name = name
         self.axis_list: list[Axis] = []
         self.inputs: dict[str, Tensor | str] = {}  # a scalar is its dtype
@@ -104,8 +131,12 @@ class Program:
         self.outputs: list[Output] = []
         self._step_of: dict[tuple[Any, ...], str] = {}
 
-    def axis(self, name: str, size: int | None = None) -> Axis:
-        """A new axis; `size` None means known at run time."""
+    def axis(self, name: str, size: int | str | None = None) -> Axis:
+        """A new axis; `size` None or "?" means known at run time."""
+        _identifier(name, "axis")
+        size = None if size == "?" else plain(size)
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
+            raise input_error(f"axis '{name}' has size {size!r}", "an int, or None at run time")
         if any(a.name == name for a in self.axis_list):
             raise input_error(f"the program already has an axis '{name}'")
         if size is not None and size < 0:
@@ -114,7 +145,7 @@ class Program:
         self.axis_list.append(found)
         return found
 
-    def axes(self, names: str, **sizes: int | None) -> list[Axis]:
+    def axes(self, names: str, **sizes: int | str | None) -> list[Axis]:
         """Several axes: `p.axes("b h i", h=8)`; sizes not given are known at run time."""
         split = names.split()
         for name in sizes:
@@ -128,6 +159,7 @@ class Program:
         for a in axes:
             if not isinstance(a, Axis):
                 raise input_error(f"dimension {a!r} of '{name}' is not an axis")
+            self.own(a)
         tensor = Tensor(name, axes, dtype, self)
         self.inputs[name] = tensor
         return tensor
@@ -138,7 +170,13 @@ class Program:
         self.inputs[name] = dtype
         return Expr(T.sym(name, dtype), self)
 
+    def own(self, x: Expr) -> None:
+        """Refuses what belongs to another program."""
+        if x.program is not self:
+            raise input_error(f"{x!r} belongs to another program")
+
     def _new_input(self, name: str, dtype: str) -> None:
+        _identifier(name, "input")
         if name in self.inputs:
             raise input_error(f"the program already has an input '{name}'")
         if dtype not in DTYPES:
@@ -151,6 +189,12 @@ class Program:
         """Return `value` as a tensor with these dimensions (all axes that it varies along)."""
         if not isinstance(value, Expr) or value.program is not self:
             raise input_error("the output is not an expression of this program")
+        for a in axes:
+            if not isinstance(a, Axis):
+                raise input_error(f"output dimension {a!r} is not an axis")
+            self.own(a)
+        if dtype is not None and dtype not in DTYPES:
+            raise input_error(f"unknown dtype '{dtype}'", f"one of {', '.join(DTYPES)}")
         missing = [a.name for a in value.axes if all(a is not x for x in axes)]
         if missing:
             raise input_error(
@@ -169,9 +213,11 @@ class Program:
         for a in axes:
             if not isinstance(a, Axis):
                 raise input_error(f"{a!r} is not an axis")
-        if value.dtype in ("f16", "bf16"):
-            value = convert(value, "f32")
-        removed = tuple(sorted(a.number for a in axes))
+            self.own(a)
+        if combiner in ("and", "or") and value.dtype != "i1":
+            raise input_error(f"all and any take a condition, not {value.dtype}")
+        value = computing(value, combiner)
+        removed = tuple(sorted({a.number for a in axes}))
         kept = tuple(k for k in sorted(T.axes_of(value.term)) if k not in removed)
         identity = (combiner, value.term, removed)
         if identity not in self._step_of:
@@ -209,3 +255,8 @@ class Program:
         from neptune_mlir.frontend.reference import evaluate
 
         return evaluate(self, arrays)
+
+
+def _identifier(name: Any, what: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise input_error(f"{what} name {name!r} is not an identifier")

@@ -46,6 +46,15 @@ def evaluate(program: Program, arrays: Sequence[Any]) -> Any:
     extents = tuple(sizes[k] or 0 for k in range(len(program.axis_list)))
     for axis in program.axis_list:
         scalars[f"size:{axis.name}"] = extents[axis.number]
+    try:
+        return _results(program, extents, data, scalars)
+    except IndexError as error:
+        raise ArgumentError(f"'{program.name}' reads outside of an input: {error}") from None
+
+
+def _results(
+    program: Program, extents: tuple[int, ...], data: dict[str, Any], scalars: dict[str, Any]
+) -> Any:
     with np.errstate(all="ignore"):
         for step in program.steps:
             data[step.key] = _step(step, Domain(extents, data, scalars))

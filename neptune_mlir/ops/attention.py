@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.expr import lift
 from neptune_mlir.frontend.notation import (
     Axis,
     Expr,
@@ -72,15 +73,17 @@ def attention(
     Args:
         head_dim: of q and k; `v_dim` (default the same) of v and the result. Compiled in.
         batch, heads, q_len, kv_len: None means known at run time.
-        kv_heads, group: grouped-query attention; `group` query heads share a key head. Give
-            `group` where the numbers of heads are known at run time only.
+        kv_heads, group: grouped-query attention; `group` query heads share a key head (default
+            1). Any two of `heads`, `kv_heads` and `group` give the third; give `group` alone
+            where the numbers of heads are known at run time only.
         dtype: of q, k, v and the result: f16, bf16, f32 or f64. 16-bit types compute in f32,
             with the softmax weights rounded to `dtype` before the second product.
         scale: default 1 / sqrt(head_dim).
         causal: a query sees keys at its own position and before.
         window: a query also sees only keys fewer than this many positions back (an int, or
-            the name of a scalar argument of type index).
-        softcap: scores become softcap * tanh(score / softcap).
+            the name of a scalar argument of type index). Bounds the past, not the future:
+            combine it with `causal`.
+        softcap: over 0; scores become softcap * tanh(score / softcap).
         alibi: adds slope[h] * (kv - q); an argument `slope` [heads], f32.
         sink: a learned logit per head (argument `sink` [heads], f32) that takes weight and
             gives nothing.
@@ -91,7 +94,8 @@ def attention(
             parameters name `inputs`.
         align: for causal, window and alibi. "end": query i sits at position
             i + kv_len - q_len (a decode query is the last one); "start": at position i.
-        return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of the scores.
+        return_lse: a second result [batch, heads, q_len], f32 (f64 of f64): log-sum-exp of the
+            scores, a sink included.
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k and v
@@ -100,11 +104,13 @@ def attention(
 
     Raises:
         UsageError: options that do not fit together.
+        InputError: a modifier that is not an expression of the right kind, at its line.
     """
-    group = _group(heads, kv_heads, group)
+    _check_options(head_dim, v_dim, dtype, window, softcap, align)
+    heads, kv_heads, group = _heads(heads, kv_heads, group)
     p = Program(name)
     b, h = p.axis("b", batch), p.axis("h", heads)
-    hk = p.axis("hk", heads // group if heads else kv_heads) if group > 1 else h
+    hk = p.axis("hk", kv_heads) if group > 1 else h
     i, j = p.axis("i", q_len), p.axis("j", kv_len)
     d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
     q = p.input("q", b, h, i, d, dtype=dtype)
@@ -115,14 +121,14 @@ def attention(
     position = i + (j.size - i.size) if align == "end" else i + 0
     extras = _extra_inputs(p, {"b": b, "h": h, "q": i, "kv": j}, inputs or {})
 
-    s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (scale or head_dim**-0.5)
+    s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (head_dim**-0.5 if scale is None else scale)
     if softcap:
         s = softcap * tanh(s / softcap)
     if alibi:
         slope = p.input("slope", h)
-        s = s + slope[h] * cast(j - position, "f32")
+        s = s + cast(slope[h], s.dtype) * (j - position)
     if score_mod:
-        s = _call(score_mod, (s, b, h, i, j), extras)
+        s = lift(_call("score_mod", score_mod, (s, b, h, i, j), extras), s)
     for visible in _masks(p, b, h, i, j, position, causal, window, documents, mask_mod, extras):
         s = where(visible, s, -inf)
 
@@ -142,19 +148,43 @@ def attention(
     return p
 
 
-def _group(heads: int | None, kv_heads: int | None, group: int | None) -> int:
-    if heads and kv_heads:
-        if heads % kv_heads:
-            raise UsageError(
-                f"{heads} query heads cannot share {kv_heads} key heads evenly",
-                hint="heads must be a multiple of kv_heads",
-            )
-        if group not in (None, heads // kv_heads):
-            raise UsageError(f"group is {heads // kv_heads} here, not {group}")
-        return heads // kv_heads
+def _check_options(
+    head_dim: int, v_dim: int | None, dtype: str, window: int | str | None,
+    softcap: float | None, align: str,
+) -> None:  # fmt: skip
+    for name, dim in (("head_dim", head_dim), ("v_dim", v_dim)):
+        if dim is not None and (not isinstance(dim, int) or dim < 1):
+            raise UsageError(f"{name} is {dim!r}", hint="a positive int, known when compiling")
+    if dtype not in ("f16", "bf16", "f32", "f64"):
+        raise UsageError(f"attention on {dtype}", hint="dtype is f16, bf16, f32 or f64")
+    if not isinstance(window, int | str | None):
+        raise UsageError(f"window is {window!r}", hint="an int, or the name of an argument")
+    if softcap is not None and not softcap > 0:
+        raise UsageError(f"softcap is {softcap}", hint="over 0, or None for no cap")
+    if align not in ("end", "start"):
+        raise UsageError(f"align is '{align}'", hint="'end' or 'start'")
+
+
+def _heads(
+    heads: int | None, kv_heads: int | None, group: int | None
+) -> tuple[int | None, int | None, int]:
+    """Query heads, key heads and the group, each from the other two where it is not given."""
     if group is not None and group < 1:
         raise UsageError(f"group is {group}", hint="the number of query heads per key head")
-    return group or 1
+    if heads and kv_heads:
+        group = heads // kv_heads if group is None else group
+    elif group is None:
+        group = 1
+    if heads is None and kv_heads is not None:
+        heads = kv_heads * group
+    if kv_heads is None and heads is not None:
+        kv_heads = heads // group
+    if heads is not None and heads != (kv_heads or 0) * group:
+        raise UsageError(
+            f"{heads} query heads are not {kv_heads} key heads times a group of {group}",
+            hint="heads = kv_heads * group",
+        )
+    return heads, kv_heads, group
 
 
 def _extra_inputs(
@@ -175,15 +205,27 @@ def _extra_inputs(
     return made
 
 
-def _call(mod: Mod, arguments: tuple[Any, ...], extras: Mapping[str, Any]) -> Expr:
-    names = list(inspect.signature(mod).parameters)[len(arguments) :]
-    missing = [n for n in names if n not in extras]
+def _call(
+    option: str, mod: Mod, arguments: tuple[Any, ...], extras: Mapping[str, Any]
+) -> Any:
+    """The modifier on the traced arguments, and those extra inputs that it names."""
+    if not callable(mod):
+        raise UsageError(f"{option} is {mod!r}", hint="a function of expressions")
+    signature = inspect.signature(mod)
+    named = list(signature.parameters.values())[len(arguments) :]
+    missing = [n.name for n in named if n.default is n.empty and n.name not in extras]
     if missing:
         raise UsageError(
-            f"'{getattr(mod, '__name__', 'mod')}' takes '{missing[0]}', which inputs does not list",
+            f"{option} takes '{missing[0]}', which inputs does not list",
             hint=f"inputs={{'{missing[0]}': Extra('h')}}",
         )
-    return mod(*arguments, **{n: extras[n] for n in names})
+    given = {n.name: extras[n.name] for n in named if n.name in extras}
+    try:
+        signature.bind(*arguments, **given)
+    except TypeError as error:
+        wanted = "score, b, h, q, kv" if option == "score_mod" else "b, h, q, kv"
+        raise UsageError(f"{option}: {error}", hint=f"it is called with ({wanted})") from None
+    return mod(*arguments, **given)
 
 
 def _masks(
@@ -201,7 +243,7 @@ def _masks(
         of_kv = p.input("doc_kv", b, j, dtype="i32")
         masks.append(of_q[b, i] == of_kv[b, j])
     if mask_mod:
-        masks.append(_call(mask_mod, (b, h, i, j), extras))
+        masks.append(_call("mask_mod", mask_mod, (b, h, i, j), extras))
     return masks
 
 
@@ -210,8 +252,9 @@ def decode_attention(**options: Any) -> Program:
     return attention(q_len=1, **{"name": "decode", **options})
 
 
-# The ten operators of the paper (section 6.1): head dim 128, scale 1 / sqrt(d), causal where
-# not said otherwise, positions aligned at the end.
+# The ten operators of the paper (section 6.1): head dim 128, scale 1 / sqrt(d), positions
+# aligned at the end. So a decode query is the last position: causal, it sees every key, and
+# needs no mask.
 OPERATORS: dict[str, dict[str, Any]] = {
     "prefill_global": {"heads": 32, "kv_heads": 32},
     "prefill_causal": {"heads": 32, "kv_heads": 32, "causal": True},
@@ -221,10 +264,10 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "prefill_windowed": {
         "heads": 32, "kv_heads": 8, "causal": True, "softcap": 50.0, "window": 4096,
     },
-    "decode_causal": {"heads": 32, "kv_heads": 32, "q_len": 1, "causal": True},
-    "decode_gqa": {"heads": 64, "kv_heads": 8, "q_len": 1, "causal": True},
-    "decode_alibi": {"heads": 32, "kv_heads": 32, "q_len": 1, "causal": True, "alibi": True},
-    "decode_softcap": {"heads": 32, "kv_heads": 16, "q_len": 1, "causal": True, "softcap": 50.0},
+    "decode_causal": {"heads": 32, "kv_heads": 32, "q_len": 1},
+    "decode_gqa": {"heads": 64, "kv_heads": 8, "q_len": 1},
+    "decode_alibi": {"heads": 32, "kv_heads": 32, "q_len": 1, "alibi": True},
+    "decode_softcap": {"heads": 32, "kv_heads": 16, "q_len": 1, "softcap": 50.0},
 }  # fmt: skip
 
 

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from neptune_mlir.frontend.notation import Axis, Expr, Program, exp, log, max, sum, where
+from neptune_mlir.ops.softmax import log_sum_exp
 
 Size = int | None
 
 
 def _cross_entropy(logit: Expr, target: Expr, j: Axis) -> Expr:
-    m = max(logit, j)
-    lse = m + log(sum(exp(logit - m), j))
-    return lse - sum(where(j == target, logit, 0.0), j)
+    return log_sum_exp(logit, j) - sum(where(j == target, logit, 0.0), j)
 
 
 def cross_entropy(*, rows: Size = None, classes: Size = None, dtype: str = "f32") -> Program:

@@ -7,7 +7,18 @@ run in one is the compiler's doing.
 
 from __future__ import annotations
 
-from neptune_mlir.frontend.notation import Axis, Expr, Program, abs, exp, max, mean, rsqrt, sum
+from neptune_mlir.frontend.notation import (
+    Axis,
+    Expr,
+    Program,
+    abs,
+    exp,
+    max,
+    mean,
+    rsqrt,
+    sum,
+    where,
+)
 
 Size = int | None
 
@@ -82,11 +93,15 @@ def layer_norm_matmul(
 def absmax_matmul(
     *, rows: Size = None, cols: Size = None, out: Size = None, dtype: str = "f32"
 ) -> Program:
-    """x [rows, cols], w [cols, out] -> (x / max|x| of its row) @ w, and the row scales [rows]."""
+    """x [rows, cols], w [cols, out] -> (x / max|x| of its row) @ w, and the row scales [rows].
+
+    A row of zeros has scale 1.
+    """
     p, i, j, x = _matrix("absmax_matmul", rows, cols, dtype)
     n = p.axis("n", out)
     w = p.input("w", j, n, dtype=dtype)
-    scale = max(abs(x), j)
+    largest = max(abs(x), j)
+    scale = where(largest == 0, 1.0, largest)
     p.output(sum(x / scale * w[j, n], j), i, n, dtype=dtype)
     p.output(scale, i)
     return p

@@ -3,11 +3,21 @@
 
 from __future__ import annotations
 
-from neptune_mlir.frontend.notation import Expr, Program, exp, log, max, sum
+from neptune_mlir.frontend.notation import Axis, Expr, Program, exp, inf, log, max, sum, where
+
+
+def log_sum_exp(x: Expr, j: Axis) -> Expr:
+    """log Σ exp x over an axis, safe from overflow; -inf where every x is -inf."""
+    m = max(x, j)
+    m = where(m == -inf, 0.0, m)
+    return m + log(sum(exp(x - m), j))
 
 
 def softmax(*, rows: int | None = None, cols: int | None = None, dtype: str = "f32") -> Program:
-    """x [rows, cols] -> softmax of each row, same shape and dtype."""
+    """x [rows, cols] -> softmax of each row, same shape and dtype.
+
+    A row of only -inf has no softmax: NaN, as in PyTorch.
+    """
     p = Program("softmax")
     i, j = p.axis("i", rows), p.axis("j", cols)
     x = p.input("x", i, j, dtype=dtype)[i, j]
@@ -21,8 +31,7 @@ def logsumexp(*, rows: int | None = None, cols: int | None = None, dtype: str = 
     p = Program("logsumexp")
     i, j = p.axis("i", rows), p.axis("j", cols)
     x = p.input("x", i, j, dtype=dtype)[i, j]
-    m = max(x, j)
-    p.output(m + log(sum(exp(x - m), j)), i, dtype=dtype)
+    p.output(log_sum_exp(x, j), i, dtype=dtype)
     return p
 
 
@@ -45,8 +54,7 @@ def two_level_softmax(
     p = Program("two_level_softmax")
     i, g, j = p.axis("i", rows), p.axis("g", groups), p.axis("j", size)
     x = p.input("x", i, g, j)[i, g, j]
-    m = max(x, j)
-    inner = m + log(sum(exp(x - m), j))
+    inner = log_sum_exp(x, j)
     w = exp(inner - max(inner, g))
     p.output(w / sum(w, g), i, g)
     return p
@@ -59,8 +67,9 @@ def performer(
     """Linear attention with positive random features (FAVOR+; Choromanski et al., 2021).
 
     q [q_len, head_dim], k [kv_len, head_dim], v [kv_len, v_dim], w [features, head_dim], f32
-    -> [q_len, v_dim]. phi(x)_r = exp(w_r x - |x|²/2 - m) with m the maximum of the exponent:
-    over features for a query, over keys and features for the keys.
+    -> [q_len, v_dim]. phi(x)_r = exp(w_r x - |x|²/2), and the result is
+    Σ_r phi(q)_r Σ_j phi(k_j)_r v_j / Σ_r phi(q)_r Σ_j phi(k_j)_r. Maxima taken out of the
+    exponents (over the keys for each feature, then over the features for each query) cancel.
     """
     p = Program("performer")
     i, j, r = p.axis("i", q_len), p.axis("j", kv_len), p.axis("r", features)
@@ -80,5 +89,3 @@ def performer(
     phi_q = exp(scaled - max(scaled, r))
     p.output(sum(phi_q * mixed, r) / sum(phi_q * total, r), i, e)
     return p
-
-

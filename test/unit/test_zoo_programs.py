@@ -11,9 +11,12 @@ from neptune_mlir.zoo import ZOO, examine, fusions
 ULP = 2.0**-23
 
 
+@pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
-def test_fuses_proved_and_accurate(example):
-    row = examine(example)
+def test_fuses_proved_and_accurate(example, hard):
+    if hard and example.hard is None:
+        pytest.skip("any inputs are alike to it")
+    row = examine(example, hard=hard)
     assert row.proved
     assert row.kernels < row.reductions
     assert row.err <= 2 * row.err_unfused + ULP
