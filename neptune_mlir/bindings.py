@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import importlib
 import importlib.util
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 from neptune_mlir.errors import InputError, ToolError
 
@@ -66,7 +68,21 @@ def __getattr__(name: str) -> ModuleType:
     raise AttributeError(f"module 'neptune_mlir.bindings' has no attribute '{name}'")
 
 
-_load_lock = threading.Lock()
+# The bindings keep tables for the whole process (op classes, type casters), and a Python-defined
+# dialect holds the module of the context that loaded it last. Whoever loads dialects or compiles
+# holds this lock; the interpreter's own lock would serialise the work anyway.
+lock = threading.RLock()
+
+
+def exclusive(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the function runs under `lock`."""
+
+    @functools.wraps(function)
+    def locked(*arguments: Any, **named: Any) -> Any:
+        with lock:
+            return function(*arguments, **named)
+
+    return locked
 
 
 def load_dialects(context) -> None:
@@ -76,7 +92,7 @@ def load_dialects(context) -> None:
     """
     from neptune_mlir.dialects import DIALECTS
 
-    with _load_lock, context, ir.Location.unknown():
+    with lock, context, ir.Location.unknown():
         for dialect in DIALECTS:
             if not context.is_dialect_loaded(dialect.DIALECT_NAMESPACE):
                 dialect.load()

@@ -124,6 +124,7 @@ def _functions(module: Any) -> list[Any]:
     ]
 
 
+@bindings.exclusive
 def lower_text(
     text: str, source: str, target: str, schedule: str | None, level: str
 ) -> tuple[Any, dict[str, Any]]:
@@ -134,6 +135,7 @@ def lower_text(
     return lowering.module, lowering.facts
 
 
+@bindings.exclusive
 def compile_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None
 ) -> Any:
@@ -149,6 +151,7 @@ def compile_text(
     return bundle
 
 
+@bindings.exclusive
 def emit_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str
 ) -> str:
@@ -185,6 +188,7 @@ module attributes {transform.with_named_sequence} {
 """
 
 
+@bindings.exclusive
 def compile_unfused(text: str, source: str, entry: str | None) -> Any:
     """The program as written, through upstream's loops: what results are checked against.
 

@@ -78,7 +78,8 @@ def alignments(signature: KernelSignature) -> dict[tuple[str, int], int]:
     """Bytes that each array's address and strides must be multiples of, by its reference."""
     units: dict[tuple[str, int], int] = {}
     for tensor, place in zip(signature.tensors, signature.places, strict=True):
-        units[tuple(place)] = max(units.get(tuple(place), 1), _unit(tensor))
+        kind, number = place
+        units[kind, number] = max(units.get((kind, number), 1), _unit(tensor))
     return units
 
 

@@ -21,7 +21,7 @@ import contextvars
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ext, ir, location_text, transform
+from neptune_mlir.bindings import ext, ir, location_text, lock, transform
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms import registry
 
@@ -79,7 +79,7 @@ class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
 class TileOp(TransformNeptune.Operation, name="tile"):
     """Runs `tile`: gives every axis of the fused nests its tile size.
 
-    `axes` says which role each of the `sizes` is for: `rows`, `stream` (see the pass, whose rule
+    `axes` says which role each of the `sizes` is for: `rows`, `stream`, or which limit: `held` (see the pass, whose rule
     decides the roles without a size, and those of size 0).
 
     Rejected: another number of `axes` than of `sizes`, an unknown role, a size that is not one
@@ -209,9 +209,9 @@ class _ChangesPayload(ir.MemoryEffectsOpInterface):
 
 def load(context: Any) -> None:
     """Load the schedule ops into `context`; a second call does nothing."""
-    if context.is_dialect_loaded(TransformNeptune.DIALECT_NAMESPACE):
-        return
-    with context, ir.Location.unknown():
+    with lock, context, ir.Location.unknown():
+        if context.is_dialect_loaded(TransformNeptune.DIALECT_NAMESPACE):
+            return
         TransformNeptune.load()
         for op in _STEPS:
             _RunsPass.attach(op.OPERATION_NAME, context=context)
