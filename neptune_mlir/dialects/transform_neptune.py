@@ -80,7 +80,7 @@ class TileOp(TransformNeptune.Operation, name="tile"):
     """Runs `tile`: gives every axis of the fused nests its tile size.
 
     `axes` says which role each of the `sizes` is for: `rows`, `stream`, or which limit: `held` (see the pass, whose rule
-    decides the roles without a size, and those of size 0).
+    decides the roles without a size, and those of size 0), or that it is the rule's `held`.
 
     Rejected: another number of `axes` than of `sizes`, an unknown role, a size that is not one
     whole number.

@@ -19,6 +19,11 @@ from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
 
+# What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
+# rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
+# head dims 64 and 128.
+KNOBS = {"streamed": "held:24576"}
+
 # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
 _LOWERINGS = (
     "builtin.module(lower-affine,gpu.module("

@@ -9,7 +9,8 @@ looks at the part that an axis plays, never at what the program is for:
   neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
-  rows share), else 64; the rest are rows, 64;
+  rows share), else 64; the rest are rows, 64, or 128 in a stream whose products, the scores and
+  the result, then have at most `held` elements;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
   uncut if static and at most 256, else 256; the last of the rest 16; all others 1;
 * an axis that is also read divided by a constant: 1.
@@ -36,12 +37,15 @@ WHOLE_PARALLEL = 256
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
-def tile(module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0) -> None:
+def tile(
+    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, held: int = 0
+) -> None:
     """
     Args:
         sizes: all sizes of every stream, `1x1x64x64x0x0`.
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
+        held: how many elements of products the target likes a program to hold.
     """
     given = _parse_sizes(sizes)
     for function in functions(module):
@@ -51,7 +55,9 @@ def tile(module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0) -> Non
             if "neptune.tile" in attributes:
                 continue
             is_stream = isinstance(op, N.StreamOp)
-            chosen = given if given and is_stream else default_tile(op, values, rows, stream)
+            chosen = (
+                given if given and is_stream else default_tile(op, values, rows, stream, held)
+            )
             if len(chosen) != len(list(op.domain)):
                 raise ScheduleError(
                     f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
@@ -83,7 +89,9 @@ def kernel_ops(function: Any) -> list[Any]:
     return found
 
 
-def default_tile(op: Any, values: Values, rows: int = 0, stream: int = 0) -> list[int]:
+def default_tile(
+    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0
+) -> list[int]:
     """The tile sizes that the default rule gives a kernel."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = _nests(op, values)
@@ -102,10 +110,11 @@ def default_tile(op: Any, values: Values, rows: int = 0, stream: int = 0) -> lis
     if free:
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
+        uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
+        many = uncut and 128 * (domain[column] + (stream or 64)) <= held
         for a in ends:
-            sizes[a] = rows or 64
+            sizes[a] = rows or (128 if many else 64)
         if column is not None:
-            uncut = axis is not None and _at_most(domain[column], WHOLE_COLUMN)
             sizes[column] = 0 if uncut else 64
     elif parallel:
         sizes[parallel[-1]] = rows or 16

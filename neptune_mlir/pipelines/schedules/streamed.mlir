@@ -16,8 +16,13 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream) {axes = ["rows", "stream"]}
-        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
+    // Elements of products that a program may hold; with room, the rule takes 128 rows.
+    %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held)
+        {axes = ["rows", "stream", "held"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
+        -> !transform.any_op
     transform.yield
   }
 }

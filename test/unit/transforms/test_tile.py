@@ -45,6 +45,14 @@ def test_attention(sizes: list[int], want: list[int]) -> None:
     assert tiles(program.module, "tile") == [want]
 
 
+@pytest.mark.parametrize(
+    ("width", "held", "rows"), [(128, 24576, 128), (64, 24576, 128), (256, 24576, 64), (64, 0, 64)]
+)
+def test_more_rows_where_their_products_fit(width: int, held: int, rows: int) -> None:
+    program = Attention([DYNAMIC] * 4 + [width, width], ())
+    assert tiles(program.module, f"tile{{held={held}}}") == [[1, 1, rows, 64, 0, 0]]
+
+
 def test_heads_that_share_keys_stay_apart() -> None:
     program = Attention([1, 8, 64, 64, 64, 64], (), group=4)
     assert tiles(program.module, "tile")[0][1] == 1
