@@ -31,6 +31,11 @@ SHAPES = [
     (128, 128, 64, 4, 2), (128, 128, 64, 8, 2), (128, 128, 32, 8, 2), (128, 64, 32, 4, 3),
     (256, 64, 64, 4, 2), (256, 64, 32, 4, 2), (256, 128, 32, 8, 2), (80, 64, 64, 4, 2),
 ]  # fmt: skip
+# with a producer warp group and consumers of 64 rows each (the warps are those of the consumers)
+HOPPER = [
+    (64, 128, 128, 8, 2), (64, 128, 128, 8, 3), (128, 128, 128, 8, 2), (128, 128, 64, 8, 3),
+    (256, 128, 64, 8, 2), (64, 64, 128, 4, 2), (128, 64, 128, 4, 2),
+]  # fmt: skip
 CHECK = [(1, 1, 1), (1, 2, 64), (2, 3, 200), (1, 2, 513), (1, 1, 1024)]
 TIME = {64: [(16, 32, 1024), (4, 32, 4096), (1, 32, 16384)],
         128: [(16, 16, 1024), (4, 16, 4096), (1, 16, 16384)],
@@ -61,23 +66,24 @@ def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -
     return module
 
 
-def build(folder: Path, target: str, only: str) -> None:
+def build(folder: Path, target: str, only: str, hopper: bool) -> None:
     from neptune_mlir.pipelines.nvvm import compile_tiles
 
     folder.mkdir(parents=True, exist_ok=True)
-    for head, rows, columns, warps, stages in SHAPES:
+    for head, rows, columns, warps, stages in HOPPER if hopper else SHAPES:
         for causal in (False, True):
             for dtype in ("f16", "bf16"):
                 mask = "causal" if causal else "global"
                 name = f"{dtype}-d{head}-{mask}-{rows}x{columns}-w{warps}-s{stages}"
-                if only not in name or (dtype == "bf16" and rows != 64):
+                if only not in name or (dtype == "bf16" and rows != 64 and not hopper):
                     continue
                 facts = {"check": {"head": head, "causal": causal, "dtype": dtype}}
                 try:
                     module = tile_program(head, rows, columns, causal, dtype)
                     bundle = compile_tiles(
-                        module, target=target, warps=warps, stages=stages, facts=facts
-                    )
+                        module, target=target, warps=warps, stages=stages, hopper=hopper,
+                        facts=facts,
+                    )  # fmt: skip
                 except Exception as error:
                     print(f"{name:36} {error}")
                     continue
@@ -215,13 +221,14 @@ def main() -> int:
     parser.add_argument("action", choices=("build", "run", "one"))
     parser.add_argument("path", type=Path)
     parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--hopper", action="store_true", help="build: specialised warps")
     parser.add_argument("--only", default="", help="build: part of the name")
     parser.add_argument("-o", "--output", type=Path, default=Path("gpu_check.json"))
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--no-time", action="store_true")
     options = parser.parse_args()
     if options.action == "build":
-        build(options.path, options.target, options.only)
+        build(options.path, options.target, options.only, options.hopper)
         return 0
     if options.action == "one":
         print(json.dumps(measure(options.path, not options.no_time)))

@@ -132,5 +132,5 @@ def read_report(report: str) -> dict[str, Figures]:
 
 def _warnings(report: str) -> tuple[str, ...]:
     """Warnings, and the notes that mean lost speed (serialised wgmma, ignored setmaxnreg)."""
-    marks = ("warning", "C75", "serializ", "Potential Performance Loss")
+    marks = ("warning", "C75", "serializ", "setmaxnreg", "Potential Performance Loss")
     return tuple(x.strip() for x in report.splitlines() if any(m in x for m in marks))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.specialize_warps import specialize_warps
 
 # What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
 # rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
@@ -49,7 +51,8 @@ def compile_tiles(
     Args:
         module: consumed.
         target: one architecture or several, separated by commas.
-        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`).
+        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`), and `hopper`: on
+            sm_90a, kernels that allow it get a producer and consumers (`specialize-warps`).
 
     Raises:
         LoweringError: the program cannot be lowered.
@@ -102,6 +105,8 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
     cubin = ptxas.assemble_without_spills(code, chip)
+    if any(kernel.maps for kernel in kernels):
+        _check_specialised(cubin)
     infos: dict[str, dict[str, int]] = {}
     alignment: dict[tuple[str, int], int] = {}
     for kernel in kernels:
@@ -124,6 +129,14 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
     )
 
 
+def _check_specialised(cubin: ptxas.Cubin) -> None:
+    """Matrix products that the assembler runs one by one, or a refused register
+    reallocation, undo what specialised warps are for: such a build has failed."""
+    lost = [w for w in cubin.warnings if re.search(r"C75\d\d|serializ|setmaxnreg", w)]
+    if lost:
+        raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
+
+
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
 
@@ -143,6 +156,9 @@ def _to_kernels(
 ) -> list[KernelSignature]:
     """Tile IR to `gpu.func`s and a plan."""
     passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+    options = dict(options)
+    if options.pop("hopper", False) and chip.name == "sm_90a":
+        specialize_warps(module, target=chip.name, stages=options.get("stages", 2))
     assign_layouts(module, target=chip.name, **options)
     kernels = distribute(module, entry)
     module.operation.verify()
@@ -157,8 +173,26 @@ def to_llvm(module: Any) -> str:
     except ir.MLIRError as error:
         raise LoweringError(f"the kernels cannot be lowered to NVVM: {error}") from None
     kernels = next(op for op in module.body.operations if op.operation.name == "gpu.module")
+    _keep_constants_in_place(kernels.operation)
     check_translatable(kernels.operation)
     return str(llvm.translate_module_to_llvmir(kernels.operation))
+
+
+def _keep_constants_in_place(kernels: Any) -> None:
+    """Arguments passed by value are constants of the grid: without this LLVM copies them first.
+
+    (`gpu.func` cannot carry the attribute, so it is set on what became of it.)
+    """
+    for op in kernels.regions[0].blocks[0].operations:
+        attributes = op.operation.attributes
+        if op.operation.name != "llvm.func" or "arg_attrs" not in attributes:
+            continue
+        constant = {"nvvm.grid_constant": ir.UnitAttr.get()}
+        found = []
+        for argument in map(ir.DictAttr, attributes["arg_attrs"]):
+            known = {entry.name: entry.attr for entry in argument}
+            found.append(ir.DictAttr.get(known | constant if "llvm.byval" in known else known))
+        attributes["arg_attrs"] = ir.ArrayAttr.get(found)
 
 
 def check_translatable(operation: Any) -> None:

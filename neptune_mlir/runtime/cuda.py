@@ -249,6 +249,10 @@ class CudaExecutable:
             if operand[0] == "value":
                 value = evaluate(operand[2], shapes, scalars)
                 values.append(_c_scalar(operand[1], value))
+            elif operand[0] == "map":
+                kind, number, *box = operand[1:]
+                array = (buffers if kind == "buffer" else arrays)[number]
+                values.append(tensor_map(array, *box))
             else:
                 array = (buffers if operand[0] == "buffer" else arrays)[operand[1]]
                 values.append(ctypes.c_void_p(array.address))
@@ -259,6 +263,55 @@ class CudaExecutable:
         return Launch(
             functions[launch.kernel], programs, info["threads"], info["shared"], addresses, values
         )
+
+
+_MAPS: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
+_MAPS_LIMIT = 4096
+
+
+def tensor_map(array: GpuArray, rows_dim: int, rows: int, columns: int) -> Any:
+    """What the copy engine needs to bring boxes of `rows` whole rows: 128 bytes.
+
+    Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
+    dimensions from the innermost outwards. Rows that do not exist come as 0.
+    """
+    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns)
+    if key not in _MAPS:
+        if len(_MAPS) >= _MAPS_LIMIT:
+            _MAPS.clear()
+        _MAPS[key] = _encode_map(array, rows_dim, rows, columns)
+    return _MAPS[key]
+
+
+def _encode_map(array: GpuArray, rows_dim: int, rows: int, columns: int) -> Any:
+    cu = _driver()
+    panel, size = 64, _SIZES[array.dtype]
+    inner = len(array.shape) - 1
+    rest = [d for d in reversed(range(inner)) if d != rows_dim]
+    extents = [panel, array.shape[rows_dim], columns // panel, *(array.shape[d] for d in rest)]
+    # an axis of one element may have any stride, but the encoding checks it
+    steps = [
+        array.strides[d] * size if array.shape[d] > 1 else 16 for d in (rows_dim, *rest)
+    ]  # fmt: skip
+    strides = [steps[0], panel * size, *steps[1:]]
+    box = [panel, rows, columns // panel, *(1 for _ in rest)]
+    kinds = cu.CUtensorMapDataType
+    kind = {
+        "f16": kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        "bf16": kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+    }[array.dtype]
+    made = _checked(
+        cu.cuTensorMapEncodeTiled(
+            kind, len(box), array.address, [cu.cuuint64_t(max(1, n)) for n in extents],
+            [cu.cuuint64_t(n) for n in strides], [cu.cuuint32_t(n) for n in box],
+            [cu.cuuint32_t(1)] * len(box),
+            cu.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            cu.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            cu.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            cu.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    )  # fmt: skip
+    return (ctypes.c_char * 128).from_buffer_copy(ctypes.string_at(int(made.getPtr()), 128))
 
 
 def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:

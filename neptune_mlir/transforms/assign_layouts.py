@@ -63,7 +63,10 @@ def assign_layouts(
     for forall in foralls(module):
         _slice_whole_arrays(forall)
         _round_factors(forall, narrow)
-        _Assignment(forall, nvidia(target), warps, stages).run()
+        chosen = warps
+        if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
+            chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
+        _Assignment(forall, nvidia(target), chosen, stages).run()
         if blocks:
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)

@@ -27,6 +27,9 @@ class KernelSignature:
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
+    # tensor maps that follow the extents: number of a tensor, dimension of the rows of a box,
+    # rows, columns
+    maps: list[list[int]] = field(default_factory=list)
 
 
 class GpuHost(_Host):
@@ -136,6 +139,10 @@ class GpuHost(_Host):
 
     def finish(self, module: Any) -> Plan:
         """Leave the plan in the module and remove the host function."""
+        self.launches = [
+            Launch(launch.kernel, launch.grid, (*launch.operands, *_maps(kernel)))
+            for launch, kernel in zip(self.launches, self.kernels, strict=True)
+        ]
         plan = Plan(
             self.function.name.value, tuple(self.arguments), self._equalities(),
             tuple(self.buffers), tuple(self.launches), self.results,
@@ -145,6 +152,11 @@ class GpuHost(_Host):
                 op.operation.erase()
         module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
         return plan
+
+
+def _maps(kernel: KernelSignature) -> list[Any]:
+    """The tensor maps of a kernel as operands of its launch."""
+    return [["map", *kernel.places[number], *box] for number, *box in kernel.maps]
 
 
 def _bounds(forall: Any) -> list[list[Any]]:

@@ -60,10 +60,18 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
         with ir.InsertionPoint(block):
             _declare_shared_memory()
             for signature in signatures:
-                KernelWriter(signature).write()
+                _writer(signature).write()
     host.finish(module)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
     return signatures
+
+
+def _writer(signature: KernelSignature) -> KernelWriter:
+    if "neptune.consumers" in signature.forall.attributes:
+        from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
+
+        return SpecializedWriter(signature)
+    return KernelWriter(signature)
 
 
 def _declare_shared_memory() -> None:
@@ -107,15 +115,8 @@ class KernelWriter:
 
     def write(self) -> None:
         s = self.s = Scalars()
-        types: list[Any] = []
-        for tensor in self.signature.tensors:
-            rank = ir.RankedTensorType(tensor.type).rank
-            types += [ir.Type.parse("!llvm.ptr<1>")] + [s.i64] * max(0, rank - 1)
-        for scalar in self.signature.scalars:
-            types.append(s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
-        types += [s.i32] * len(self.signature.bounds)
         function = gpu.GPUFuncOp(
-            ir.FunctionType.get(types, []), self.signature.name, kernel=True,
+            ir.FunctionType.get(self._argument_types(), []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
         operation = function.operation
@@ -134,6 +135,15 @@ class KernelWriter:
                 self._op(op.operation)
             gpu.ReturnOp([])
         self._finish(operation)
+
+    def _argument_types(self) -> list[Any]:
+        types: list[Any] = []
+        for tensor in self.signature.tensors:
+            rank = ir.RankedTensorType(tensor.type).rank
+            types += [ir.Type.parse("!llvm.ptr<1>")] + [self.s.i64] * max(0, rank - 1)
+        for scalar in self.signature.scalars:
+            types.append(self.s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
+        return types + [self.s.i32] * len(self.signature.bounds)
 
     def _finish(self, operation: Any) -> None:
         limit, used = self.target.shared_block, self.memory.peak
@@ -262,7 +272,7 @@ class KernelWriter:
     def _op(self, op: Any) -> None:
         handler = _HANDLERS.get(op.name)
         if handler is not None:
-            handler(self, op)
+            getattr(self, handler)(op)
         elif any(is_tensor(v) for v in [*op.operands, *op.results]):
             raise LoweringError(
                 f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)
@@ -415,15 +425,7 @@ class KernelWriter:
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         body = op.regions[0].blocks[0]
-        layouts: list[Layout | View | None] = []  # None: a scalar; a view is carried by name
-        for attribute, value, start in zip(
-            op.attributes["neptune.layout"], op.results, starts, strict=True
-        ):
-            text = ir.StringAttr(attribute).value
-            if is_view(value, self.forall):
-                layouts.append(self.views[start])
-            else:
-                layouts.append(parse_layout(text, shape_of(value)) if text else None)
+        layouts = self._carried_layouts(op, starts)
         carried = self._spread(starts, layouts)
         top = self.memory.top
         pipeline = Pipeline(self, op)
@@ -444,6 +446,19 @@ class KernelWriter:
         if pipeline.loads:
             self.memory.wait(0)
         self._bind(op.results, layouts, list(loop.results))
+
+    def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
+        """Of each value that a loop carries: None for a scalar; a view is carried by name."""
+        layouts: list[Layout | View | None] = []
+        for attribute, value, start in zip(
+            op.attributes["neptune.layout"], op.results, starts, strict=True
+        ):
+            text = ir.StringAttr(attribute).value
+            if is_view(value, self.forall):
+                layouts.append(self.views[start])
+            else:
+                layouts.append(parse_layout(text, shape_of(value)) if text else None)
+        return layouts
 
     def _spread(self, values: Any, layouts: Sequence[Layout | View | None]) -> list[Any]:
         """Carried values as scalars."""
@@ -544,16 +559,16 @@ class Pipeline:
         return s.select(s.less(slot, self.stages), slot, s.value(s.sub(slot, self.stages)))
 
 
-_HANDLERS: dict[str, Any] = {
-    "tensor.empty": KernelWriter._empty,
-    "linalg.fill": KernelWriter._fill,
-    "linalg.generic": KernelWriter._generic,
-    "linalg.copy": KernelWriter._copy,
-    "tensor.extract_slice": KernelWriter._slice,
-    "tensor.pad": KernelWriter._load,
-    "scf.for": KernelWriter._for,
-    "scf.forall.in_parallel": KernelWriter._in_parallel,
-    "tensor.insert_slice": KernelWriter._insert,
+_HANDLERS: dict[str, str] = {
+    "tensor.empty": "_empty",
+    "linalg.fill": "_fill",
+    "linalg.generic": "_generic",
+    "linalg.copy": "_copy",
+    "tensor.extract_slice": "_slice",
+    "tensor.pad": "_load",
+    "scf.for": "_for",
+    "scf.forall.in_parallel": "_in_parallel",
+    "tensor.insert_slice": "_insert",
 }
 
 __all__ = ["KernelWriter", "distribute", "distribute_tiles"]

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Instructions of sm_90a that need inline PTX: mbarriers, TMA loads, wgmma, register reallocation.
+
+Addresses of shared memory are i32 values, descriptors i64. A tile that TMA brings lies in
+*panels* of 64 16-bit columns: rows of 128 bytes, swizzled by 128 bytes, one panel after another;
+it starts at a multiple of 1024 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.bindings import ir
+
+PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
+ROW = 128  # bytes of a row of a panel
+ATOM = 1024  # bytes after which the swizzle repeats
+# registers a thread of the producer and of the consumers, by the number of consumer groups
+REGISTERS = {1: (56, 256), 2: (24, 240)}
+
+
+def asm(text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None) -> Any:
+    """One inline PTX fragment with side effects; its result, if it has one."""
+    made = ir.Operation.create(
+        "llvm.inline_asm", results=[] if result is None else [result], operands=list(operands),
+        attributes={
+            "asm_string": ir.StringAttr.get(text),
+            "constraints": ir.StringAttr.get(constraints),
+            "has_side_effects": ir.UnitAttr.get(),
+        },
+    )  # fmt: skip
+    return None if result is None else made.results[0]
+
+
+# ---- barriers
+
+
+def init_barrier(address: Any, count: int) -> None:
+    asm(f"mbarrier.init.shared::cta.b64 [$0], {count};", "r", [address])
+
+
+def publish_barriers() -> None:
+    """Make initialised barriers known to the copy engine (a block barrier must follow)."""
+    asm("fence.mbarrier_init.release.cluster;", "")
+
+
+def wait_barrier(address: Any, parity: Any) -> None:
+    """Wait until the phase of this parity is complete."""
+    asm(
+        "{\n.reg .pred p;\nWAIT_${:uid}:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n"
+        "@p bra DONE_${:uid};\nbra WAIT_${:uid};\nDONE_${:uid}:\n}",
+        "r,r", [address, parity],
+    )  # fmt: skip
+
+
+def expect_bytes(address: Any, count: int) -> None:
+    """Arrive; the phase is complete when `count` bytes have come as well."""
+    asm(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};", "r", [address])
+
+
+def arrive_if_first(address: Any, thread: Any) -> None:
+    """Arrive, if `thread` is 0."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $1, 0;\n"
+        "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}",
+        "r,r", [address, thread],
+    )  # fmt: skip
+
+
+def named_barrier(number: int, threads: int) -> None:
+    asm(f"bar.sync {number}, {threads};", "")
+
+
+def set_registers(count: int, increase: bool) -> None:
+    kind = "inc" if increase else "dec"
+    asm(f"setmaxnreg.{kind}.sync.aligned.u32 {count};", "")
+
+
+# ---- TMA
+
+
+def load_tile(target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any) -> None:
+    """Start bringing a box of a tensor map to shared memory; its bytes count on `barrier`."""
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{where}}}], [${2 + rank}];",
+        ",".join(["r", "l"] + ["r"] * (rank + 1)), [target, tensor_map, *coordinates, barrier],
+    )  # fmt: skip
+
+
+# ---- wgmma
+
+
+def descriptor_bits(leading: int, stride: int) -> int:
+    """A matrix descriptor but for its address: the byte distances, and 128-byte swizzle."""
+    return (1 << 62) | ((stride >> 4) << 32) | ((leading >> 4) << 16)
+
+
+def step_along_rows(k: int) -> int:
+    """Of a descriptor, to the k-th 16 elements where the rows run along the reduced axis."""
+    return k * 2
+
+
+def multiply(
+    dtype: str,
+    width: int,
+    accumulators: Sequence[Any] | None,
+    a: Any | Sequence[Any],
+    b: Any,
+    steps: Sequence[tuple[int, int]],
+    transposed: bool,
+) -> list[Any]:
+    """`acc[64, width] += A B` of one warp group, and wait for it: f32 accumulators.
+
+    Args:
+        accumulators: values to add to; None: the product alone.
+        a: a descriptor, or the words of the fragments (4 a step of 16 along the reduced axis).
+        b: a descriptor.
+        steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
+        transposed: the rows of B run along its free axis, not along the reduced axis.
+    """
+    f32, count = ir.F32Type.get(), width // 2
+    words = list(a) if isinstance(a, (list, tuple)) else None
+    acc = [] if accumulators is None else list(accumulators)
+    first = count + len(acc)  # of the operands that are not accumulators
+    place_b = first + (len(words) if words else 1)
+    held = ", ".join(f"${k}" for k in range(count))
+    lines = ["{", ".reg .b64 a, b;", ".reg .pred p, q;", "setp.ne.b32 p, 1, 0;",
+             "setp.ne.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]  # fmt: skip
+    for k, (move_a, move_b) in enumerate(steps):
+        if words:
+            left = "{" + ", ".join(f"${first + 4 * k + j}" for j in range(4)) + "}"
+        else:
+            lines.append(f"add.s64 a, ${first}, {move_a};")
+            left = "a"
+        lines.append(f"add.s64 b, ${place_b}, {move_b};")
+        keep = "q" if k == 0 and not acc else "p"
+        major = f"{int(transposed)}" if words else f"0, {int(transposed)}"
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
+            f"{left}, b, {keep}, 1, 1, {major};"
+        )
+    lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", "}"]
+    constraints = ["=f"] * count + [str(k) for k in range(len(acc))]
+    constraints += ["r"] * len(words) if words else ["l"]
+    constraints.append("l")
+    kind = ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+    operands = [*acc, *(words or [a]), b]
+    made = asm("\n".join(lines), ",".join(constraints), operands, kind)
+    return [
+        ir.Operation.create(
+            "llvm.extractvalue", results=[f32], operands=[made],
+            attributes={"position": ir.DenseI64ArrayAttr.get([k])},
+        ).results[0]
+        for k in range(count)
+    ]  # fmt: skip

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A specialised kernel (`specialize-warps`) as the code of one thread of sm_90a.
+
+The consumers run the tile program: their warps come first in a block, so layouts number them as
+in any kernel. The producer, one thread of the last warp group, runs the loops once more for their
+loads alone. Each load of a loop has a ring of slots, each slot a barrier that TMA completes
+("full") and one that the consumers complete after their last product ("empty"). A counter, the
+number of iterations so far, names slot and phase; it goes on from loop to loop, so loops with the
+same loads share their rings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import Contraction, Generic, element_of, owner
+from neptune_mlir.bindings import gpu, ir, scf
+from neptune_mlir.codegen import hopper
+from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
+from neptune_mlir.transforms.distribute_memory import Memory, Threads, under
+from neptune_mlir.transforms.distribute_scalars import Scalars
+from neptune_mlir.transforms.distribute_tiles import SMEM, KernelWriter
+from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
+
+CONSUMER_BARRIER = 1  # the named barrier of all consumers
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Slots of one load: the offset of slot 0, its barriers, and the size of a slot."""
+
+    offset: int
+    full: int
+    empty: int
+    bytes: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class PanelTile:
+    """A tile in panels in shared memory; `address` is an i32 value."""
+
+    address: Any
+    rows: int
+    columns: int
+
+
+class ConsumerMemory(Memory):
+    """Memory of the consumers: barriers leave the producer out."""
+
+    def barrier(self) -> None:
+        hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
+        self.unsafe = False
+
+
+class ConsumerCompute(Compute):
+    """Matrix products by wgmma."""
+
+    group: Any = None  # which consumer group this thread belongs to, i32
+    smem: Any = None
+
+    def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
+        s = self.s
+        n, k = g.extents[p.n], g.extents[p.k]
+        a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
+        assert isinstance(b_tile, PanelTile)
+        fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
+        acc = None if fresh else self.registers(start, layout)
+        transposed = g.maps[p.b].index(p.k) == 0
+        if transposed:
+            b = self._descriptor(b_tile.address, b_tile.rows * hopper.ROW)
+            b_steps = [j * 16 * hopper.ROW >> 4 for j in range(k // 16)]
+        else:
+            b = self._descriptor(b_tile.address, 16)
+            b_steps = [self._along(j, b_tile.rows) for j in range(k // 16)]
+        a: Any
+        if isinstance(a_tile, PanelTile):
+            moved = s.op("arith.muli", [self.group, s.constant(ROWS * hopper.ROW, s.i32)], s.i32)
+            address = s.op("arith.addi", [a_tile.address, moved], s.i32)
+            a = self._descriptor(address, 16)
+            a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
+        else:
+            a = self._fragments(g, p, a_tile, layout)
+            a_steps = [0] * (k // 16)
+        steps = list(zip(a_steps, b_steps, strict=True))
+        dtype = element_of(g.inputs[p.b])
+        return Held(layout, hopper.multiply(dtype, n, acc, a, b, steps, transposed))
+
+    def _along(self, j: int, rows: int) -> int:
+        """Of a descriptor, to the j-th 16 columns of a tile."""
+        panel, inside = divmod(j, hopper.PANEL // 16)
+        return (panel * rows * hopper.ROW >> 4) + hopper.step_along_rows(inside)
+
+    def _descriptor(self, address: Any, leading: int) -> Any:
+        s = self.s
+        unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
+        unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
+        wide = s.op("arith.extui", [unit], s.i64)
+        bits = s.constant(hopper.descriptor_bits(leading, hopper.ATOM), s.i64)
+        return s.op("arith.ori", [wide, bits], s.i64)
+
+    def _fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
+        """The words of operand A, as the accumulator's layout leaves them in this thread."""
+        s = self.s
+        loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
+        grid = self._grid(layout, g, p)
+        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid)
+        values = self.registers(tile, needed)
+        return [
+            s.op("llvm.bitcast", [self.memory.narrow(values[j : j + 2])], s.i32)
+            for j in range(0, len(values), 2)
+        ]
+
+
+class SpecializedWriter(KernelWriter):
+    """Writes a kernel with a producer and consumers."""
+
+    def write(self) -> None:
+        s = self.s = Scalars()
+        self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
+        assert self.warps == GROUP * self.groups
+        self.loads = loads_of(self.forall)
+        types = self._argument_types()
+        boxes = self._boxes()
+        types += [ir.Type.parse("!llvm.ptr")] * len(boxes)
+        consumers = self.warps * self.target.wave
+        self.block_threads = consumers + GROUP * self.target.wave
+        function = gpu.GPUFuncOp(
+            ir.FunctionType.get(types, []), self.signature.name, kernel=True,
+            known_block_size=[self.block_threads, 1, 1],
+        )  # fmt: skip
+        operation = function.operation
+        block = function.add_entry_block()
+        self._by_value(operation, len(types), len(boxes))
+        with self.forall.location, s.scope(block):
+            self._arguments(block)
+            self.maps = dict(
+                zip(boxes, list(block.arguments)[len(types) - len(boxes) :], strict=True)
+            )
+            self.signature.maps = [[*box] for box in boxes]
+            self.threads = Threads(s, self.target.wave, self.warps)
+            address = ir.FlatSymbolRefAttr.get(SMEM)
+            smem = s.op(
+                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address
+            )
+            self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
+            self.memory = ConsumerMemory(s, self.threads, smem)
+            compute = ConsumerCompute(s, self.threads, self.memory, self.scalar)
+            self.compute = compute
+            compute.group = self._uniform(s.value(s.div(self.threads.id, 128), s.i32))
+            self._program_position(block)
+            self._place_rings()
+            with under(s, s.less(self.threads.id, 1)):
+                self._start_barriers()
+            Memory.barrier(self.memory)
+            producing, consuming = hopper.REGISTERS[self.groups]
+            role = scf.IfOp(s.less(self.threads.id, consumers), has_else=True)
+            with s.scope(role.then_block):
+                hopper.set_registers(consuming, True)
+                self.counts = {}
+                for op in self.body.operations:
+                    self._op(op.operation)
+                scf.YieldOp([])
+            with s.scope(role.else_block):
+                hopper.set_registers(producing, False)
+                first = s.less(self.threads.id, consumers + 1)
+                with under(s, first):
+                    self._produce()
+                scf.YieldOp([])
+            gpu.ReturnOp([])
+        self._finish(operation)
+        self.signature.threads = self.block_threads
+
+    def _blocks_per_sm(self) -> int:
+        return 1
+
+    # ---- arguments
+
+    def _boxes(self) -> list[tuple[int, int, int, int]]:
+        """Tensor maps: the tensor's number, the dimension of rows, rows and columns of a box."""
+        found: dict[Any, None] = {}
+        for load in self.loads:
+            found[self._box(load)] = None
+        return list(found)
+
+    def _box(self, load: Load) -> tuple[int, int, int, int]:
+        number = self.signature.tensors.index(load.window.tensor)
+        return (number, load.window.dims[0], *load.shape)
+
+    def _by_value(self, function: Any, count: int, maps: int) -> None:
+        """Tensor maps lie in parameter space, where the copy engine reads them."""
+        plain = ir.DictAttr.get({})
+        by_value = ir.Attribute.parse("{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64}")
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [plain] * (count - maps) + [by_value] * maps
+        )
+
+    def _uniform(self, word: Any) -> Any:
+        """A value that is the same in a warp, where the compiler can see it."""
+        s = self.s
+        operands = [s.constant(-1, s.i32), word, s.constant(0, s.i32), s.constant(31, s.i32)]
+        return ir.Operation.create(
+            "nvvm.shfl.sync", results=[s.i32], operands=operands,
+            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
+        ).results[0]  # fmt: skip
+
+    # ---- rings and barriers
+
+    def _place_rings(self) -> None:
+        """Shared memory for every load; loops with equal loads share theirs."""
+        self.rings: dict[Any, Ring] = {}  # loaded value -> its ring
+        self.signatures: dict[Any, Any] = {}  # loop -> what identifies its set of rings
+        shared: dict[Any, list[Ring]] = {}
+        loops: dict[Any, list[Load]] = {}
+        for load in self.loads:
+            loops.setdefault(load.loop, []).append(load)
+        for loop, loads in loops.items():
+            stages = 1 if loop is None else ir.IntegerAttr(loop.attributes["neptune.stages"]).value
+            key = (loop is None, stages, *(load.shape for load in loads))
+            if key not in shared:
+                shared[key] = [self._ring(load.bytes, stages) for load in loads]
+            self.signatures[loop] = key
+            for load, ring in zip(loads, shared[key], strict=True):
+                self.rings[load.value] = ring
+        self.all_rings = [ring for rings in shared.values() for ring in rings]
+
+    def _ring(self, size: int, stages: int) -> Ring:
+        memory = self.memory
+        memory.top = -(-memory.top // hopper.ATOM) * hopper.ATOM
+        offset = memory.take(size * stages)
+        barriers = memory.take(2 * 8 * stages)
+        return Ring(offset, barriers, barriers + 8 * stages, size, stages)
+
+    def _start_barriers(self) -> None:
+        for ring in self.all_rings:
+            for k in range(ring.stages):
+                hopper.init_barrier(self._address(ring.full + 8 * k), 1)
+                hopper.init_barrier(self._address(ring.empty + 8 * k), self.groups)
+        hopper.publish_barriers()
+
+    def _address(self, offset: Any) -> Any:
+        s = self.s
+        return s.op("arith.addi", [self.smem, s.value(offset, s.i32)], s.i32)
+
+    def _slot(self, ring: Ring, count: Any) -> tuple[Any, Any]:
+        """Slot and parity of the phase of iteration `count`."""
+        s = self.s
+        slot, phase = s.mod(count, ring.stages), s.mod(s.div(count, ring.stages), 2)
+        return slot, s.value(phase, s.i32)
+
+    # ---- the producer
+
+    def _produce(self) -> None:
+        s = self.s
+        counts: dict[Any, Any] = {}
+        for op in self.body.operations:
+            operation = op.operation
+            once = [x for x in self.loads if x.loop is None and owner(x.value) == operation]
+            for load in once:
+                self._bring(load, 0, {}, first=True)
+            loads = [x for x in self.loads if x.loop is not None and x.loop == operation]
+            if not loads:
+                continue
+            key = self.signatures[operation]
+            low, high, step = (self.scalar(v) for v in list(operation.operands)[:3])
+            loop = scf.ForOp(low, high, step, [s.value(counts.get(key, 0))])
+            with s.scope(loop.body):
+                count = loop.inner_iter_args[0]
+                position = operation.regions[0].blocks[0].arguments[0]
+                for load in loads:
+                    self._bring(load, count, {position: loop.induction_variable})
+                scf.YieldOp([s.value(s.add(count, 1))])
+            counts[key] = loop.results[0]
+
+    def _bring(self, load: Load, count: Any, local: Any, first: bool = False) -> None:
+        s, ring = self.s, self.rings[load.value]
+        slot, parity = self._slot(ring, count)
+        if not first:
+            free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
+            hopper.wait_barrier(self._address(s.add(s.mul(slot, 8), ring.empty)), free)
+        full = self._address(s.add(s.mul(slot, 8), ring.full))
+        hopper.expect_bytes(full, ring.bytes)
+        window = self.window(load.window, dict(local))
+        rows, inner = load.window.dims
+        rest = [d for d in reversed(range(len(window.offsets))) if d not in (rows, inner)]
+        zero = s.constant(0, s.i32)
+        where = [zero, s.value(window.offsets[rows], s.i32), zero]
+        where += [s.value(window.offsets[d], s.i32) for d in rest]
+        pointer = self.maps[self._box(load)]
+        self.memory._needs(self.arrays[load.window.tensor], L.CHUNK)
+        target = self._address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        hopper.load_tile(target, s.op("llvm.ptrtoint", [pointer], s.i64), where, full)
+
+    # ---- the consumers
+
+    def _load(self, op: Any) -> None:
+        value = op.results[0]
+        if value not in self.rings:
+            super()._load(op)
+        elif value not in self.tiles:  # outside of any loop: comes once
+            self._await(value, 0)
+
+    def _await(self, value: Any, count: Any) -> None:
+        s, ring = self.s, self.rings[value]
+        slot, parity = self._slot(ring, count)
+        hopper.wait_barrier(self._address(s.add(s.mul(slot, 8), ring.full)), parity)
+        load = next(x for x in self.loads if x.value == value)
+        address = self._address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        tiles: dict[Any, Any] = self.tiles
+        tiles[value] = PanelTile(address, *load.shape)
+
+    def _for(self, op: Any) -> None:
+        loads = [x for x in self.loads if x.loop is not None and x.loop == op]
+        if not loads:
+            super()._for(op)
+            return
+        s, key = self.s, self.signatures[op]
+        body = op.regions[0].blocks[0]
+        low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
+        starts = list(op.operands)[3:]
+        layouts = self._carried_layouts(op, starts)
+        first = s.value(self.counts.get(key, 0))
+        loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), first])
+        last_use = {load.value: self._last_use(load.value, body) for load in loads}
+        with s.scope(loop.body):
+            self.scalars[body.arguments[0]] = loop.induction_variable
+            arguments = list(loop.inner_iter_args)
+            count = arguments[-1]
+            self._bind(body.arguments[1:], layouts, arguments)
+            *inner, end = body.operations
+            for operation in inner:
+                here = operation.operation
+                for value in last_use:
+                    if value not in self.tiles and value in list(here.operands):
+                        self._await(value, count)  # as late as it is needed
+                if not (here.results and here.results[0] in last_use):
+                    self._op(here)
+                for value, final in last_use.items():
+                    if final == here:
+                        self._release(value, count)
+            yielded = self._spread(end.operation.operands, layouts)
+            scf.YieldOp([*yielded, s.value(s.add(count, 1))])
+        self.counts[key] = loop.results[len(loop.results) - 1]
+        self._bind(op.results, layouts, list(loop.results))
+
+    def _last_use(self, value: Any, block: Any) -> Any:
+        found = [o.operation for o in block.operations if value in list(o.operation.operands)]
+        return found[-1]
+
+    def _release(self, value: Any, count: Any) -> None:
+        s, ring = self.s, self.rings[value]
+        slot, _ = self._slot(ring, count)
+        thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
+        hopper.arrive_if_first(self._address(s.add(s.mul(slot, 8), ring.empty)), thread)

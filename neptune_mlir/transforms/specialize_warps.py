@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `specialize-warps`: tile programs that a producer and consumers can share (sm_90a).
+
+One warp group brings tiles to shared memory by TMA; one or two others, of 64 rows each, multiply
+them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
+
+* every matrix product has 64 rows a group, and fills the instruction;
+* every tile that a product reads from shared memory is a load that TMA can do: whole panels of
+  64 columns, rows that end where the tensor ends, positions that no computed tile decides;
+* no tile changes threads otherwise (row reductions stay in a row's lanes).
+
+A kernel that qualifies gets `neptune.consumers` (warp groups); another is left as it is, with a
+remark that says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.tiles import (
+    Window,
+    element_of,
+    foralls,
+    is_inside,
+    load_window,
+    nested,
+    owner,
+    read_contraction,
+    read_generic,
+    shape_of,
+)
+from neptune_mlir.bindings import ir
+from neptune_mlir.codegen.hopper import PANEL, REGISTERS
+from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.registry import register, remark
+
+GROUP = 4  # warps
+ROWS = 64  # of a product, a group
+
+
+class Unfit(Exception):
+    """Why a program cannot be shared; never leaves this module."""
+
+
+@register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
+def specialize_warps(module: Any, *, target: str = "sm_90a", stages: int = 2) -> None:
+    reasons: dict[int, list[str]] = {}
+    for groups in sorted(REGISTERS, reverse=True):
+        trial = ir.Module.parse(str(module), module.context)
+        assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
+        for k, (forall, tried) in enumerate(zip(foralls(module), foralls(trial), strict=True)):
+            if "neptune.consumers" in forall.attributes:
+                continue
+            try:
+                check(tried, groups)
+            except Unfit as reason:
+                found = reasons.setdefault(k, [])
+                found += [str(reason)] if str(reason) not in found else []
+                continue
+            kind = ir.IntegerType.get_signless(64)
+            forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
+    for k, forall in enumerate(foralls(module)):
+        if "neptune.consumers" not in forall.attributes:
+            remark(forall.location, f"warps are not specialised: {'; '.join(reasons[k])}")
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load by TMA: the tile, its window, the loop that it belongs to (None: no loop)."""
+
+    value: Any
+    window: Window
+    loop: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.window.shape
+        return rows, columns
+
+    @property
+    def bytes(self) -> int:
+        return self.shape[0] * self.shape[1] * 2
+
+
+def loads_of(forall: Any) -> list[Load]:
+    """The loads to shared memory of a kernel with layouts, in program order."""
+    found = []
+    body = forall.regions[0].blocks[0]
+    for op in nested(body):
+        if op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in op.attributes:
+            window = load_window(op.results[0], forall)
+            if window is None:
+                raise Unfit("a shared tile that is no load")
+            loop = None if op.block == body else op.block.owner.operation
+            found.append(Load(op.results[0], window, loop))
+    return found
+
+
+def check(forall: Any, groups: int) -> None:
+    """Raise Unfit unless the program, with layouts, has all the properties."""
+    body = forall.regions[0].blocks[0]
+    products: set[Any] = set()
+    for op in nested(body):
+        if op.name == "scf.for" and op.block != body:
+            raise Unfit("loops within loops")
+        if op.name.startswith("scf.") and op.name not in (
+            "scf.for", "scf.yield", "scf.forall.in_parallel"
+        ):  # fmt: skip
+            raise Unfit(f"control flow by '{op.name}'")
+        if op.name == "linalg.copy":
+            raise Unfit("a tile changes threads")
+        if op.name == "linalg.generic":
+            via = ir.StringAttr(op.attributes["neptune.via"]).value
+            if via == "loop":
+                raise Unfit("a reduction that runs as a loop over shared memory")
+            if via == "mma":
+                products.add(op)
+                _check_product(op, groups)
+    loads = loads_of(forall)
+    if not any(load.loop is not None for load in loads):
+        raise Unfit("no loop streams tiles for a product")
+    for load in loads:
+        _check_load(load, forall, products)
+
+
+def _check_product(op: Any, groups: int) -> None:
+    g = read_generic(op)
+    p = read_contraction(g)
+    assert p is not None
+    p = p.swapped() if "neptune.swapped" in op.attributes else p
+    m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+    if m != ROWS * groups:
+        raise Unfit(f"a product of {m} rows, not {ROWS} for each of {groups} groups")
+    if n % 8 or n > 256 or k % 16:
+        raise Unfit(f"wgmma multiplies no {m}x{n}x{k}")
+    out = g.maps[-1]
+    if out.index(p.m) != 0:
+        raise Unfit("a product whose result is transposed")
+    if g.maps[p.a].index(p.k) != 1:
+        raise Unfit("a left factor whose rows do not run along the sum")
+
+
+def _check_load(load: Load, forall: Any, products: set[Any]) -> None:
+    window, value = load.window, load.value
+    tensor = ir.RankedTensorType(window.tensor.type)
+    if element_of(value) not in ("f16", "bf16"):
+        raise Unfit(f"a load of {element_of(value)}")
+    if len(window.shape) != 2 or tensor.rank > 4 or window.dims[1] != tensor.rank - 1:
+        raise Unfit("a load that is no matrix of a tensor's innermost rows")
+    rows, columns = window.shape
+    inner = window.dims[1]
+    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or columns % PANEL:
+        raise Unfit(f"rows of {columns} elements are not whole panels of {PANEL}")
+    if window.valid[1] is not None or window.offsets[inner] != 0 or rows % 8 or rows > 256:
+        raise Unfit("a load of part of a row, or of too many rows")
+    if columns != tensor.shape[inner]:
+        raise Unfit("a load of part of a row")
+    if window.valid[0] is not None and not _ends_with_tensor(window, forall):
+        raise Unfit("a load that ends before its tensor does")
+    for use in value.uses:
+        if use.owner.operation not in products:
+            raise Unfit("a loaded tile that is not only multiplied")
+    for entry in window.offsets:
+        if not isinstance(entry, int):
+            _check_position(entry, forall, load.loop)
+
+
+def _check_position(value: Any, forall: Any, loop: Any) -> None:
+    """The producer must be able to compute a position: from loop variables and arguments."""
+    if not is_inside(value, forall):
+        return
+    if isinstance(value.owner, ir.Block):
+        parent = value.owner.owner.operation
+        if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
+            raise Unfit("a load whose position a loop carries")
+        return
+    op = value.owner.operation
+    if op.name.split(".")[0] not in ("arith", "affine"):
+        raise Unfit(f"a load at a position from '{op.name}'")
+    for operand in op.operands:
+        _check_position(operand, forall, loop)
+
+
+# ---- does the valid part of a tile end where its tensor ends?
+
+Linear = dict[Any, int]  # value (or 1) -> factor
+
+
+def _ends_with_tensor(window: Window, forall: Any) -> bool:
+    """Whether the valid rows are min(rows, extent - offset), for the tensor's own extent."""
+    op = owner(window.valid[0]) if not isinstance(window.valid[0], int) else None
+    if op is None or op.name != "affine.min":
+        return False
+    dim = window.dims[0]
+    offset = _linear(window.offsets[dim])
+    bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
+    if len(bounds) != 2 or offset is None:
+        return False
+    rest = [b for b in bounds if b != {1: window.shape[0]}]
+    if len(rest) != 1 or rest[0] is None:
+        return False
+    end = _sum(rest[0], offset)
+    if list(end.values()) != [1]:
+        return False
+    (extent,) = end
+    made = owner(extent) if extent != 1 else None
+    if made is None or made.name != "tensor.dim":
+        return False
+    at = owner(made.operands[1])
+    if at is None or at.name != "arith.constant":
+        return False
+    found = (made.operands[0], at.attributes["value"].value)
+    return found == (window.tensor, dim) or _equal_extents(found, (window.tensor, dim), forall)
+
+
+def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
+    """Whether the host checks that two extents of arguments are equal."""
+    function = forall.parent
+    attributes = function.operation.attributes
+    if "neptune.equal_dims" not in attributes:
+        return False
+    arguments = list(function.regions[0].blocks[0].arguments)
+    if one[0] not in arguments or other[0] not in arguments:
+        return False
+    wanted = [(arguments.index(t), d) for t, d in (one, other)]
+    for entry in attributes["neptune.equal_dims"]:
+        numbers = list(ir.DenseI64ArrayAttr(entry))
+        known = {(numbers[k], numbers[k + 1]): numbers[k + 2] for k in range(0, len(numbers), 3)}
+        if all(w in known for w in wanted) and known[wanted[0]] == known[wanted[1]]:
+            return True
+    return False
+
+
+def _sum(a: Linear, b: Linear) -> Linear:
+    total = {k: a.get(k, 0) + b.get(k, 0) for k in [*a, *(k for k in b if k not in a)]}
+    return {k: n for k, n in total.items() if n}
+
+
+def _linear(value: Any) -> Linear | None:
+    """An index as a linear form over values that are not affine."""
+    if isinstance(value, int):
+        return {1: value} if value else {}
+    op = owner(value)
+    if op is not None and op.name == "arith.constant":
+        return _linear(op.attributes["value"].value)
+    if op is not None and op.name == "affine.apply":
+        return _affine(ir.AffineMapAttr(op.attributes["map"]).value.results[0], op)
+    return {value: 1}
+
+
+def _affine(e: Any, op: Any) -> Linear | None:
+    """An affine expression over the operands of `op` as a linear form."""
+    operands = list(op.operands)
+    if isinstance(e, ir.AffineConstantExpr):
+        return _linear(ir.AffineConstantExpr(e).value)
+    if isinstance(e, ir.AffineDimExpr):
+        return _linear(operands[ir.AffineDimExpr(e).position])
+    if isinstance(e, ir.AffineSymbolExpr):
+        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
+        return _linear(operands[count + ir.AffineSymbolExpr(e).position])
+    if isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
+        a, b = _affine(e.lhs, op), _affine(e.rhs, op)
+        if a is None or b is None:
+            return None
+        if isinstance(e, ir.AffineAddExpr):
+            return _sum(a, b)
+        for x, y in ((a, b), (b, a)):
+            if set(x) <= {1}:
+                return {k: n * x.get(1, 0) for k, n in y.items() if x.get(1, 0)}
+    return None
+
+
+__all__ = ["GROUP", "ROWS", "Load", "loads_of", "shape_of", "specialize_warps"]

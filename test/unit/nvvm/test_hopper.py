@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Specialised warps on sm_90a, without a GPU: what qualifies, and what the machine code is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from tile_programs import attention
+
+from neptune_mlir import bindings
+from neptune_mlir.codegen import ptxas
+from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines.nvvm import compile_tiles
+
+try:
+    ptxas.find_ptxas()
+except ToolError:
+    pytest.skip("no ptxas here", allow_module_level=True)
+
+
+def compiled(rows, columns, head, target="sm_90a", **options):
+    text = attention(head, rows, columns, **options)
+    # the host checks that k and v are of one length: a load of v ends where v ends
+    equal = "attributes {neptune.equal_dims = [array<i64: 1, 2, 1, 2, 2, 1>]} {"
+    text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
+                  flags=re.DOTALL)  # fmt: skip
+    return compile_tiles(bindings.parse(text), target=target, hopper=True)
+
+
+def disassembly(bundle, folder):
+    tool = ptxas.find_ptxas().parent / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("no nvdisasm here")
+    path = folder / "kernel.cubin"
+    path.write_bytes(bundle.code)
+    return subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("head", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_producer_and_two_consumers(tmp_path, head, causal):
+    bundle = compiled(128, 128, head, causal=causal, dtype="f16")
+    image = bundle.facts["images"][0]
+    assert image["notes"] == [] and bundle.facts["remarks"] == []
+    (figures,) = image["kernels"].values()
+    assert figures["threads"] == 3 * 128 and figures["spills"] == 0
+    sass = disassembly(bundle, tmp_path)
+    # both loops: head/16 steps of 64x128x16, then 128/16 steps of 64xheadx16
+    assert len(re.findall(r"HGMMA\.64x\d+x16\.F32 ", sass)) == 2 * (head // 16 + 128 // 16)
+    assert "UTMALDG" in sass
+    assert "USETMAXREG.TRY_ALLOC" in sass and "USETMAXREG.DEALLOC" in sass
+    assert "HMMA.16816" not in sass and "LDGSTS" not in sass
+    assert not re.search(r"\b(LDL|STL)\b", sass)
+
+
+def test_the_launch_describes_tensor_maps():
+    bundle = compiled(128, 128, 64, causal=False, dtype="bf16")
+    (launch,) = bundle.plan.launches
+    maps = [operand for operand in launch.operands if operand[0] == "map"]
+    # argument, the dimension of its rows, rows and columns of a box
+    assert [tuple(m[1:]) for m in maps] == [
+        ("argument", 0, 2, 128, 64), ("argument", 1, 2, 128, 64), ("argument", 2, 2, 128, 64)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "reason"),
+    [
+        ((128, 64, 80), "f16", "panels"),
+        ((128, 64, 64), "f32", "runs as a loop"),
+        ((32, 64, 64), "f16", "a product of 32 rows"),
+    ],
+)
+def test_what_does_not_qualify_is_compiled_as_before(shape, dtype, reason):
+    bundle = compiled(*shape, dtype=dtype)
+    assert any(reason in remark for remark in bundle.facts["remarks"]), bundle.facts["remarks"]
+    (figures,) = bundle.facts["images"][0]["kernels"].values()
+    assert figures["threads"] in (128, 256)
+
+
+def test_other_chips_ignore_the_option():
+    bundle = compiled(64, 64, 64, target="sm_80", dtype="f16")
+    assert not any("specialised" in remark for remark in bundle.facts["remarks"])
