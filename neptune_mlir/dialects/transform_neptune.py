@@ -52,7 +52,11 @@ class DeferOp(TransformNeptune.Operation, name="defer"):
 
 
 class RollingUpdateOp(TransformNeptune.Operation, name="rolling_update"):
-    """Runs `rolling-update`: dependent reductions become one stream with corrections."""
+    """Runs `rolling-update`: dependent reductions become one stream with corrections.
+
+    Attribute `rescale_bound` (a float, may be left out): references of exponentials may lag by
+    less than this (lazy rescale; see the pass).
+    """
 
     target: ext.Operand[transform.AnyOpType]
     result: ext.Result[transform.AnyOpType]
@@ -79,7 +83,7 @@ class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
 class TileOp(TransformNeptune.Operation, name="tile"):
     """Runs `tile`: gives every axis of the fused nests its tile size.
 
-    `axes` says which role each of the `sizes` is for: `rows`, `stream`, or which limit: `held` (see the pass, whose rule
+    `axes` says which role each of the `sizes` is for: `rows`, `stream` (see the pass, whose rule
     decides the roles without a size, and those of size 0), or that it is the rule's `held`.
 
     Rejected: another number of `axes` than of `sizes`, an unknown role, a size that is not one
@@ -113,6 +117,13 @@ def _no_options(op: Any, state: Any) -> dict[str, Any]:
     return {}
 
 
+def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
+    attributes = op.operation.attributes
+    if "rescale_bound" not in attributes:
+        return {}
+    return {"rescale_bound": attributes["rescale_bound"].value}
+
+
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:
     return {"chunks": _number(op, state, op.operation.operands[1], "chunks")}
 
@@ -138,7 +149,7 @@ _STEPS = {
     RaiseLinalgOp: ("raise-linalg", _no_options),
     InlineMapsOp: ("inline-maps", _no_options),
     DeferOp: ("defer", _no_options),
-    RollingUpdateOp: ("rolling-update", _no_options),
+    RollingUpdateOp: ("rolling-update", _rolling_options),
     PruneMasksOp: ("prune-masks", _no_options),
     PrivatizeOp: ("privatize", _privatize_options),
     TileOp: ("tile", _tile_options),

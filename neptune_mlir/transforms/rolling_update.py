@@ -20,6 +20,7 @@ import re
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.lazy import lazily
 from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
     Running,
@@ -32,6 +33,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, reference
+from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms.fused_region import (
     FusedRegion,
     contraction_operands,
@@ -324,11 +326,13 @@ def _axis_names(group: Group) -> list[str]:
     return names
 
 
-def fuse_function(function: Any) -> None:
+def fuse_function(function: Any, rescale_bound: float = 0.0) -> None:
     fold_dims(function.regions[0].blocks[0])
     program = Program(function)
     for fusion in plan_fusions(program):
         group, solution = fusion.group, fusion.solution
+        if rescale_bound:
+            solution = lazily(solution, rescale_bound)
         StreamBuilder(program, group, solution, fusion.last).build()
         remark(fusion.location, _summary(group, solution))
     sort_block(program.block)
@@ -350,8 +354,15 @@ PREPARE = ("raise-linalg", "inline-maps", "defer")
 
 
 @register("rolling-update", "fuse dependent reductions into streams, with corrections")
-def rolling_update(module: Any) -> None:
+def rolling_update(module: Any, *, rescale_bound: float = 0.0) -> None:
+    """
+    Args:
+        rescale_bound: over 0, references of exponentials may lag by less than this, so that
+            most corrections are the identity (see `algebra.lazy`); the results stay exact.
+    """
+    if rescale_bound < 0:
+        raise ScheduleError(f"the rescale bound is {rescale_bound:g}", hint="0 or more")
     for name in PREPARE:
         lookup(name).run(module)
     for function in functions(module):
-        fuse_function(function)
+        fuse_function(function, rescale_bound)
