@@ -178,6 +178,8 @@ def binary(op: str, a: Any, b: Any) -> Expr:
 
 
 def unary(op: str, a: Expr) -> Expr:
+    if op == "abs" and not T.is_float(a.dtype):
+        return binary("max", a, -a)
     return Expr(T.make(op, computing(a, "eq" if op == "not" else op).term), a.program)
 
 

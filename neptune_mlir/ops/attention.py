@@ -99,7 +99,8 @@ def attention(
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k and v
-        [batch, kv_heads, kv_len, ...], then those that the options above add, in that order.
+        [batch, kv_heads, kv_len, ...], then those that the options above add, in the order
+        of the options.
         A query that sees no key gives 0 (and a log-sum-exp of -inf).
 
     Raises:
@@ -118,29 +119,42 @@ def attention(
     v = p.input("v", b, hk, j, e, dtype=dtype)
     shared = h // group if group > 1 else h
 
-    position = i + (j.size - i.size) if align == "end" else i + 0
+    # The arguments that options add come in the order of the options.
+    width = p.scalar(window, "index") if isinstance(window, str) else window
+    slope = p.input("slope", h)[h] if alibi else None
+    sink_logit = p.input("sink", h)[h] if sink else None
+    same_document = None
+    if documents:
+        of_q = p.input("doc_q", b, i, dtype="i32")
+        of_kv = p.input("doc_kv", b, j, dtype="i32")
+        same_document = of_q[b, i] == of_kv[b, j]
     extras = _extra_inputs(p, {"b": b, "h": h, "q": i, "kv": j}, inputs or {})
 
+    position = i + (j.size - i.size) if align == "end" else i + 0
     s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (head_dim**-0.5 if scale is None else scale)
     if softcap:
         s = softcap * tanh(s / softcap)
-    if alibi:
-        slope = p.input("slope", h)
-        s = s + cast(slope[h], s.dtype) * (j - position)
+    if slope is not None:
+        s = s + cast(slope, s.dtype) * (j - position)
     if score_mod:
         s = lift(_call("score_mod", score_mod, (s, b, h, i, j), extras), s)
-    for visible in _masks(p, b, h, i, j, position, causal, window, documents, mask_mod, extras):
-        s = where(visible, s, -inf)
+    if causal:
+        s = where(j <= position, s, -inf)
+    if width is not None:
+        s = where(position - j < width, s, -inf)
+    if same_document is not None:
+        s = where(same_document, s, -inf)
+    if mask_mod:
+        s = where(_call("mask_mod", mask_mod, (b, h, i, j), extras), s, -inf)
 
     m = max(s, j)
-    if sink:
-        extra = p.input("sink", h)[h]
-        m = maximum(m, extra)
+    if sink_logit is not None:
+        m = maximum(m, sink_logit)
     m = where(m == -inf, 0.0, m)
     w = exp(s - m)
     total = sum(w, j)
-    if sink:
-        total = total + exp(extra - m)
+    if sink_logit is not None:
+        total = total + exp(sink_logit - m)
     o = sum(cast(w, dtype) * v[b, shared, j, e], j)
     p.output(where(total == 0, 0.0, o / total), b, h, i, e, dtype=dtype)
     if return_lse:
@@ -226,25 +240,6 @@ def _call(
         wanted = "score, b, h, q, kv" if option == "score_mod" else "b, h, q, kv"
         raise UsageError(f"{option}: {error}", hint=f"it is called with ({wanted})") from None
     return mod(*arguments, **given)
-
-
-def _masks(
-    p: Program, b: Axis, h: Axis, i: Axis, j: Axis, position: Expr, causal: bool,
-    window: int | str | None, documents: bool, mask_mod: Mod | None, extras: Mapping[str, Any],
-) -> list[Expr]:  # fmt: skip
-    masks = []
-    if causal:
-        masks.append(j <= position)
-    if window is not None:
-        width = p.scalar(window, "index") if isinstance(window, str) else window
-        masks.append(position - j < width)
-    if documents:
-        of_q = p.input("doc_q", b, i, dtype="i32")
-        of_kv = p.input("doc_kv", b, j, dtype="i32")
-        masks.append(of_q[b, i] == of_kv[b, j])
-    if mask_mod:
-        masks.append(_call("mask_mod", mask_mod, (b, h, i, j), extras))
-    return masks
 
 
 def decode_attention(**options: Any) -> Program:
