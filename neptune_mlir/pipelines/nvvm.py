@@ -187,11 +187,15 @@ def _keep_constants_in_place(kernels: Any) -> None:
         attributes = op.operation.attributes
         if op.operation.name != "llvm.func" or "arg_attrs" not in attributes:
             continue
-        constant = {"nvvm.grid_constant": ir.UnitAttr.get()}
+        by_value = {
+            "nvvm.grid_constant": ir.UnitAttr.get(),
+            "llvm.byval": ir.TypeAttr.get(ir.Type.parse("!llvm.array<128 x i8>")),
+        }
         found = []
         for argument in map(ir.DictAttr, attributes["arg_attrs"]):
             known = {entry.name: entry.attr for entry in argument}
-            found.append(ir.DictAttr.get(known | constant if "llvm.byval" in known else known))
+            # the conversion keeps the alignment of a tensor map and drops that it is a value
+            found.append(ir.DictAttr.get(known | by_value if "llvm.align" in known else known))
         attributes["arg_attrs"] = ir.ArrayAttr.get(found)
 
 
