@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune bench`: operators on a GPU beside their peers.
+
+    build.py     compiles the bundles (anywhere; needs the compiler)
+    run.py       conducts the measurement: cells, candidates in turns, limits, results as JSON
+    check.py     correctness alone, at awkward lengths, and of the zoo
+    process.py   one process a candidate, spoken to in lines of JSON
+    worker.py    what such a process does: inputs, poisoned outputs, errors, times
+    problem.py   an operator at a length: inputs, float64 reference, operations, bytes
+    peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel
+    timing.py    medians of events with the L2 flushed, CUDA graphs for short ones
+    clocks.py    SM clock and power meanwhile
+    figures.py   statistics, errors, speed-of-light bound and score
+    report.py    tables; plot.py the SVG
+
+All but build.py run without MLIR.
+"""

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles what the benchmark runs: one bundle serves every length of an operator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.errors import NeptuneError, UsageError
+
+SUITES = ("operators", "prefill", "zoo")
+TOKENS = 16384  # of a batch in the prefill suite, whatever the length
+
+
+def build(
+    folder: Path, suites: Sequence[str], target: str, dtypes: Sequence[str],
+    variants: Sequence[str] = (), only: str = "", say: Callable[[str], None] = print,
+) -> int:  # fmt: skip
+    """Write the bundles into a folder; returns how many could not be compiled.
+
+    Args:
+        variants: further candidates, `LABEL=NAME:VALUE;...` with `schedule`, knobs of the
+            schedule and options of the target's compiler as names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for label, settings in [("neptune", {}), *map(parse_variant, variants)]:
+        for name, program, spec, save in _programs(suites, dtypes, folder):
+            if only not in name or (spec["kind"] == "zoo" and label != "neptune"):
+                continue
+            stem = name if label == "neptune" else f"{name}-{label}"
+            started = time.perf_counter()
+            try:
+                bundle = _compile(program().to_mlir(), name, target, settings)
+            except NeptuneError as error:
+                failed += 1
+                say(f"{stem:44} FAILED {error}")
+                continue
+            bundle.facts["bench"] = {**spec, "label": label}
+            (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
+            save(folder / f"{stem}.npz")
+            say(f"{stem:44} {time.perf_counter() - started:4.1f} s  {_kernels(bundle)}")
+    return failed
+
+
+def parse_variant(text: str) -> tuple[str, dict[str, str]]:
+    """Raises UsageError."""
+    label, equals, rest = text.partition("=")
+    settings = dict(item.partition(":")[::2] for item in rest.split(";") if item)
+    if not label or not equals or not all(settings.values()):
+        raise UsageError(f"a variant is LABEL=NAME:VALUE;..., not '{text}'")
+    return label, settings
+
+
+def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any:
+    from neptune_mlir import bindings, compiler
+    from neptune_mlir.pipelines import common, runner
+    from neptune_mlir.pipelines import schedule as schedules
+
+    if not settings:
+        return compiler.compile_text(text, name, target, None, None)
+    pipeline = compiler.pipeline_of(target)
+    lowering = compiler.Lowering.of_text(text, name, target, None)
+    with bindings.source_name(name):
+        lowering.to_program()
+        rest = dict(settings)
+        chosen = rest.pop("schedule", None) or schedules.choose(
+            lowering.module, compiler.parallelism(target)
+        )
+        context = bindings.make_context()
+        known = schedules.knobs(schedules.parse(schedules.read(chosen), context))
+        knobs = dict(
+            item.split(":") for item in pipeline.KNOBS.get(chosen, "").split(";") if item
+        )
+        knobs |= {k: rest.pop(k) for k in list(rest) if k in known}
+        bound = ";".join(f"{k}:{v}" for k, v in knobs.items())
+        lowering.run([runner.Step("apply-schedule", {"file": chosen, "knobs": bound})])
+        lowering.run(common.TO_TILES)
+        lowering.facts["schedule"] = chosen
+        options = {k: int(v) for k, v in rest.items()}
+        return pipeline.compile_tiles(
+            lowering.module, target=target, facts=lowering.facts, **options
+        )
+
+
+def _programs(
+    suites: Sequence[str], dtypes: Sequence[str], folder: Path
+) -> Iterator[tuple[str, Callable[[], Any], dict[str, Any], Callable[[Path], None]]]:
+    """Name, how to build it, what the bundle says of it, and what to store beside it."""
+    from neptune_mlir import ops
+
+    unknown = [s for s in suites if s not in SUITES]
+    if unknown:
+        raise UsageError(f"no suite '{unknown[0]}'", hint=", ".join(SUITES))
+
+    def nothing(path: Path) -> None: ...
+
+    for dtype in dtypes:
+        if "operators" in suites:
+            for name, settings in ops.OPERATORS.items():
+                spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": 128,
+                        "settings": settings}  # fmt: skip
+                yield (f"{name}-{dtype}", partial(ops.operator, name, dtype=dtype), spec, nothing)
+        if "prefill" in suites:
+            for head in (64, 128):
+                for causal in (False, True):
+                    yield _prefill(head, causal, dtype, nothing)
+    if "zoo" in suites:
+        from neptune_mlir.zoo import ZOO
+
+        for example in ZOO:
+            spec = {"kind": "zoo", "operator": example.name, "dtype": "f32"}
+            yield f"zoo-{example.name}", example.build, spec, partial(_store, example)
+
+
+def _prefill(head: int, causal: bool, dtype: str, nothing: Any) -> Any:
+    """The shapes on which attention kernels are compared with each other."""
+    from neptune_mlir import ops
+
+    name = f"{'causal' if causal else 'global'}_d{head}"
+    heads = 2048 // head
+    settings: dict[str, Any] = {"heads": heads, "kv_heads": heads, "causal": causal}
+    spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": head,
+            "settings": settings, "tokens": TOKENS}  # fmt: skip
+
+    def program() -> Any:
+        return ops.attention(head_dim=head, dtype=dtype, name=name, **settings)
+
+    return f"{name}-{dtype}", program, spec, nothing
+
+
+def _store(example: Any, path: Path) -> None:
+    """Inputs and the definition's results in float64."""
+    import numpy as np
+
+    arrays = list(example.inputs(np.random.default_rng(0)))
+    results = example.build().reference(*arrays)
+    results = results if isinstance(results, tuple) else (results,)
+    data = {f"arg{k}": a for k, a in enumerate(arrays)} | {
+        f"out{k}": r for k, r in enumerate(results)
+    }
+    np.savez_compressed(path, **data)
+
+
+def _kernels(bundle: Any) -> str:
+    kernels = bundle.facts["images"][-1]["kernels"].values()
+    spills = sum(k["spills"] for k in kernels)
+    registers = "/".join(str(k["registers"]) for k in kernels)
+    schedule = bundle.facts.get("schedule", "")
+    return f"{schedule}, {registers} registers" + (f", SPILLS {spills} bytes" if spills else "")

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The candidates beside ours: which can express a problem, and how each is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from neptune_mlir.bench.problem import Problem
+
+Call = Callable[[], Any]
+
+
+def _is_plain(p: Problem) -> bool:
+    return not any(p.settings.get(x) for x in ("alibi", "softcap", "window"))
+
+
+def flash2(p: Problem, arrays: Any) -> Call:
+    from torch.nn.attention import SDPBackend
+
+    return _sdpa(p, arrays, SDPBackend.FLASH_ATTENTION)
+
+
+def cudnn(p: Problem, arrays: Any) -> Call:
+    from torch.nn.attention import SDPBackend
+
+    return _sdpa(p, arrays, SDPBackend.CUDNN_ATTENTION)
+
+
+def _sdpa(p: Problem, arrays: Any, backend: Any) -> Call:
+    import torch.nn.functional as F
+    from torch.nn.attention import sdpa_kernel
+
+    q, k, v = arrays
+    # torch aligns a causal mask at the start; for one last query there is none
+    causal = bool(p.settings.get("causal")) and not p.is_decode
+
+    def call() -> Any:
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(
+                q, k, v, is_causal=causal, enable_gqa=p.heads != p.kv_heads
+            )
+
+    return call
+
+
+def flex(p: Problem, arrays: Any) -> Call:
+    """FlexAttention compiled for these extents, with a block mask where one helps."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch._dynamo.config.recompile_limit = 1000
+    q, k, v = arrays[:3]
+    slope = arrays[3] if p.settings.get("alibi") else None
+    cap, window = p.settings.get("softcap"), p.settings.get("window")
+    offset = p.keys - p.queries
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        if cap:
+            s = cap * torch.tanh(s / cap)
+        return s + slope[h] * (j - i - offset) if slope is not None else s
+
+    def mask(b: Any, h: Any, i: Any, j: Any) -> Any:
+        seen = j <= i + offset
+        return seen & (i + offset - j < window) if window else seen
+
+    masked = bool(p.settings.get("causal")) and not p.is_decode
+    block_mask = (
+        create_block_mask(mask, None, None, p.queries, p.keys, device=q.device) if masked else None
+    )
+    compiled = torch.compile(flex_attention, dynamic=False)
+    score_mod = score if cap or slope is not None else None
+    grouped = p.heads != p.kv_heads
+    return lambda: compiled(
+        q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
+    )
+
+
+def triton_by_hand(p: Problem, arrays: Any) -> Call:
+    from neptune_mlir.bench import triton_peer
+
+    return triton_peer.attention(p, arrays)
+
+
+def flash4(p: Problem, arrays: Any) -> Call:
+    from flash_attn.cute import flash_attn_func
+
+    q, k, v = (a.transpose(1, 2).contiguous() for a in arrays)
+    causal = bool(p.settings.get("causal")) and not p.is_decode
+
+    def call() -> Any:
+        out = flash_attn_func(q, k, v, causal=causal)
+        return (out[0] if isinstance(out, (tuple, list)) else out).transpose(1, 2)
+
+    return call
+
+
+# name -> (which problems it can express, how it is called)
+PEERS: dict[str, tuple[Callable[[Problem], bool], Callable[[Problem, Any], Call]]] = {
+    "flash2": (_is_plain, flash2),
+    "cudnn": (_is_plain, cudnn),
+    "flex": (lambda p: True, flex),
+    "triton": (lambda p: not p.is_decode and p.queries % 128 == 0, triton_by_hand),
+    "flash4": (_is_plain, flash4),
+}
+SLOW_TO_COMPILE = ("flex", "triton")

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Times on a GPU: the L2 is flushed before each, and the host is out of them.
+
+From GRAPH_BELOW_US on, a sample is the time between two events around one call; work is queued in
+front of it, so that the GPU never waits for the host in between. Below, a sample is a tenth of a
+CUDA graph that flushes and calls ten times, less a tenth of one that only flushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from neptune_mlir.bench.figures import median
+
+GRAPH_BELOW_US = 200.0
+REPEATS = 10  # calls in a graph
+GRAPH_SAMPLES = 7  # a round
+ROUND_US = 80_000.0  # what a round of event samples aims at
+AHEAD_CYCLES = 600_000  # about 0.3 ms for the host to queue the call in
+
+Call = Callable[[], Any]
+_flush: Any = None
+
+
+def flush() -> None:
+    """Evict the L2 (and whatever it holds) by writing more than it has room for."""
+    global _flush
+    if _flush is None:
+        _flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+    _flush.zero_()
+
+
+def event_us(call: Call) -> float:
+    """One call, between two events."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(AHEAD_CYCLES)
+    flush()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
+
+
+class Timed:
+    """A call that was warmed up, and the way that its time is taken."""
+
+    def __init__(self, call: Call):
+        self.call = call
+        self.note = ""
+        for _ in range(2):
+            call()
+        self.estimate = median([event_us(call) for _ in range(3)])
+        self.graph: Any = None
+        self.output: Any = None
+        if self.estimate < GRAPH_BELOW_US:
+            try:
+                self.graph = self._capture(self._flush_and_call)
+                self.empty = self._capture(flush, keep=False)
+            except RuntimeError as error:  # not every peer can be captured
+                self.graph = None
+                self.note = f"no CUDA graph: {str(error).splitlines()[0][:120]}"
+                torch.cuda.synchronize()
+
+    def _flush_and_call(self) -> Any:
+        flush()
+        return self.call()
+
+    def _capture(self, body: Call, keep: bool = True) -> Any:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            body()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(REPEATS):
+                output = body()
+        if keep:
+            self.output = output
+        graph.replay()
+        torch.cuda.synchronize()
+        return graph
+
+    def round_us(self) -> list[float]:
+        """The samples of one round."""
+        if self.graph is None:
+            count = int(min(max(ROUND_US / max(self.estimate, 1.0), 3), 15))
+            return [event_us(self.call) for _ in range(count)]
+        return [
+            max(self._replay_us(self.graph) - self._replay_us(self.empty), 0.0) / REPEATS
+            for _ in range(GRAPH_SAMPLES)
+        ]
+
+    def _replay_us(self, graph: Any) -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(AHEAD_CYCLES)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) * 1e3
+
+    def poisoned(self) -> Any:
+        """The result of what was timed, computed into memory that held NaN."""
+        if self.graph is None:
+            return self.call()
+        self.output.fill_(float("nan"))
+        self.graph.replay()
+        torch.cuda.synchronize()
+        return self.output
+
+
+def limits() -> dict[str, float]:
+    """What the chip reaches: matrix products (operations a second) and memory (bytes a second).
+
+    The memory rate is the best of a copy (bytes read and written) and of two that mostly read,
+    since reading alone is faster and decoding mostly reads.
+    """
+    found = {}
+    for name, kind in (("bf16", torch.bfloat16), ("f16", torch.float16)):
+        a, b = (torch.randn(8192, 8192, device="cuda", dtype=kind) for _ in range(2))
+        out = torch.empty_like(a)
+        us = _median_us(partial(torch.mm, a, b, out=out))
+        found[f"matmul_{name}"] = 2 * 8192**3 / us * 1e6
+        del a, b, out
+    source = torch.zeros(1 << 29, device="cuda", dtype=torch.float32)
+    target = torch.empty_like(source)
+    size = source.numel() * 4
+    found["copy"] = 2 * size / _median_us(lambda: target.copy_(source)) * 1e6
+    found["read_sum"] = size / _median_us(lambda: source.sum()) * 1e6
+    matrix = source.view(torch.float16).view(32768, 32768)
+    vector = torch.ones(32768, device="cuda", dtype=torch.float16)
+    found["read_matvec"] = size / _median_us(lambda: torch.mv(matrix, vector)) * 1e6
+    return found
+
+
+def _median_us(call: Call) -> float:
+    for _ in range(3):
+        call()
+    return median([event_us(call) for _ in range(11)])

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A process that holds one candidate. It reads requests and answers them, one JSON line each.
+
+    {"do": "prepare", "problem": {...}, "bundle": PATH}   -> {"errors": {...}}
+    {"do": "warm", ...}                                   the same, run once, nothing measured
+    {"do": "round"}                                       -> {"us": [...], "graph", "note"}
+    {"do": "finish"}                                      -> {"errors"}: of what was timed
+    {"do": "check", "bundle": PATH}                       -> {"cases": {...}, "right": bool}
+    {"do": "limits"}, {"do": "device"}
+
+What fails answers {"failed": why}; when the GPU can no longer be used, the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.bench import figures
+from neptune_mlir.bench.problem import Problem
+
+
+class Session:
+    def __init__(self, candidate: str):
+        self.candidate = candidate
+        self._loaded: tuple[str, Any] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.problem: Problem | None = None
+        self.arrays: Any = None
+        self.call: Any = None
+        self.timed: Any = None
+        self.wanted: Any = None
+
+    def _executable(self, path: str) -> Any:
+        from neptune_mlir.runtime.bundle import Bundle
+        from neptune_mlir.runtime.cuda import CudaExecutable
+
+        if self._loaded is None or self._loaded[0] != path:
+            self._loaded = (path, CudaExecutable(Bundle.from_bytes(Path(path).read_bytes())))
+        return self._loaded[1]
+
+    def _call(self, message: dict[str, Any]) -> Any:
+        import torch
+
+        from neptune_mlir.bench.peers import PEERS
+
+        assert self.problem is not None
+        if "bundle" not in message:
+            return PEERS[self.candidate][1](self.problem, self.arrays)
+        out = torch.full_like(
+            self.arrays[0], math.nan, memory_format=torch.contiguous_format
+        )
+        prepared = self._executable(message["bundle"]).prepare(*self.arrays, out=out)
+
+        def call() -> Any:
+            prepared()
+            return out
+
+        return call
+
+    def _set(self, message: dict[str, Any]) -> Any:
+        import torch
+
+        self._clear()
+        torch.cuda.empty_cache()
+        self.problem = Problem(**message["problem"])
+        self.arrays = self.problem.inputs("cuda")
+        return self._call(message)
+
+    def warm(self, message: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        self._set(message)()
+        torch.cuda.synchronize()
+        self._clear()
+        return {}
+
+    def prepare(self, message: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        self.call = self._set(message)
+        assert self.problem is not None
+        self.sample = self.problem.sample()
+        self.wanted = self.problem.reference(self.arrays, *self.sample).cpu()
+        _poison_free_memory(self.arrays[0])
+        errors = self._errors(self.call())
+        torch.cuda.synchronize()
+        return {"errors": errors}
+
+    def round(self, message: dict[str, Any]) -> dict[str, Any]:
+        from neptune_mlir.bench.timing import Timed
+
+        if self.timed is None:  # now, with the GPU to itself
+            self.timed = Timed(self.call)
+        return {"us": self.timed.round_us(), "graph": self.timed.graph is not None,
+                "note": self.timed.note}  # fmt: skip
+
+    def finish(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Errors of what was timed, after it was."""
+        _poison_free_memory(self.arrays[0])
+        errors = self._errors(self.timed.poisoned())
+        self._clear()
+        return {"errors": errors}
+
+    def _errors(self, out: Any) -> dict[str, float]:
+        if not bool(out.isfinite().all()):  # also where rows are not sampled
+            return dict.fromkeys(("relative", "rms", "p90", "p99", "max"), math.inf)
+        heads, rows = self.sample
+        return figures.errors(out[-1][heads][:, rows].double().cpu(), self.wanted)
+
+    def check(self, message: dict[str, Any]) -> dict[str, Any]:
+        from neptune_mlir.bench.check import check
+
+        return check(message["bundle"], self._executable(message["bundle"]))
+
+    def limits(self, message: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        from neptune_mlir.bench.timing import limits
+
+        found = limits()
+        torch.cuda.empty_cache()
+        return found
+
+    def device(self, message: dict[str, Any]) -> dict[str, Any]:
+        import torch
+
+        p = torch.cuda.get_device_properties(0)
+        found = {
+            "name": p.name, "multiprocessors": p.multi_processor_count, "torch": torch.__version__,
+            "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+        }  # fmt: skip
+        try:
+            import triton
+        except ImportError:
+            return found
+        return {**found, "triton": triton.__version__}
+
+
+def _poison_free_memory(like: Any) -> None:
+    """What the allocator gives for the next result holds NaN."""
+    import torch
+
+    held = [torch.full_like(like, math.nan) for _ in range(2)]
+    torch.cuda.synchronize()
+    del held
+
+
+REQUESTS = ("warm", "prepare", "round", "finish", "check", "limits", "device")
+
+
+def main() -> int:
+    # libraries may print: what they write to stdout goes to stderr
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    session = Session(sys.argv[1])
+    for line in sys.stdin:
+        message = json.loads(line)
+        try:
+            if message["do"] not in REQUESTS:
+                raise ValueError(f"no request '{message['do']}'")
+            answer: dict[str, Any] = getattr(session, message["do"])(message)
+        except Exception as error:
+            session._clear()
+            text = str(error).strip().splitlines() or [""]
+            answer = {"failed": f"{type(error).__name__}: {text[0][:300]}"}
+            answer["usable"] = _is_gpu_usable()
+        print(json.dumps(answer), file=answers, flush=True)
+        if not answer.get("usable", True):
+            return 1
+    return 0
+
+
+def _is_gpu_usable() -> bool:
+    """A kernel that faulted leaves its process without a GPU."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
