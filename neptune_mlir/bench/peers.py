@@ -64,7 +64,7 @@ def flex(p: Problem, arrays: Any) -> Call:
         seen = j <= i + offset
         return seen & (i + offset - j < window) if window else seen
 
-    masked = bool(p.settings.get("causal")) and not p.is_decode
+    masked = bool(p.settings.get("causal")) and (not p.is_decode or window)
     block_mask = (
         create_block_mask(mask, None, None, p.queries, p.keys, device=q.device) if masked else None
     )
