@@ -1,0 +1,63 @@
+#!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Write docs/passes.md and docs/dialect.md from the docstrings; `--check` only compares."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from neptune_mlir.dialects import neptune  # noqa: E402
+from neptune_mlir.transforms import registry  # noqa: E402
+
+MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
+
+
+def passes() -> str:
+    parts = ["# Passes", MADE, "`neptune-opt --NAME[=option=value,...]` runs one."]
+    for name in registry.names():
+        found = registry.lookup(name)
+        text = inspect.getdoc(sys.modules[found.run.__module__]) or ""
+        options = inspect.getdoc(found.run)
+        parts += [f"## `{name}`", found.summary[0].upper() + found.summary[1:] + ".", _block(text)]
+        if found.options:
+            kinds = ", ".join(f"`{k.replace('_', '-')}` ({v.__name__})"
+                              for k, v in found.options.items())  # fmt: skip
+            parts.append(f"Options: {kinds}.")
+        if options:
+            parts.append(_block(options))
+    return "\n\n".join(parts) + "\n"
+
+
+def dialect() -> str:
+    parts = ["# The `neptune` dialect", MADE, _block(inspect.getdoc(neptune) or "")]
+    for op in neptune.Neptune.operations:
+        parts += [f"## `{op.OPERATION_NAME}`", _block(inspect.getdoc(op) or "")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(text: str) -> str:
+    """A docstring as it stands: its formulas and examples depend on their columns."""
+    return f"```text\n{text}\n```"
+
+
+def main() -> int:
+    stale = []
+    for name, text in (("passes.md", passes()), ("dialect.md", dialect())):
+        path = ROOT / "docs" / name
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text() != text:
+                stale.append(name)
+        else:
+            path.write_text(text)
+    if stale:
+        print(f"out of date: {', '.join(stale)}; run tools/gen_docs.py", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
