@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.bench.problem import Problem
 
 Call = Callable[[], Any]
+
+
+def installed(name: str) -> bool:
+    """Whether what a peer needs beside torch is there."""
+    try:
+        return name not in NEEDS or importlib.util.find_spec(NEEDS[name]) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _is_plain(p: Problem) -> bool:
@@ -49,7 +58,7 @@ def flex(p: Problem, arrays: Any) -> Call:
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    torch._dynamo.config.recompile_limit = 1000
+    torch._dynamo.reset()  # or every call would check the guards of all problems before
     q, k, v = arrays[:3]
     slope = arrays[3] if p.settings.get("alibi") else None
     cap, window = p.settings.get("softcap"), p.settings.get("window")
@@ -103,4 +112,5 @@ PEERS: dict[str, tuple[Callable[[Problem], bool], Callable[[Problem, Any], Call]
     "triton": (lambda p: not p.is_decode and p.queries % 128 == 0, triton_by_hand),
     "flash4": (_is_plain, flash4),
 }
+NEEDS = {"flash4": "flash_attn.cute", "triton": "triton"}
 SLOW_TO_COMPILE = ("flex", "triton")

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--lengths", help="256,1024,...")
     run.add_argument("--dtype", help="f16,bf16")
     run.add_argument("--operators", default="", help="part of the name")
-    run.add_argument("--peers", help="flash2,cudnn,flex,triton,flash4; or none")
+    run.add_argument("--peers", help="default: those installed of flash2,cudnn,flex,triton,flash4; or none")
     run.add_argument("--rounds", type=int, default=3)
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
@@ -146,9 +146,11 @@ def _lengths(text: str | None) -> tuple[int, ...]:
 
 
 def _peers(text: str | None) -> tuple[str, ...]:
-    from neptune_mlir.bench.peers import PEERS
+    from neptune_mlir.bench.peers import PEERS, installed
 
-    wanted = tuple(PEERS) if text is None else () if text == "none" else tuple(text.split(","))
+    if text is None:
+        return tuple(name for name in PEERS if installed(name))
+    wanted = () if text == "none" else tuple(text.split(","))
     unknown = [n for n in wanted if n not in PEERS]
     if unknown:
         raise UsageError(f"no peer '{unknown[0]}'", hint=f"{', '.join(PEERS)}, or none")
