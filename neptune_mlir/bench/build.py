@@ -72,9 +72,8 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
         )
         context = bindings.make_context()
         known = schedules.knobs(schedules.parse(schedules.read(chosen), context))
-        knobs = dict(
-            item.split(":") for item in pipeline.KNOBS.get(chosen, "").split(";") if item
-        )
+        own = getattr(pipeline, "KNOBS", {}).get(chosen, "")
+        knobs = dict(item.split(":") for item in own.split(";") if item)
         knobs |= {k: rest.pop(k) for k in list(rest) if k in known}
         bound = ";".join(f"{k}:{v}" for k, v in knobs.items())
         lowering.run([runner.Step("apply-schedule", {"file": chosen, "knobs": bound})])

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--lengths", help="256,1024,...")
     run.add_argument("--dtype", help="f16,bf16")
     run.add_argument("--operators", default="", help="part of the name")
-    run.add_argument("--peers", help="default: those installed of flash2,cudnn,flex,triton,flash4; or none")
+    run.add_argument("--peers", help="flash2,cudnn,flex,triton,flash4 (those installed), or none")
     run.add_argument("--rounds", type=int, default=3)
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
