@@ -22,7 +22,7 @@ def build(
     """Write the bundles into a folder; returns how many could not be compiled.
 
     Args:
-        variants: further candidates, `LABEL=NAME:VALUE;...` with `schedule`, knobs of the
+        variants: further candidates, `LABEL=NAME:NUMBER;...` with `schedule`, knobs of the
             schedule and options of the target's compiler as names.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,6 +35,8 @@ def build(
             started = time.perf_counter()
             try:
                 bundle = _compile(program().to_mlir(), name, target, settings)
+            except UsageError:
+                raise
             except NeptuneError as error:
                 failed += 1
                 say(f"{stem:44} FAILED {error}")
@@ -50,8 +52,9 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
     """Raises UsageError."""
     label, equals, rest = text.partition("=")
     settings = dict(item.partition(":")[::2] for item in rest.split(";") if item)
-    if not label or not equals or not all(settings.values()):
-        raise UsageError(f"a variant is LABEL=NAME:VALUE;..., not '{text}'")
+    numbers = [value for name, value in settings.items() if name != "schedule"]
+    if not label or not equals or not all(x.isdigit() for x in numbers):
+        raise UsageError(f"a variant is LABEL=NAME:NUMBER;..., not '{text}'")
     return label, settings
 
 
@@ -59,6 +62,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
     from neptune_mlir import bindings, compiler
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.pipelines import schedule as schedules
+    from neptune_mlir.transforms import registry
 
     if not settings:
         return compiler.compile_text(text, name, target, None, None)
@@ -80,6 +84,9 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
         lowering.run(common.TO_TILES)
         lowering.facts["schedule"] = chosen
         options = {k: int(v) for k, v in rest.items()}
+        possible = {*known, *registry.lookup("assign-layouts").options, "hopper"} - {"target"}
+        if unknown := [k for k in options if k not in possible]:
+            raise UsageError(f"no setting '{unknown[0]}'", hint=", ".join(sorted(possible)))
         return pipeline.compile_tiles(
             lowering.module, target=target, facts=lowering.facts, **options
         )
