@@ -63,6 +63,7 @@ FROM_TILES = (
 
 # a program level function, unfused: upstream's own loops, for comparison
 UNFUSED = (
+    Step("convert-elementwise-to-linalg"),
     Step("lower-to-linalg"),
     Step("canonicalize"),
     Step("cse"),

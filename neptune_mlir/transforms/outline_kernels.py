@@ -177,7 +177,8 @@ class _Host:
                 if value.type.has_static_shape and users <= inside:
                     op.move_before(ops[0])
                     ops.insert(0, op)  # a tile of this kernel
-        name = f"{self.function.name.value}_{len(self.launches)}"
+        # not a name that a forall may carry
+        name = f"{self.function.name.value}_host_{len(self.launches)}"
         self._outline(module, name, ops, [], [], [], [], ops[0].location)
 
     def _scalar(self, op: Any, name: str) -> None:
