@@ -49,24 +49,30 @@ class CpuExecutable:
         for k, buffer in enumerate(self.plan.buffers):
             if buffers[k] is None:
                 shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
-                array = (
-                    np.empty(shape, storage_dtype(buffer.dtype))
-                    if buffer.of is None
-                    else buffers[buffer.of].numpy().reshape(shape)
-                )
-                buffers[k] = _buffer_view(array, buffer.dtype, buffers, buffer.of)
+                if buffer.of is None:
+                    array = np.empty(shape, storage_dtype(buffer.dtype))
+                else:
+                    array = _reshaped(buffer.of, shape, views, buffers)
+                buffers[k] = _buffer_view(array, buffer.dtype)
         for launch in self.plan.launches:
             self._launch(launch, views, buffers, shapes, scalars)
         values = []
         for reference, target in zip(self.plan.results, results, strict=True):
             source = (buffers if reference[0] == "buffer" else views)[reference[1]]
             if target is None:
-                values.append(source.numpy().copy() if reference[0] == "argument" else source.owner)
+                lent = self._is_argument(reference)  # the caller's memory is not handed back
+                values.append(source.numpy().copy() if lent else source.owner)
                 continue
             if source.owner is not target.owner:
                 np.copyto(target.numpy(), source.numpy())
             values.append(target.owner)
         return values[0] if len(values) == 1 else tuple(values)
+
+    def _is_argument(self, reference: Any) -> bool:
+        """Whether an array of the plan is an argument, maybe under another shape."""
+        while reference is not None and reference[0] == "buffer":
+            reference = self.plan.buffers[reference[1]].of
+        return reference is not None
 
     def _launch(self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any) -> None:
         grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
@@ -200,11 +206,15 @@ def _take_out(
     return list(targets)
 
 
-def _buffer_view(
-    array: np.ndarray[Any, Any], dtype: str, buffers: list[Any], of: int | None
-) -> ArrayView:
+def _reshaped(reference: Any, shape: tuple[int, ...], views: Any, buffers: Any) -> Any:
+    """An array under another shape: a view where its strides allow it."""
+    kind, number = reference
+    source = (buffers if kind == "buffer" else views)[number]
+    # NumPy keeps the memory alive through the array that owns it
+    array = source.owner if isinstance(source.owner, np.ndarray) else source.numpy()
+    return array.reshape(shape)
+
+
+def _buffer_view(array: np.ndarray[Any, Any], dtype: str) -> ArrayView:
     found = view(array, "a buffer")
-    # the memory of another buffer lives as long as that one does: hand out an array that owns it
-    if of is not None and isinstance(buffers[of].owner, np.ndarray):
-        array = buffers[of].owner.reshape(array.shape)
     return ArrayView(found.address, dtype, found.shape, found.strides, False, array)

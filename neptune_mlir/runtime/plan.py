@@ -39,13 +39,13 @@ class Argument:
 class Buffer:
     """An array that a call makes: an intermediate, or a result.
 
-    `of` is the number of an earlier buffer of as many elements whose memory this one is,
-    under another shape; None for memory of its own.
+    `of` names an earlier array of as many elements (a reference as in `Launch.operands`) that
+    this one is under another shape; None for memory of its own.
     """
 
     dtype: str
     shape: tuple[Expression, ...]
-    of: int | None = None
+    of: Any = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def outline_kernels(module: Any, *, entry: str = "") -> None:
     module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
 
 
-# a new array is contiguous, so these are its memory under another shape
+# another shape of the same elements: a view, or a copy of an argument with odd strides
 _RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
 
 
@@ -151,9 +151,9 @@ class _Host:
                 self.arrays[value] = ["buffer", len(self.buffers)]
                 self.shapes[value] = shape
                 self.buffers.append(Buffer(str(kind.element_type), tuple(shape)))
-            elif op.name in _RESHAPES and self._array(op.operands[0])[0] == "buffer":
+            elif op.name in _RESHAPES:
+                source = self._array(op.operands[0])
                 shape = self._reshaped(op)
-                source = self.arrays[op.operands[0]][1]
                 self.arrays[value] = ["buffer", len(self.buffers)]
                 self.shapes[value] = shape
                 self.buffers.append(Buffer(str(value.type.element_type), tuple(shape), source))
