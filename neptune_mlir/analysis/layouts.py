@@ -245,16 +245,19 @@ class WarpGrid:
 
 
 def accumulator(shape: Sequence[int], m: int, n: int, warps: WarpGrid) -> Layout:
-    """C fragments of m16n8 instructions; m and n are dimensions of the tile."""
-    m_step, n_step = shape[m] // warps.m, shape[n] // warps.n
-    blocks = _blocks(digit(m, 2, 8), digit(n, n_step // 8, 8), digit(m, m_step // 16, 16))
+    """C fragments of m16n8 instructions; m and n are dimensions of the tile.
+
+    Rows that no whole instruction has are padding, here and in `operand_a`.
+    """
+    m_step, n_step = -(-shape[m] // warps.m), shape[n] // warps.n
+    blocks = _blocks(digit(m, 2, 8), digit(n, n_step // 8, 8), digit(m, -(-m_step // 16), 16))
     return _fragment(shape, n, m, warps.digits(m, n, m_step, n_step), blocks)
 
 
 def operand_a(shape: Sequence[int], m: int, k: int, warps: WarpGrid) -> Layout:
     """A fragments of m16k16 for the product that `accumulator` lays out."""
-    m_step = shape[m] // warps.m
-    blocks = _blocks(digit(m, 2, 8), digit(k, shape[k] // 8, 8), digit(m, m_step // 16, 16))
+    m_step = -(-shape[m] // warps.m)
+    blocks = _blocks(digit(m, 2, 8), digit(k, shape[k] // 8, 8), digit(m, -(-m_step // 16), 16))
     return _fragment(shape, k, m, warps.digits(m, None, m_step, 0), blocks)
 
 

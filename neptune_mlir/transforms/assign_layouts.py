@@ -19,6 +19,7 @@ What the pass leaves, for `distribute-tiles`:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -207,8 +208,9 @@ class _Assignment:
                 # the computed factor stays in registers: it becomes operand A
                 product = product.swapped()
                 g.op.attributes["neptune.swapped"] = ir.UnitAttr.get()
+            m = g.extents[product.m]
             fits = (
-                g.extents[product.m] % instruction.m == 0
+                (m % instruction.m == 0 or m < instruction.m)  # few rows: the rest is padding
                 and g.extents[product.n] % instruction.n == 0
                 and g.extents[product.k] % instruction.k == 0
             )
@@ -219,12 +221,18 @@ class _Assignment:
                 remark(g.op.location, f"a contraction of {sizes} does not fit {instruction.name}")
 
     def _choose_warps(self) -> int:
-        """4 warps, or 8 where the accumulators would not fit the registers of 4."""
+        """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
+
+        So warps share no row: what one product makes is the next one's operand, and nothing of a
+        row has to be joined.
+        """
         rows = max(
-            (g.extents[p.m] for g in self.generics if (p := self.matrix.get(g.result))), default=0
+            (g.extents[p.m] for g in self.generics if (p := self.matrix.get(g.result))), default=64
         )
         most = max((self._held_in(loop) for loop in self.loops), default=0)
-        return 8 if rows >= 128 and most > 4 * self.target.wave * 200 else 4
+        if rows >= 128 and most > 4 * self.target.wave * 200:
+            return 8
+        return max(w for w in (1, 2, 4) if w == 1 or w * 16 <= rows)
 
     def _held_in(self, loop: Any) -> int:
         """Accumulator elements of the products in a loop."""
@@ -236,9 +244,8 @@ class _Assignment:
         )
 
     def _warp_grid(self, m: int, n: int) -> WarpGrid:
-        along_m, along_n = 1, 1
-        while along_m * 2 <= self.warps and m % (16 * along_m * 2) == 0:
-            along_m *= 2
+        """As many warps along the rows as there are pieces for, the others along the columns."""
+        along_m, along_n = math.gcd(self.warps, m // 16), 1
         while along_m * along_n * 2 <= self.warps and n % (8 * along_n * 2) == 0:
             along_n *= 2
         return WarpGrid(along_m, along_n, self.warps)

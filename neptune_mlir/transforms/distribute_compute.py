@@ -297,7 +297,7 @@ class Compute:
         """`mma.sync` over 16x8x16 pieces; operands come from registers or by `ldmatrix`."""
         grid = self._grid(layout, g, p)
         dtype = element_of(g.inputs[p.a])
-        m_count = g.extents[p.m] // grid.m // 16
+        m_count = -(-g.extents[p.m] // (16 * grid.m))
         n_count = g.extents[p.n] // grid.n // 8
         k_count = g.extents[p.k] // 16
         load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, dtype)
@@ -334,7 +334,7 @@ class Compute:
             (int(o[m_dim]), int(o[n_dim])): r for r, o in enumerate(layout.offsets(layout.reg))
         }
         found = {}
-        for m in range(g.extents[p.m] // grid.m // 16):
+        for m in range(-(-g.extents[p.m] // (16 * grid.m))):
             for n in range(g.extents[p.n] // grid.n // 8):
                 found[m, n] = [
                     where[16 * m + 8 * i, 8 * n + j] for i in range(2) for j in range(2)
@@ -382,11 +382,15 @@ class Compute:
         if which == "b":
             number = s.mod(s.div(threads.warp, grid.m), grid.n)
         split = (grid.m if which == "a" else grid.n) > 1
+        extent = tile.layout.shape[free]
 
         def fragment(row: int, depth: int, width: int = 2) -> list[Any]:
             lane_part: list[Index] = [0, 0]
             lane_part[0] = row_in_piece
             lane_part[first] = s.add(lane_part[first], s.mul(low, 8))
+            if which == "a" and extent < 16:  # rows of padding repeat one that exists
+                last = extent - 1 if free == 0 else (extent - 1) // 8 * 8
+                lane_part[free] = s.minimum(lane_part[free], last)
             if width == 2:
                 lane_part[second] = s.add(lane_part[second], s.mul(high, 8))
             constant = [0, 0]

@@ -18,6 +18,7 @@ looks at the part that an axis plays, never at what the program is for:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ WHOLE_PARALLEL = 256
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
-    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, held: int = 0
+    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, held: int = 0,
+    least: int = 0
 ) -> None:
     """
     Args:
@@ -56,7 +58,9 @@ def tile(
                 continue
             is_stream = isinstance(op, N.StreamOp)
             chosen = (
-                given if given and is_stream else default_tile(op, values, rows, stream, held)
+                given
+                if given and is_stream
+                else default_tile(op, values, rows, stream, held, least)
             )
             if len(chosen) != len(list(op.domain)):
                 raise ScheduleError(
@@ -90,7 +94,7 @@ def kernel_ops(function: Any) -> list[Any]:
 
 
 def default_tile(
-    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0
+    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0, least: int = 0
 ) -> list[int]:
     """The tile sizes that the default rule gives a kernel."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
@@ -120,11 +124,23 @@ def default_tile(
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
-    for a in _divided_axes(nests):
+    divisors = _divisors(nests)
+    for a in divisors:
         sizes[a] = 1
+    padded = None
+    row_axes = [a for a in ends if a != column] if free else []
+    if least and all(domain[a] == 1 for a in row_axes):
+        shared = [a for a in divisors if a in parallel and divisors[a] > 1]
+        if shared:
+            sizes[shared[-1]] = divisors[shared[-1]]
+        elif row_axes:
+            padded = row_axes[-1]
     if axis is not None:
         sizes[axis] = stream or (64 if free else 256)
-    return [_clip(sizes[a], domain[a]) for a in range(len(domain))]
+    chosen = [_clip(sizes[a], domain[a]) for a in range(len(domain))]
+    if padded is not None:
+        chosen[padded] = least
+    return chosen
 
 
 def _nests(op: Any, values: Values) -> list[FusedNest]:
@@ -178,6 +194,12 @@ def _read_axes(factor: Term) -> frozenset[int]:
     return T.axes_of(factor) if factor.op == "read" else frozenset()
 
 
-def _divided_axes(nests: Sequence[FusedNest]) -> set[int]:
-    positions = (p for nest in nests for read in nest.reads for p in read.args)
-    return {a for p in positions if p.op == "floordiv" for a in T.axes_of(p)}
+def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
+    """The axes that are read divided by a constant, and the constant (the least, of several)."""
+    positions = [p for nest in nests for read in nest.reads for p in read.args]
+    found: dict[int, int] = {}
+    for p in positions:
+        if p.op == "floordiv":
+            for a in T.axes_of(p):
+                found[a] = math.gcd(found.get(a, 0), int(p.args[1].value))
+    return found

@@ -77,7 +77,7 @@ def test_what_does_not_qualify_is_compiled_as_before(shape, dtype, reason):
     bundle = compiled(*shape, dtype=dtype)
     assert any(reason in remark for remark in bundle.facts["remarks"]), bundle.facts["remarks"]
     (figures,) = bundle.facts["images"][0]["kernels"].values()
-    assert figures["threads"] in (128, 256)
+    assert figures["threads"] in (64, 128, 256)  # no producer warp group
 
 
 def test_other_chips_ignore_the_option():
