@@ -245,7 +245,7 @@ class _Assignment:
 
     def _warp_grid(self, m: int, n: int) -> WarpGrid:
         """As many warps along the rows as there are pieces for, the others along the columns."""
-        along_m, along_n = math.gcd(self.warps, m // 16), 1
+        along_m, along_n = math.gcd(self.warps, max(1, m // 16)), 1
         while along_m * along_n * 2 <= self.warps and n % (8 * along_n * 2) == 0:
             along_n *= 2
         return WarpGrid(along_m, along_n, self.warps)
