@@ -17,7 +17,7 @@ PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
 ROW = 128  # bytes of a row of a panel
 ATOM = 1024  # bytes after which the swizzle repeats
 # registers a thread of the producer and of the consumers, by the number of consumer groups
-REGISTERS = {1: (56, 256), 2: (24, 240)}
+REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
 
 
 def asm(text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None) -> Any:
@@ -73,6 +73,16 @@ def named_barrier(number: int, threads: int) -> None:
     asm(f"bar.sync {number}, {threads};", "")
 
 
+def await_turn(number: Any, threads: int) -> None:
+    """Wait at a named barrier (an i32 value) until `threads` threads have come, these included."""
+    asm(f"bar.sync $0, {threads};", "r", [number])
+
+
+def give_turn(number: Any, threads: int) -> None:
+    """Come to a named barrier and go on."""
+    asm(f"bar.arrive $0, {threads};", "r", [number])
+
+
 def set_registers(count: int, increase: bool) -> None:
     kind = "inc" if increase else "dec"
     asm(f"setmaxnreg.{kind}.sync.aligned.u32 {count};", "")
@@ -114,7 +124,10 @@ def multiply(
     steps: Sequence[tuple[int, int]],
     transposed: bool,
 ) -> list[Any]:
-    """`acc[64, width] += A B` of one warp group, and wait for it: f32 accumulators.
+    """Issue `acc[64, width] += A B` of one warp group: f32 accumulators, not to be read yet.
+
+    The assembler takes care of registers as long as everything that reads the result gets it
+    from `wait_products`.
 
     Args:
         accumulators: values to add to; None: the product alone.
@@ -123,7 +136,7 @@ def multiply(
         steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
         transposed: the rows of B run along its free axis, not along the reduced axis.
     """
-    f32, count = ir.F32Type.get(), width // 2
+    count = width // 2
     words = list(a) if isinstance(a, (list, tuple)) else None
     acc = [] if accumulators is None else list(accumulators)
     first = count + len(acc)  # of the operands that are not accumulators
@@ -144,13 +157,26 @@ def multiply(
             f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
             f"{left}, b, {keep}, 1, 1, {major};"
         )
-    lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", "}"]
+    lines += ["wgmma.commit_group.sync.aligned;", "}"]
     constraints = ["=f"] * count + [str(k) for k in range(len(acc))]
     constraints += ["r"] * len(words) if words else ["l"]
     constraints.append("l")
-    kind = ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
     operands = [*acc, *(words or [a]), b]
-    made = asm("\n".join(lines), ",".join(constraints), operands, kind)
+    return _values("\n".join(lines), ",".join(constraints), operands, count)
+
+
+def wait_products(pending: int, values: Sequence[Any]) -> list[Any]:
+    """The values of an issued product, once at most `pending` later ones are under way."""
+    constraints = ["=f"] * len(values) + [str(k) for k in range(len(values))]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    return _values(text, ",".join(constraints), values, len(values))
+
+
+def _values(text: str, constraints: str, operands: Sequence[Any], count: int) -> list[Any]:
+    """The `count` f32 results of an inline PTX fragment."""
+    f32 = ir.F32Type.get()
+    kind = ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+    made = asm(text, constraints, operands, kind)
     return [
         ir.Operation.create(
             "llvm.extractvalue", results=[f32], operands=[made],

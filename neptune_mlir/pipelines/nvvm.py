@@ -19,6 +19,7 @@ from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
 from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import specialize_warps
 
 # What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
@@ -52,7 +53,8 @@ def compile_tiles(
         module: consumed.
         target: one architecture or several, separated by commas.
         options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`), and `hopper`: on
-            sm_90a, kernels that allow it get a producer and consumers (`specialize-warps`).
+            sm_90a, kernels that allow it get a producer and consumers (`specialize-warps`, its
+            option `turns`), their loops `skew`ed (`skew-loops`).
 
     Raises:
         LoweringError: the program cannot be lowered.
@@ -137,6 +139,8 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
         raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
+_HOPPER = {"hopper": False, "skew": True, "turns": True}  # options and their defaults
+
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
 
@@ -157,9 +161,14 @@ def _to_kernels(
     """Tile IR to `gpu.func`s and a plan."""
     passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
     options = dict(options)
-    if options.pop("hopper", False) and chip.name == "sm_90a":
-        specialize_warps(module, target=chip.name, stages=options.get("stages", 2))
+    hopper, skew, turns = (options.pop(k, d) for k, d in _HOPPER.items())
+    hopper = hopper and chip.name == "sm_90a"
+    if hopper:
+        stages = options.get("stages", 2)
+        specialize_warps(module, target=chip.name, stages=stages, turns=bool(turns))
     assign_layouts(module, target=chip.name, **options)
+    if hopper and skew:
+        skew_loops(module)
     kernels = distribute(module, entry)
     module.operation.verify()
     return kernels

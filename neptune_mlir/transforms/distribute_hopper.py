@@ -22,7 +22,9 @@ from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
 from neptune_mlir.transforms.distribute_memory import Memory, Threads, under
 from neptune_mlir.transforms.distribute_scalars import Scalars
+from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops
 from neptune_mlir.transforms.distribute_tiles import SMEM, KernelWriter
+from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
@@ -63,6 +65,10 @@ class ConsumerCompute(Compute):
     smem: Any = None
 
     def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
+        return Held(layout, hopper.wait_products(0, self.issue(g, p, tiles, layout)))
+
+    def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
+        """Start a product; `hopper.wait_products` gives its values."""
         s = self.s
         n, k = g.extents[p.n], g.extents[p.k]
         a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
@@ -83,11 +89,12 @@ class ConsumerCompute(Compute):
             a = self._descriptor(address, 16)
             a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
         else:
-            a = self._fragments(g, p, a_tile, layout)
+            words = isinstance(a_tile, Fragments)
+            a = a_tile.words if words else self.fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         dtype = element_of(g.inputs[p.b])
-        return Held(layout, hopper.multiply(dtype, n, acc, a, b, steps, transposed))
+        return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
 
     def _along(self, j: int, rows: int) -> int:
         """Of a descriptor, to the j-th 16 columns of a tile."""
@@ -102,7 +109,7 @@ class ConsumerCompute(Compute):
         bits = s.constant(hopper.descriptor_bits(leading, hopper.ATOM), s.i64)
         return s.op("arith.ori", [wide, bits], s.i64)
 
-    def _fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
+    def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
         """The words of operand A, as the accumulator's layout leaves them in this thread."""
         s = self.s
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
@@ -122,6 +129,7 @@ class SpecializedWriter(KernelWriter):
         s = self.s = Scalars()
         self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
         assert self.warps == GROUP * self.groups
+        self.group_threads = GROUP * self.target.wave
         self.loads = loads_of(self.forall)
         types = self._argument_types()
         boxes = self._boxes()
@@ -160,7 +168,9 @@ class SpecializedWriter(KernelWriter):
             role = scf.IfOp(s.less(self.threads.id, consumers), has_else=True)
             with s.scope(role.then_block):
                 hopper.set_registers(consuming, True)
-                self.counts = {}
+                self.counts: dict[Any, Any] = {}  # set of rings -> iterations so far
+                self.turn: Any = None  # see `take_turns`
+                self.written: list[Any] = []  # loops of a chain that the first one wrote
                 for op in self.body.operations:
                     self._op(op.operation)
                 scf.YieldOp([])
@@ -314,8 +324,15 @@ class SpecializedWriter(KernelWriter):
 
     def _for(self, op: Any) -> None:
         loads = [x for x in self.loads if x.loop is not None and x.loop == op]
+        if op in self.written:
+            return
         if not loads:
             super()._for(op)
+            return
+        if "neptune.skew" in op.attributes:
+            chain = chain_of(op)
+            self.written += chain
+            SkewedLoops(self, chain).write()
             return
         s, key = self.s, self.signatures[op]
         body = op.regions[0].blocks[0]

@@ -166,8 +166,9 @@ class Scalars:
         """The result of a scalar op of the tile program on `operands`, rewritten where it pays."""
         name = op.name
         if name == "arith.constant":
-            value = op.attributes["value"]
-            return self.op(name, [], op.results[0].type, value=value)
+            made = self.op(name, [], op.results[0].type, value=op.attributes["value"])
+            self._uniform.add(made)
+            return made
         rewrite = _REWRITES.get(name)
         if rewrite is not None:
             made = rewrite(self, *operands)

@@ -37,6 +37,8 @@ _MODULES: dict[str, str] = {
     "place-tiles": "neptune_mlir.transforms.place_tiles",
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",
+    "specialize-warps": "neptune_mlir.transforms.specialize_warps",
+    "skew-loops": "neptune_mlir.transforms.skew_loops",
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
     "math-to-nvvm": "neptune_mlir.transforms.math_to_nvvm",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",

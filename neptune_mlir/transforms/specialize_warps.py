@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pass `specialize-warps`: tile programs that a producer and consumers can share (sm_90a).
 
-One warp group brings tiles to shared memory by TMA; one or two others, of 64 rows each, multiply
+One warp group brings tiles to shared memory by TMA; one to three others, of 64 rows each, multiply
 them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
 
 * every matrix product has 64 rows a group, and fills the instruction;
@@ -9,7 +9,8 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
   64 columns, rows that end where the tensor ends, positions that no computed tile decides;
 * no tile changes threads otherwise (row reductions stay in a row's lanes).
 
-A kernel that qualifies gets `neptune.consumers` (warp groups); another is left as it is, with a
+A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
+groups are to take turns at the matrix units (option `turns`); another is left as it is, with a
 remark that says why.
 """
 
@@ -33,7 +34,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.hopper import PANEL, REGISTERS
 from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 GROUP = 4  # warps
 ROWS = 64  # of a product, a group
@@ -44,11 +45,14 @@ class Unfit(Exception):
 
 
 @register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
-def specialize_warps(module: Any, *, target: str = "sm_90a", stages: int = 2) -> None:
+def specialize_warps(
+    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = True
+) -> None:
     reasons: dict[int, list[str]] = {}
     for groups in sorted(REGISTERS, reverse=True):
         trial = ir.Module.parse(str(module), module.context)
-        assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
+        with collect_remarks():  # about a trial
+            assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
         for k, (forall, tried) in enumerate(zip(foralls(module), foralls(trial), strict=True)):
             if "neptune.consumers" in forall.attributes:
                 continue
@@ -60,6 +64,9 @@ def specialize_warps(module: Any, *, target: str = "sm_90a", stages: int = 2) ->
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
+            if turns:
+                with module.context:
+                    forall.attributes["neptune.turns"] = ir.UnitAttr.get()
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:
             remark(forall.location, f"warps are not specialised: {'; '.join(reasons[k])}")

@@ -47,12 +47,27 @@ def test_a_producer_and_two_consumers(tmp_path, head, causal):
     (figures,) = image["kernels"].values()
     assert figures["threads"] == 3 * 128 and figures["spills"] == 0
     sass = disassembly(bundle, tmp_path)
-    # both loops: head/16 steps of 64x128x16, then 128/16 steps of 64xheadx16
-    assert len(re.findall(r"HGMMA\.64x\d+x16\.F32 ", sass)) == 2 * (head // 16 + 128 // 16)
+    # head/16 steps of 64x128x16: first iteration and rest of both loops; 128/16 steps of
+    # 64xheadx16: each loop, and behind them
+    assert len(re.findall(r"HGMMA\.64x\d+x16\.F32 ", sass)) == 4 * (head // 16) + 3 * 128 // 16
     assert "UTMALDG" in sass
     assert "USETMAXREG.TRY_ALLOC" in sass and "USETMAXREG.DEALLOC" in sass
     assert "HMMA.16816" not in sass and "LDGSTS" not in sass
     assert not re.search(r"\b(LDL|STL)\b", sass)
+
+
+def test_products_run_beside_arithmetic(tmp_path):
+    """In the loop over whole tiles: both products are issued, then the exponentials come, and
+    only then the wait for the second product."""
+    sass = disassembly(compiled(128, 128, 128, causal=False, dtype="f16"), tmp_path)
+    events = re.findall(r"HGMMA|MUFU\.EX2|DEPBAR\.LE gsb0, 0x\d|BAR\.SYNC\S* R|BAR\.ARV R", sass)
+    turn = events.index("BAR.SYNC.DEFER_BLOCKING R")
+    loop = events[turn : events.index("BAR.SYNC.DEFER_BLOCKING R", turn + 1)]
+    runs = [name for k, name in enumerate(loop) if k == 0 or loop[k - 1] != name]
+    assert runs == [
+        "BAR.SYNC.DEFER_BLOCKING R", "HGMMA", "BAR.ARV R", "DEPBAR.LE gsb0, 0x1", "MUFU.EX2",
+        "DEPBAR.LE gsb0, 0x0",
+    ]  # fmt: skip
 
 
 def test_the_launch_describes_tensor_maps():

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A chain of skewed loops (`skew-loops`) as the code of a consumer thread of sm_90a.
+
+The first iteration of the chain runs before any loop, without a product to finish; each further
+one finishes that of the iteration before; the last product is finished behind the chain. Where
+warp groups take turns (`neptune.turns`), a group issues its products only when the one before it
+has issued its own, so that one group's arithmetic runs beside the other's products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.tiles import is_tensor, read_generic, shape_of
+from neptune_mlir.bindings import ir, scf
+from neptune_mlir.codegen import hopper
+from neptune_mlir.transforms.distribute_compute import Held, Splat
+from neptune_mlir.transforms.distribute_memory import under
+from neptune_mlir.transforms.skew_loops import Skew, read_skew
+
+if TYPE_CHECKING:
+    from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
+
+FIRST_TURN = 2  # the named barrier of the first group's turn
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A left factor as a thread's words, 4 for each 16 of the reduced axis."""
+
+    words: list[Any]
+
+
+@dataclass
+class State:
+    """Between two iterations: what the loops carry (the tile that the delayed product is to be
+    added to, before that), and that product's left factor."""
+
+    carried: list[Any]
+    words: list[Any]
+
+    @property
+    def all(self) -> list[Any]:
+        return [*self.carried, *self.words]
+
+
+class SkewedLoops:
+    """Writes one chain."""
+
+    def __init__(self, kernel: SpecializedWriter, loops: Sequence[Any]):
+        self.kernel, self.s, self.loops = kernel, kernel.s, list(loops)
+        self.skews = {loop: read_skew(loop, kernel.forall) for loop in loops}
+        self.key = kernel.signatures[loops[0]]
+        self.starts = list(loops[0].operands)[3:]
+        self.layouts = kernel._carried_layouts(loops[0], self.starts)
+
+    def write(self) -> None:
+        kernel, s = self.kernel, self.s
+        bounds = {x: [kernel.scalar(v) for v in list(x.operands)[:3]] for x in self.loops}
+        runs = {loop: s.less(low, high) for loop, (low, high, _) in bounds.items()}
+        count = s.value(kernel.counts.get(self.key, 0))
+        self.turn = take_turns(kernel)
+        start = State(kernel._spread(self.starts, self.layouts), self._no_words())
+        state = self._first(self.loops, bounds, runs, start, count)
+        begun: Any = None  # whether an earlier loop had the first iteration
+        for loop in self.loops:
+            low, high, step = bounds[loop]
+            second = s.op("arith.addi", [low, step], s.index)
+            ours = runs[loop] if begun is None else s.both(runs[loop], self._not(begun))
+            begun = runs[loop] if begun is None else s.op("arith.ori", [begun, runs[loop]], s.i1)
+            low = s.select(ours, second, low)
+            count = s.select(ours, s.value(s.add(count, 1)), count)
+            state, count = self._loop(loop, (low, high, step), state, count)
+        state = self._last(begun, state, count)
+        kernel.counts[self.key] = count
+        kernel._bind(self.loops[-1].results, self.layouts, list(state.carried))
+
+    def _not(self, condition: Any) -> Any:
+        s = self.s
+        return s.op("arith.xori", [condition, s.constant(1, s.i1)], s.i1)
+
+    def _no_words(self) -> list[Any]:
+        product = read_generic(self.skews[self.loops[0]].delayed)
+        a = shape_of(product.inputs[self.kernel._oriented(product).a])
+        words = a[0] * a[1] // 2 // (self.kernel.warps * self.kernel.target.wave)
+        return [self.s.constant(0, self.s.i32)] * words
+
+    # ---- the parts
+
+    def _first(
+        self, loops: Sequence[Any], bounds: Any, runs: Any, start: State, count: Any
+    ) -> State:
+        """The first iteration, of the first loop that has one."""
+        if not loops:
+            return start
+        s, (loop, *rest) = self.s, loops
+        branch = scf.IfOp(runs[loop], [v.type for v in start.all], has_else=True)
+        with s.scope(branch.then_block):
+            state = self._iteration(loop, bounds[loop][0], start, count, pending=False)
+            scf.YieldOp(state.all)
+        with s.scope(branch.else_block):
+            scf.YieldOp(self._first(rest, bounds, runs, start, count).all)
+        return self._split(branch.results)
+
+    def _loop(self, loop: Any, bounds: Any, state: State, count: Any) -> tuple[State, Any]:
+        made = scf.ForOp(*bounds, [*state.all, count])
+        with self.s.scope(made.body):
+            *inside, here = made.inner_iter_args
+            after = self._iteration(
+                loop, made.induction_variable, self._split(inside), here, pending=True
+            )
+            scf.YieldOp([*after.all, self.s.value(self.s.add(here, 1))])
+        *results, count = made.results
+        return self._split(results), count
+
+    def _last(self, begun: Any, state: State, count: Any) -> State:
+        """Finish the product of the last iteration, if there was one."""
+        s = self.s
+        branch = scf.IfOp(begun, [v.type for v in state.carried], has_else=True)
+        loop = self.loops[-1]
+        with s.scope(branch.then_block):
+            self._bind_arguments(loop, None, state)
+            values = self._issue_delayed(loop, state, count)
+            values = hopper.wait_products(0, values)
+            self._release_delayed(loop, count)
+            scf.YieldOp(self._with_sum(loop, state, values).carried)
+        with s.scope(branch.else_block):
+            scf.YieldOp(state.carried)
+        return State(list(branch.results), state.words)
+
+    def _split(self, values: Sequence[Any]) -> State:
+        values = list(values)
+        words = len(self._no_words())
+        return State(values[: len(values) - words], values[len(values) - words :])
+
+    # ---- one iteration
+
+    def _iteration(
+        self, loop: Any, position: Any, state: State, count: Any, *, pending: bool
+    ) -> State:
+        """Everything but the delayed product, which `pending` says is there to finish."""
+        kernel, skew = self.kernel, self.skews[loop]
+        body = loop.regions[0].blocks[0]
+        self._bind_arguments(loop, position, state)
+        *inner, end = [op.operation for op in body.operations]
+        ahead = inner.index(skew.leading)
+        for op in inner[:ahead]:
+            if op not in skew.late and not self._is_ring_load(op):
+                kernel._op(op)
+        made = self._issue_leading(skew, count, taking_turn=pending)
+        total: list[Any] = []
+        if pending:
+            total = self._issue_delayed(loop, state, count)
+            if self.turn is not None:
+                hopper.give_turn(self.turn[1], 2 * self.kernel.group_threads)
+        layout, values = made
+        kernel.tiles[skew.leading.results[0]] = Held(
+            layout, hopper.wait_products(int(pending), values)
+        )
+        for value in self._loads_of(skew.leading):
+            kernel._release(value, count)
+        for op in inner[ahead + 1 :]:
+            if op not in skew.late and op != skew.delayed and not self._is_ring_load(op):
+                kernel._op(op)
+        if pending:
+            (value,) = self._loads_of(skew.delayed)
+            kernel._await(value, self._before(count))
+            state = self._with_sum(loop, state, hopper.wait_products(0, total))
+            self._release_delayed(loop, count)
+            self._bind_arguments(loop, position, state)
+        for op in skew.late:
+            kernel._op(op)
+        g = read_generic(skew.delayed)
+        product = kernel._oriented(g)
+        factor = kernel.tile(g.inputs[product.a])
+        words = kernel.compute.fragments(g, product, factor, self._layout(skew.delayed))
+        yielded = list(end.operands)
+        yielded[skew.carried] = g.init
+        return State(kernel._spread(yielded, self.layouts), words)
+
+    def _bind_arguments(self, loop: Any, position: Any, state: State) -> None:
+        body = loop.regions[0].blocks[0]
+        if position is not None:
+            self.kernel.scalars[body.arguments[0]] = position
+        self.kernel._bind(body.arguments[1:], self.layouts, list(state.carried))
+
+    def _issue_leading(self, skew: Skew, count: Any, taking_turn: bool) -> Any:
+        kernel = self.kernel
+        g = read_generic(skew.leading)
+        for value in self._loads_of(skew.leading):
+            kernel._await(value, count)
+        if taking_turn and self.turn is not None:
+            hopper.await_turn(self.turn[0], 2 * self.kernel.group_threads)
+        tiles = [*(kernel.tile(v) for v in g.inputs), kernel.tile(g.init)]
+        layout = self._layout(skew.leading)
+        return layout, kernel.compute.issue(g, kernel._oriented(g), tiles, layout)
+
+    def _issue_delayed(self, loop: Any, state: State, count: Any) -> list[Any]:
+        """Start the delayed product of the iteration before the one with number `count`."""
+        kernel, skew = self.kernel, self.skews[loop]
+        g = read_generic(skew.delayed)
+        product = kernel._oriented(g)
+        (value,) = self._loads_of(skew.delayed)
+        kernel._await(value, self._before(count))
+        tiles: list[Any] = [Splat(None)] * 3
+        tiles[product.a] = Fragments(state.words)
+        tiles[product.b] = kernel.tile(value)
+        argument = loop.regions[0].blocks[0].arguments[1 + skew.carried]
+        tiles[2] = kernel.tile(argument)
+        return kernel.compute.issue(g, product, tiles, self._layout(skew.delayed))
+
+    def _release_delayed(self, loop: Any, count: Any) -> None:
+        (value,) = self._loads_of(self.skews[loop].delayed)
+        self.kernel._release(value, self._before(count))
+
+    def _with_sum(self, loop: Any, state: State, values: Sequence[Any]) -> State:
+        """The state with the delayed product's values in place of what it was added to."""
+        at = self.skews[loop].carried
+        before = sum(self._width(layout) for layout in self.layouts[:at])
+        carried = list(state.carried)
+        carried[before : before + len(values)] = values
+        return State(carried, state.words)
+
+    def _width(self, layout: Any) -> int:
+        if layout is None:
+            return 1
+        return int(getattr(layout, "registers", 0))  # views are carried by name
+
+    # ---- small things
+
+    def _layout(self, op: Any) -> Any:
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        return parse_layout(text, shape_of(op.results[0]))
+
+    def _loads_of(self, op: Any) -> list[Any]:
+        return [v for v in op.operands if self._is_ring_load(v.owner) and self._streams(v)]
+
+    def _streams(self, value: Any) -> bool:
+        return any(load.value == value and load.loop is not None for load in self.kernel.loads)
+
+    def _is_ring_load(self, op: Any) -> bool:
+        if isinstance(op, ir.Block):
+            return False
+        results = op.operation.results if hasattr(op, "operation") else op.results
+        return any(is_tensor(v) and v in self.kernel.rings for v in results)
+
+    def _before(self, count: Any) -> Any:
+        return self.s.value(self.s.sub(count, 1))
+
+
+def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
+    """The barriers of this group's turn and of the next one's, where groups take turns.
+
+    Between chains one turn is always given and not taken: at first, by the last group to the
+    first.
+    """
+    if "neptune.turns" not in kernel.forall.attributes or kernel.groups == 1:
+        return None
+    if kernel.turn is None:
+        s, group = kernel.s, kernel.compute.group
+        mine = s.op("arith.addi", [group, s.constant(FIRST_TURN, s.i32)], s.i32)
+        after = s.op("arith.addi", [mine, s.constant(1, s.i32)], s.i32)
+        last = s.op("arith.cmpi", [group, s.constant(kernel.groups - 1, s.i32)], s.i1,
+                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
+        first = s.constant(FIRST_TURN, s.i32)
+        with under(s, last):
+            hopper.give_turn(first, 2 * kernel.group_threads)
+        kernel.turn = mine, s.select(last, first, after)
+    return kernel.turn

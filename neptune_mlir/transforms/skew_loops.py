@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `skew-loops`: in streamed loops, the last product is delayed by an iteration (sm_90a).
+
+A loop of the form
+
+    for i:  s = A * K[i];  (m, l, c, p) = f(s, m, l);  acc = c(acc) + p * V[i]
+
+keeps matrix units idle while f runs, and the other way round. Skewed, an iteration issues the
+first product of its own and the last of the iteration before, and f runs beside the latter:
+
+    for i:  issue s = A * K[i];  issue acc += p * V[i-1];  wait s;  f;  wait acc;  acc = c(acc)
+
+(software pipelining; for attention it is the overlap inside a warp group of FlashAttention-3,
+section 3.2). What a loop computes does not matter, only its shape: two products, the first of
+loaded tiles, the last of a computed left factor, added to a carried tile that nothing else reads.
+Loops that follow each other and carry on with the results of the one before form a chain: what
+one leaves for later, the next one finishes. A loop that fits gets `neptune.skew`; a chain is
+skewed as a whole or not at all, with a remark. `distribute-tiles` writes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, is_tensor, load_window, shape_of
+from neptune_mlir.bindings import ir
+from neptune_mlir.transforms.registry import register, remark
+
+
+class Unfit(Exception):
+    """Why a loop cannot be skewed; never leaves this module."""
+
+
+@register("skew-loops", "delay the last product of streamed loops by an iteration")
+def skew_loops(module: Any) -> None:
+    for forall in foralls(module):
+        if "neptune.consumers" not in forall.attributes:
+            continue
+        for chain in _chains(forall):
+            try:
+                skews = [read_skew(loop, forall) for loop in chain]
+            except Unfit as reason:
+                remark(chain[0].location, f"a loop is not skewed: {reason}")
+                continue
+            if any(s.loads != skews[0].loads or s.carried != skews[0].carried for s in skews):
+                remark(chain[0].location, "a loop is not skewed: the next one has other tiles")
+                continue
+            for loop in chain:
+                loop.attributes["neptune.skew"] = ir.UnitAttr.get()
+
+
+@dataclass(frozen=True)
+class Skew:
+    """What a loop that can be skewed consists of.
+
+    Attributes:
+        leading: the first product.
+        delayed: the last product.
+        carried: the number of the carried tile that it is added to.
+        late: the ops that read this tile, or that only make the delayed product's left factor.
+        loads: shapes of the tiles of the first product's and of the delayed product's loads.
+    """
+
+    leading: Any
+    delayed: Any
+    carried: int
+    late: tuple[Any, ...]
+    loads: tuple[tuple[int, ...], ...]
+
+
+def chain_of(loop: Any) -> list[Any]:
+    """The loops from `loop` on that carry each other's results."""
+    chain = [loop]
+    while (found := _next(chain[-1])) is not None:
+        chain.append(found)
+    return chain
+
+
+def _next(loop: Any) -> Any:
+    """The loop that starts with all results of `loop`, when only scalar ops stand between."""
+    results = list(loop.results)
+    uses = [use.owner.operation for value in results for use in value.uses]
+    if not uses or any(use != uses[0] for use in uses):
+        return None
+    found = uses[0]
+    if found.name != "scf.for" or list(found.operands)[3:] != results:
+        return None
+    operations = [op.operation for op in loop.block.operations]
+    between = operations[operations.index(loop) + 1 : operations.index(found)]
+    if any(is_tensor(v) for op in between for v in [*op.results, *op.operands]):
+        return None
+    return found
+
+
+def _chains(forall: Any) -> list[list[Any]]:
+    chains: list[list[Any]] = []
+    for op in forall.regions[0].blocks[0].operations:
+        loop = op.operation
+        streams = loop.name == "scf.for" and "neptune.stages" in loop.attributes
+        if streams and not any(loop in chain for chain in chains):
+            chains.append(chain_of(loop))
+    return chains
+
+
+def read_skew(loop: Any, forall: Any) -> Skew:
+    """Raises Unfit when the loop has another shape."""
+    body = loop.regions[0].blocks[0]
+    *inner, end = [op.operation for op in body.operations]
+    products = [op for op in inner if _is_product(op)]
+    if len(products) != 2:
+        raise Unfit(f"{len(products)} products, not 2")
+    leading, delayed = products
+    loads = [op.results[0] for op in inner if _is_load(op)]
+    first = [v for v in loads if _read_only_by(v, leading)]
+    last = [v for v in loads if _read_only_by(v, delayed)]
+    if len(first) + len(last) != len(loads) or len(last) != 1:
+        raise Unfit("a loaded tile that both products read, or neither")
+    for value in list(leading.operands)[:-1]:
+        if load_window(value, forall) is None:
+            raise Unfit("the first product has a computed factor")
+    result = delayed.results[0]
+    if not _read_only_by(result, end):
+        raise Unfit("the last product is read in its own iteration")
+    carried = list(end.operands).index(result)
+    late = _late(inner, delayed, body.arguments[1 + carried], end)
+    shapes = tuple(shape_of(v) for v in [*first, *last])
+    return Skew(leading, delayed, carried, late, shapes)
+
+
+def _late(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any) -> tuple[Any, ...]:
+    """The ops that have to wait for the delayed product of the iteration before."""
+    waiting = {accumulator}
+    late = []
+    for op in inner:
+        if op == delayed:
+            continue
+        if any(v in waiting for v in op.operands):
+            waiting.update(op.results)
+            late.append(op)
+    others = [v for v in end.operands if v != delayed.results[0]]
+    if any(v in waiting for v in [*others, *list(delayed.operands)[:-1]]):
+        raise Unfit("more than the last product depends on what it is added to")
+    # the left factor takes registers that the delayed product still reads: it is made last
+    factors = [op for op in inner if op.results and _read_only_by(op.results[0], delayed)]
+    late += [op for op in factors if op not in late and not _is_load(op) and _is_tile_op(op)]
+    return tuple(late)
+
+
+def _is_product(op: Any) -> bool:
+    via = "neptune.via" in op.attributes and ir.StringAttr(op.attributes["neptune.via"]).value
+    return via == "mma"
+
+
+def _is_load(op: Any) -> bool:
+    return op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in op.attributes
+
+
+def _is_tile_op(op: Any) -> bool:
+    return op.name == "linalg.generic"
+
+
+def _read_only_by(value: Any, op: Any) -> bool:
+    uses = [use.owner.operation for use in value.uses]
+    return bool(uses) and all(use == op for use in uses)
+
+
+__all__ = ["Skew", "chain_of", "read_skew", "skew_loops"]
