@@ -8,8 +8,8 @@ from typing import Any
 
 from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
-from neptune_mlir.transforms.outline_kernels import _Host
+from neptune_mlir.runtime.plan import Buffer, Launch, Plan
+from neptune_mlir.transforms.host_plan import HostReader, captured, entry_function, grid_bounds
 
 
 @dataclass
@@ -32,46 +32,26 @@ class KernelSignature:
     maps: list[list[int]] = field(default_factory=list)
 
 
-class GpuHost(_Host):
+# another shape of the same elements: the runtime passes a view
+_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+
+
+class GpuHost(HostReader):
     """Reads the host function op by op into a plan."""
 
     @staticmethod
     def find(module: Any, entry: str) -> GpuHost:
-        functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-        chosen = [f for f in functions if not entry or f.name.value == entry]
-        if len(chosen) != 1:
-            names = ", ".join(f.name.value for f in functions)
-            raise LoweringError(
-                f"no single function '{entry}' to compile", hint=f"there are: {names}"
-            )
-        return GpuHost(chosen[0])
+        return GpuHost(entry_function(module, entry))
 
     def read(self) -> list[KernelSignature]:
         self.kernels: list[KernelSignature] = []
-        self.arguments: list[Argument] = []
         block = self.function.regions[0].blocks[0]
-        for k, value in enumerate(block.arguments):
-            kind = value.type
-            if isinstance(kind, ir.RankedTensorType):
-                shape = tuple(
-                    None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
-                )
-                self.arguments.append(
-                    Argument("tensor", str(kind.element_type), shape, f"argument {k}")
-                )
-                self.arrays[value] = ["argument", k]
-                self.shapes[value] = [
-                    ["dim", k, d] if n is None else n for d, n in enumerate(shape)
-                ]
-            else:
-                self.arguments.append(Argument("scalar", str(kind), (), f"argument {k}"))
-                self.expressions[value] = ["argument", k]
         _own_results(block)
         for op in block.operations:
-            self._op(op, None)
+            self._op(op)
         return self.kernels
 
-    def _op(self, op: Any, module: Any) -> None:
+    def _op(self, op: Any) -> None:
         name = op.operation.name
         if name == "tensor.empty":
             kind, sizes = op.result.type, iter(op.operation.operands)
@@ -86,23 +66,31 @@ class GpuHost(_Host):
             else:
                 dimension = self.expressions[op.operands[1]]
                 self.expressions[result] = self.shapes[source][dimension]
+        elif name in _RESHAPES:
+            result, shape = op.results[0], self.reshaped(op.operation)
+            dtype = str(ir.RankedTensorType(result.type).element_type)
+            self.buffers.append(Buffer(dtype, tuple(shape), self.arrays[op.operands[0]]))
+            self.arrays[result] = ["buffer", len(self.buffers) - 1]
+            self.shapes[result] = shape
         elif name == "scf.forall":
             self._kernel(op.operation)
         elif name == "func.return":
             self.results = tuple(self.arrays[value] for value in op.operands)
         else:
-            self._scalar(op, name)
+            self.scalar(op, name)
 
     def _kernel(self, forall: Any) -> None:
-        lows, highs, steps = _bounds(forall)
+        lows, highs, steps = grid_bounds(forall)
         if any(x != 0 for x in lows) or any(x != 1 for x in steps):
             raise LoweringError(
                 "a grid that does not count from 0 by 1", loc=location_text(forall.location)
             )
-        captured = _captured(forall)
+        body = forall.regions[0].blocks[0]
+        own = set(body.arguments)
+        outside = [v for v in captured(list(body.operations)) if v not in own]
         outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
-        tensors = [v for v in captured if v in self.arrays]
-        scalars = [v for v in captured if v in self.expressions and v not in self.constants]
+        tensors = [v for v in outside if v in self.arrays]
+        scalars = [v for v in outside if v in self.expressions and v not in self.constants]
         places = [tuple(self.arrays[v]) for v in tensors]
         places += [self._result_buffer(v) for v in outputs]
         attributes = forall.attributes
@@ -143,10 +131,7 @@ class GpuHost(_Host):
             Launch(launch.kernel, launch.grid, (*launch.operands, *_maps(kernel)))
             for launch, kernel in zip(self.launches, self.kernels, strict=True)
         ]
-        plan = Plan(
-            self.function.name.value, tuple(self.arguments), self._equalities(),
-            tuple(self.buffers), tuple(self.launches), self.results,
-        )  # fmt: skip
+        plan = self.plan()
         for op in list(module.body.operations):
             if op.operation.name == "func.func":
                 op.operation.erase()
@@ -157,37 +142,6 @@ class GpuHost(_Host):
 def _maps(kernel: KernelSignature) -> list[Any]:
     """The tensor maps of a kernel as operands of its launch."""
     return [["map", *kernel.places[number], *box] for number, *box in kernel.maps]
-
-
-def _bounds(forall: Any) -> list[list[Any]]:
-    """Lower bounds, upper bounds and steps, each a Python int or a value."""
-    operands, dynamic = list(forall.operands), ir.ShapedType.get_dynamic_size()
-    return [
-        [operands.pop(0) if x == dynamic else int(x) for x in ir.DenseI64ArrayAttr(attribute)]
-        for attribute in (
-            forall.attributes[name]
-            for name in ("staticLowerBound", "staticUpperBound", "staticStep")
-        )
-    ]
-
-
-def _captured(forall: Any) -> list[Any]:
-    """Values used inside the forall and made outside, in order of first use."""
-    own: set[Any] = set()
-    used: dict[Any, None] = {}
-
-    def visit(region: Any) -> None:
-        for block in region.blocks:
-            own.update(block.arguments)
-            for op in block.operations:
-                used.update(dict.fromkeys(op.operation.operands))
-                own.update(op.operation.results)
-                for inner in op.operation.regions:
-                    visit(inner)
-
-    for region in forall.regions:
-        visit(region)
-    return [value for value in used if value not in own]
 
 
 def _own_results(block: Any) -> None:
