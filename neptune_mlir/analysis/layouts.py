@@ -26,6 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neptune_mlir.targets.gpu import MatrixInstruction
+
 
 @dataclass(frozen=True)
 class Digit:
@@ -167,14 +169,20 @@ _PART = re.compile(r"(reg|lane|warp)\[([^\]]*)\]")
 
 def parse_layout(text: str, shape: Sequence[int]) -> Layout:
     """The layout that `str` printed."""
-    parts = {name: tuple(map(_parse_digit, body.split())) for name, body in _PART.findall(text)}
+    dims = {str(d): d for d in range(len(shape))}
+    parts = _parse_parts(text, dims)
     return Layout(tuple(shape), parts["reg"], parts["lane"], parts["warp"])
 
 
-def _parse_digit(text: str) -> Digit:
-    dim, _, rest = text.partition(":")
-    size, _, stride = rest.partition("*")
-    return digit(None if dim == "-" else int(dim), int(size), int(stride or 0))
+def _parse_parts(text: str, dims: Mapping[str, int]) -> dict[str, Digits]:
+    """Digits by part; `dims` says which dimension a name in `text` means."""
+
+    def parse(part: str) -> Digit:
+        name, _, rest = part.partition(":")
+        size, _, stride = rest.partition("*")
+        return digit(None if name == "-" else dims[name], int(size), int(stride or 0))
+
+    return {name: tuple(map(parse, body.split())) for name, body in _PART.findall(text)}
 
 
 # ---- constructions
@@ -217,16 +225,6 @@ def blocked(shape: Sequence[int], lanes: int, warps: int, vector: int = 1) -> La
     return Layout(tuple(shape), tuple(reg), lane, warp)
 
 
-def _fragment(shape: Sequence[int], pair: int, quad: int, warp: Digits, blocks: Digits) -> Layout:
-    """8x8 pieces as one lane quad holds a row: 2 neighbours along `pair`, 8 rows along `quad`."""
-    return Layout(
-        tuple(shape),
-        (digit(pair, 2, 1), *blocks),
-        (digit(pair, 4, 2), digit(quad, 8, 1)),
-        warp,
-    )
-
-
 @dataclass(frozen=True)
 class WarpGrid:
     """How warps share a matrix product: along m, along n; `m_first` warps number m fastest."""
@@ -244,32 +242,60 @@ class WarpGrid:
         return tuple(d for d in found if d.size > 1)
 
 
-def accumulator(shape: Sequence[int], m: int, n: int, warps: WarpGrid) -> Layout:
-    """C fragments of m16n8 instructions; m and n are dimensions of the tile.
+def accumulator(
+    shape: Sequence[int], m: int, n: int, warps: WarpGrid, instruction: MatrixInstruction
+) -> Layout:
+    """C fragments of a matrix product; m and n are dimensions of the tile.
 
-    Rows that no whole instruction has are padding, here and in `operand_a`.
+    What no whole instruction has is padding, here and in the operands.
     """
-    m_step, n_step = -(-shape[m] // warps.m), shape[n] // warps.n
-    blocks = _blocks(digit(m, 2, 8), digit(n, n_step // 8, 8), digit(m, -(-m_step // 16), 16))
-    return _fragment(shape, n, m, warps.digits(m, n, m_step, n_step), blocks)
+    m_step, n_step = -(-shape[m] // warps.m), -(-shape[n] // warps.n)
+    blocks = [(n, n_step, instruction.n), (m, m_step, instruction.m)]
+    warp = warps.digits(m, n, m_step, n_step)
+    return _fragment(shape, instruction.c, {"m": m, "n": n}, blocks, warp)
 
 
-def operand_a(shape: Sequence[int], m: int, k: int, warps: WarpGrid) -> Layout:
-    """A fragments of m16k16 for the product that `accumulator` lays out."""
+def operand_a(
+    shape: Sequence[int], m: int, k: int, warps: WarpGrid, instruction: MatrixInstruction
+) -> Layout:
+    """A fragments for the product that `accumulator` lays out."""
     m_step = -(-shape[m] // warps.m)
-    blocks = _blocks(digit(m, 2, 8), digit(k, shape[k] // 8, 8), digit(m, -(-m_step // 16), 16))
-    return _fragment(shape, k, m, warps.digits(m, None, m_step, 0), blocks)
+    blocks = [(k, shape[k], instruction.k), (m, m_step, instruction.m)]
+    warp = warps.digits(m, None, m_step, 0)
+    return _fragment(shape, instruction.a, {"m": m, "k": k}, blocks, warp)
 
 
-def operand_b(shape: Sequence[int], n: int, k: int, warps: WarpGrid) -> Layout:
-    """B fragments of n8k16 for the product that `accumulator` lays out."""
-    n_step = shape[n] // warps.n
-    blocks = _blocks(digit(k, shape[k] // 8, 8), digit(n, n_step // 8, 8))
-    return _fragment(shape, k, n, warps.digits(None, n, 0, n_step), blocks)
+def operand_b(
+    shape: Sequence[int], n: int, k: int, warps: WarpGrid, instruction: MatrixInstruction
+) -> Layout:
+    """B fragments for the product that `accumulator` lays out."""
+    n_step = -(-shape[n] // warps.n)
+    blocks = [(k, shape[k], instruction.k), (n, n_step, instruction.n)]
+    warp = warps.digits(None, n, 0, n_step)
+    return _fragment(shape, instruction.b, {"n": n, "k": k}, blocks, warp)
 
 
-def _blocks(*digits: Digit) -> Digits:
-    return tuple(d for d in digits if d.size > 1)
+def _fragment(
+    shape: Sequence[int], text: str, dims: Mapping[str, int],
+    blocks: Iterable[tuple[int, int, int]], warp: Digits,
+) -> Layout:  # fmt: skip
+    """An instruction's fragment, repeated: `blocks` are (dimension, extent of a warp, step)."""
+    parts = _parse_parts(text, dims)
+    reg = list(parts["reg"])
+    for dim, extent, step in blocks:
+        count, last = -(-extent // step), reg[-1]
+        if count > 1 and last.dim == dim and last.stride * last.size == step:
+            reg[-1] = digit(dim, last.size * count, last.stride)
+        elif count > 1:
+            reg.append(digit(dim, count, step))
+    return Layout(tuple(shape), tuple(reg), parts["lane"], warp)
+
+
+def fragment_offsets(text: str, row: str, column: str) -> list[tuple[int, int]]:
+    """Row and column of each register of a fragment, less what the lane adds."""
+    parts = _parse_parts(text, {row: 0, column: 1})
+    piece = Layout((1, 1), parts["reg"], (), ())
+    return [(int(r), int(c)) for r, c in piece.offsets(piece.reg)]
 
 
 # ---- shared memory
@@ -307,11 +333,12 @@ class Shared:
         return -(-self.rows * self.pitch // CHUNK) * CHUNK
 
 
-def shared(shape: Sequence[int], element: int) -> Shared:
-    """The shared layout of a tile: swizzled where rows are 2^n chunks, else with an odd pitch."""
+def shared(shape: Sequence[int], element: int, swizzle: bool = True) -> Shared:
+    """The shared layout of a tile: swizzled where rows are 2^n chunks and the target can make use
+    of it, else with an odd pitch."""
     columns = shape[-1] if shape else 1
     chunks = -(-columns * element // CHUNK)
-    if chunks & (chunks - 1) or columns * element % CHUNK or chunks == 1:
+    if not swizzle or chunks & (chunks - 1) or columns * element % CHUNK or chunks == 1:
         chunks += 1 - chunks % 2
         return Shared(tuple(shape), element, chunks * CHUNK, 0, 0)
     mask = min(chunks, 8) - 1

@@ -6,43 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from neptune_mlir.errors import UsageError
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 
 @dataclass(frozen=True)
-class MatrixInstruction:
-    """`D[m, n] += A[m, k] * B[n, k]` of one warp: its name, shape and element type."""
-
-    name: str
-    m: int
-    n: int
-    k: int
-    operand: str  # element type of A and B; the accumulator is f32
-
-
-@dataclass(frozen=True)
-class NvidiaTarget:
-    """One chip architecture.
+class NvidiaTarget(GpuTarget):
+    """One chip architecture; `name` is also what `ptxas -arch` takes.
 
     Attributes:
-        name: as `ptxas -arch` and LLVM's `-mcpu` spell it.
         ptx: PTX version to emit, as LLVM's feature string.
-        shared_block: bytes of shared memory that one block can have.
-        shared_sm: bytes of shared memory of one multiprocessor.
-        registers: 32-bit registers of one multiprocessor.
-        threads: resident threads of one multiprocessor.
-        matrix: matrix instructions of the portable path (registers in, registers out).
-        copies: kinds of asynchronous copy from global to shared memory.
     """
 
-    name: str
     ptx: str
-    shared_block: int
-    shared_sm: int
-    registers: int
-    threads: int
-    matrix: tuple[MatrixInstruction, ...]
-    copies: tuple[str, ...]
-    wave: int = 32
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -61,9 +36,6 @@ class NvidiaTarget:
             return capability == self.capability
         return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
 
-    def matrix_for(self, dtype: str) -> MatrixInstruction | None:
-        return next((m for m in self.matrix if m.operand == dtype), None)
-
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one multiprocessor (registers go out in units of 256 a warp)."""
         warps = -(-threads // self.wave)
@@ -72,24 +44,37 @@ class NvidiaTarget:
         return min(self.threads // threads, by_registers, by_shared, 32)
 
 
-_MMA = (
-    MatrixInstruction("mma.sync", 16, 8, 16, "f16"),
-    MatrixInstruction("mma.sync", 16, 8, 16, "bf16"),
-)
+def _mma(operand: str) -> MatrixInstruction:
+    return MatrixInstruction(
+        "mma.sync", 16, 8, 16, operand,
+        a="reg[k:2*1 m:2*8 k:2*8] lane[k:4*2 m:8*1]",
+        b="reg[k:2*1 k:2*8] lane[k:4*2 n:8*1]",
+        c="reg[n:2*1 m:2*8] lane[n:4*2 m:8*1]",
+        chain="a",
+    )  # fmt: skip
+
+
+_MMA = (_mma("f16"), _mma("bf16"))
 KIB = 1024
+
+_TMA = ("cp.async", "tma")
+
+
+def _chip(
+    name: str, block: int, sm: int, threads: int, copies: tuple[str, ...] = ("cp.async",),
+    ptx: str = "+ptx80",
+) -> NvidiaTarget:  # fmt: skip
+    return NvidiaTarget(name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, ptx)
+
 
 TARGETS: dict[str, NvidiaTarget] = {
     t.name: t
     for t in (
-        NvidiaTarget("sm_80", "+ptx80", 163 * KIB, 164 * KIB, 65536, 2048, _MMA, ("cp.async",)),
-        NvidiaTarget("sm_86", "+ptx80", 99 * KIB, 100 * KIB, 65536, 1536, _MMA, ("cp.async",)),
-        NvidiaTarget("sm_89", "+ptx80", 99 * KIB, 100 * KIB, 65536, 1536, _MMA, ("cp.async",)),
-        NvidiaTarget(
-            "sm_90a", "+ptx80", 227 * KIB, 228 * KIB, 65536, 2048, _MMA, ("cp.async", "tma")
-        ),
-        NvidiaTarget(
-            "sm_100a", "+ptx86", 227 * KIB, 228 * KIB, 65536, 2048, _MMA, ("cp.async", "tma")
-        ),
+        _chip("sm_80", 163, 164, 2048),
+        _chip("sm_86", 99, 100, 1536),
+        _chip("sm_89", 99, 100, 1536),
+        _chip("sm_90a", 227, 228, 2048, _TMA),
+        _chip("sm_100a", 227, 228, 2048, _TMA, "+ptx86"),
     )
 }
 

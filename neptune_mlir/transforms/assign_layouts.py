@@ -10,7 +10,8 @@ memory where a matrix instruction (or a loop over a reduced axis) reads them.
 What the pass leaves, for `distribute-tiles`:
 
 * `neptune.layout` on a tile op: one layout per result, "" for what has none of its own;
-* `neptune.via` on a generic: "mma", "registers" or "loop", and its `neptune.iteration`;
+* `neptune.via` on a generic: "mma" (and `neptune.instruction`), "registers" or "loop", and its
+  `neptune.iteration`;
 * `linalg.copy` with a layout wherever elements must change threads, each with a remark;
 * `neptune.stages` on a loop that loads to shared memory;
 * on the kernel `neptune.warps`, `neptune.held` (registers that matrix products hold in a loop) and,
@@ -44,7 +45,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.bindings import arith, ir, linalg, location_text, tensor
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
 from neptune_mlir.transforms.registry import register, remark
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
@@ -67,7 +68,7 @@ def assign_layouts(
         chosen = warps
         if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
             chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
-        _Assignment(forall, nvidia(target), chosen, stages).run()
+        _Assignment(forall, gpu_target(target), chosen, stages).run()
         if blocks:
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
@@ -164,7 +165,7 @@ def _rounded(value: Any, kind: Any) -> Any:
 class _Assignment:
     """The layouts of one kernel."""
 
-    def __init__(self, forall: Any, target: NvidiaTarget, warps: int, stages: int):
+    def __init__(self, forall: Any, target: GpuTarget, warps: int, stages: int):
         self.forall = forall
         self.target = target
         self.stages = stages
@@ -173,12 +174,14 @@ class _Assignment:
         self.generics = [read_generic(op) for op in ops if op.name == "linalg.generic"]
         self.loops = [op for op in ops if op.name == "scf.for"]
         self.matrix: dict[Any, Contraction] = {}
+        self.instruction: dict[Any, MatrixInstruction] = {}
         self.same: dict[Any, Any] = {}  # value -> representative: one layout for all
         self.known: dict[Any, Layout] = {}
         self.iteration: dict[Any, Layout] = {}
         self.via: dict[Any, str] = {}
         self._find_matrix_products()
         self.warps = warps or self._choose_warps()
+        self._choose_instructions()
 
     def run(self) -> None:
         self._unify_loops()
@@ -200,25 +203,48 @@ class _Assignment:
             if product is None:
                 continue
             types = {element_of(v) for v in g.inputs}
-            instruction = self.target.matrix_for(types.pop()) if len(types) == 1 else None
-            if instruction is None or element_of(g.result) != "f32":
+            known = self.target.matrix_for(types.pop()) if len(types) == 1 else ()
+            if not known or element_of(g.result) != "f32":
                 remark(g.op.location, "a contraction without a matrix instruction for its types")
                 continue
-            if not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0]):
-                # the computed factor stays in registers: it becomes operand A
+            # the computed factor stays in registers: it becomes the operand that accumulators can
+            computed = not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0])
+            if computed != (known[0].chain == "b"):
                 product = product.swapped()
                 g.op.attributes["neptune.swapped"] = ir.UnitAttr.get()
-            m = g.extents[product.m]
-            fits = (
-                (m % instruction.m == 0 or m < instruction.m)  # few rows: the rest is padding
-                and g.extents[product.n] % instruction.n == 0
-                and g.extents[product.k] % instruction.k == 0
-            )
-            if fits:
+            if any(self._fits(g, product, i) for i in known):
                 self.matrix[g.result] = product
             else:
                 sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
-                remark(g.op.location, f"a contraction of {sizes} does not fit {instruction.name}")
+                remark(g.op.location, f"a contraction of {sizes} does not fit {known[-1].name}")
+
+    def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
+        m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+        rows, row, columns, column = (m, i.m, n, i.n) if i.chain == "a" else (n, i.n, m, i.m)
+        few = rows < row  # the rest is padding
+        return (few or rows % row == 0) and columns % column == 0 and k % i.k == 0
+
+    def _choose_instructions(self) -> None:
+        """Of those that fit, the one that lets most warps have rows of their own and pads least."""
+        for g in self.generics:
+            p = self.matrix.get(g.result)
+            if p is None:
+                continue
+            known = self.target.matrix_for(element_of(g.inputs[0]))
+            fitting = [i for i in known if self._fits(g, p, i)]
+            rows = self._rows(g)
+            self.instruction[g.result] = max(
+                fitting,
+                key=lambda i: (
+                    math.gcd(self.warps, self._pieces(g, p, i)[0]),
+                    -(-rows % (i.m if i.chain == "a" else i.n)),
+                ),
+            )
+
+    def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
+        """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
+        m, n = max(1, g.extents[p.m] // i.m), max(1, g.extents[p.n] // i.n)
+        return (m, n) if i.chain == "a" else (n, m)
 
     def _choose_warps(self) -> int:
         """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
@@ -226,9 +252,7 @@ class _Assignment:
         So warps share no row: what one product makes is the next one's operand, and nothing of a
         row has to be joined.
         """
-        rows = max(
-            (g.extents[p.m] for g in self.generics if (p := self.matrix.get(g.result))), default=64
-        )
+        rows = max((self._rows(g) for g in self.generics if g.result in self.matrix), default=64)
         most = max((self._held_in(loop) for loop in self.loops), default=0)
         if rows >= 128 and most > 4 * self.target.wave * 200:
             return 8
@@ -243,29 +267,38 @@ class _Assignment:
             if g.op.block == body and (p := self.matrix.get(g.result)) is not None
         )
 
-    def _warp_grid(self, m: int, n: int) -> WarpGrid:
+    def _rows(self, g: Generic) -> int:
+        """Rows of a product: its extent along what an accumulator keeps as the next operand."""
+        p = self.matrix[g.result]
+        chain = self.target.matrix_for(element_of(g.inputs[0]))[0].chain
+        return int(g.extents[p.m if chain == "a" else p.n])
+
+    def _warp_grid(self, g: Generic, p: Contraction) -> WarpGrid:
         """As many warps along the rows as there are pieces for, the others along the columns."""
-        along_m, along_n = math.gcd(self.warps, max(1, m // 16)), 1
-        while along_m * along_n * 2 <= self.warps and n % (8 * along_n * 2) == 0:
-            along_n *= 2
-        return WarpGrid(along_m, along_n, self.warps)
+        i = self.instruction[g.result]
+        rows, columns = self._pieces(g, p, i)
+        along, across = math.gcd(self.warps, rows), 1
+        while along * across * 2 <= self.warps and columns % (across * 2) == 0:
+            across *= 2
+        m, n = (along, across) if i.chain == "a" else (across, along)
+        return WarpGrid(m, n, self.warps)
 
     def _assign_matrix(self, g: Generic, p: Contraction) -> None:
-        grid = self._warp_grid(g.extents[p.m], g.extents[p.n])
+        grid, i = self._warp_grid(g, p), self.instruction[g.result]
         out = g.maps[-1]
-        layout = L.accumulator(shape_of(g.result), out.index(p.m), out.index(p.n), grid)
+        layout = L.accumulator(shape_of(g.result), out.index(p.m), out.index(p.n), grid, i)
         self._set(g.result, layout)
         self._set(g.init, layout)
         self.via[g.result] = "mma"
         self.iteration[g.result] = layout
 
     def operand_layout(self, g: Generic, p: Contraction, which: str) -> Layout:
-        grid = self._warp_grid(g.extents[p.m], g.extents[p.n])
+        grid, i = self._warp_grid(g, p), self.instruction[g.result]
         k = p.a if which == "a" else p.b
         loops, shape = g.maps[k], shape_of(g.inputs[k])
         if which == "a":
-            return L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid)
-        return L.operand_b(shape, loops.index(p.n), loops.index(p.k), grid)
+            return L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, i)
+        return L.operand_b(shape, loops.index(p.n), loops.index(p.k), grid, i)
 
     # ---- values that share a layout
 
@@ -453,7 +486,7 @@ class _Assignment:
         return self.layout(value)
 
     def _shared(self, value: Any) -> Shared:
-        return L.shared(shape_of(value), element_bytes(element_of(value)))
+        return L.shared(shape_of(value), element_bytes(element_of(value)), self.target.swizzle)
 
     def _copy(self, op: Any, position: int, layout: Layout | Shared, why: str) -> None:
         value = op.operands[position]
@@ -479,6 +512,8 @@ class _Assignment:
             self._attribute(g.op, "neptune.iteration", str(self.iteration[g.result]))
             self._attribute(g.op, "neptune.layout", str(self.result_layout(g)))
             product = self.matrix.get(g.result)
+            if product is not None:
+                self._attribute(g.op, "neptune.instruction", self.instruction[g.result].label)
             for k, value in enumerate(g.inputs):
                 if not g.is_read(k) or load_window(value, self.forall) is None:
                     continue
@@ -505,8 +540,9 @@ class _Assignment:
             if product is None or g.op.block != block:
                 continue
             total += self.iteration[g.result].registers
-            if not self.is_flexible(g.inputs[product.a]):
-                total += self.operand_layout(g, product, "a").registers // 2
+            which = self.instruction[g.result].chain
+            if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
+                total += self.operand_layout(g, product, which).registers // 2
         return total
 
     def _fit_stages(self) -> None:
@@ -514,6 +550,8 @@ class _Assignment:
         once = self._loaded(self.body)
         most = max((self._loaded(o.regions[0].blocks[0]) for o in self.loops), default=0)
         wanted = self.stages
+        if "cp.async" not in self.target.copies:  # what is under way is in registers
+            return
         while self.stages > 1 and once + self.stages * most > self.target.shared_block:
             self.stages -= 1
         if self.stages < wanted:

@@ -18,6 +18,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
 )
 from neptune_mlir.bindings import ir, scf
+from neptune_mlir.targets.gpu import MatrixInstruction
+from neptune_mlir.transforms.distribute_chip import Operand
 from neptune_mlir.transforms.distribute_memory import Memory, SharedTile, Threads
 from neptune_mlir.transforms.distribute_scalars import Index, Scalars
 
@@ -198,13 +200,7 @@ class Compute:
         return s.op("llvm.bitcast", [self.memory.pack(words)], kind)
 
     def _shuffle_word(self, value: Any, distance: int) -> Any:
-        s = self.s
-        everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)
-        operands = [everyone, value, s.constant(distance, s.i32), width]
-        return ir.Operation.create(
-            "nvvm.shfl.sync", results=[value.type], operands=operands,
-            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
-        ).results[0]  # fmt: skip
+        return self.s.chip.exchange(self.s, value, distance)
 
     def _across_warps(
         self, name: str, values: list[Any], iteration: Layout, g: Generic, out: Layout
@@ -294,28 +290,35 @@ class Compute:
     # ---- matrix products
 
     def matrix(self, g: Generic, p: Contraction, tiles: Sequence[Tile], layout: Layout) -> Held:
-        """`mma.sync` over 16x8x16 pieces; operands come from registers or by `ldmatrix`."""
+        """Matrix instructions, piece by piece; operands come from registers or shared memory."""
+        chip, i = self.s.chip, self.instruction(g)
         grid = self._grid(layout, g, p)
-        dtype = element_of(g.inputs[p.a])
-        m_count = -(-g.extents[p.m] // (16 * grid.m))
-        n_count = g.extents[p.n] // grid.n // 8
-        k_count = g.extents[p.k] // 16
-        load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, dtype)
-        load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, dtype)
-        acc = list(self.registers(tiles[-1], layout))
-        place = self._accumulator_places(layout, g.maps[-1], p, grid, g)
-        for k in range(k_count):
-            a = [load_a(m, k) for m in range(m_count)]
-            for n in range(0, n_count, 2):
-                width = min(2, n_count - n)
-                b = load_b(n, k, width)
+        m_count = -(-g.extents[p.m] // (i.m * grid.m))
+        n_count = -(-g.extents[p.n] // (i.n * grid.n))
+        load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, i)
+        load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, i)
+        values = self.registers(tiles[-1], layout)
+        places = self._accumulator_places(layout, g.maps[-1], p, i, m_count, n_count)
+        acc = {at: chip.accumulator(self.memory, [values[r] for r in where])
+               for at, where in places.items()}  # fmt: skip
+        for k in range(g.extents[p.k] // i.k):
+            a = [load_a(m, k, 1)[0] for m in range(m_count)]
+            for n in range(0, n_count, chip.columns):
+                b = load_b(n, k, min(chip.columns, n_count - n))
                 for m in range(m_count):
-                    for j in range(width):
-                        where = place[m, n + j]
-                        made = self._mma(a[m], b[2 * j : 2 * j + 2], [acc[r] for r in where], dtype)
-                        for r, value in zip(where, made, strict=True):
-                            acc[r] = value
-        return Held(layout, acc)
+                    for j, fragment in enumerate(b):
+                        acc[m, n + j] = chip.multiply(self.s, i, a[m], fragment, acc[m, n + j])
+        result: list[Any] = [None] * layout.registers
+        for at, where in places.items():
+            elements = chip.elements(self.memory, acc[at], len(where))
+            for r, value in zip(where, elements, strict=True):
+                result[r] = value
+        return Held(layout, result)
+
+    def instruction(self, g: Generic) -> MatrixInstruction:
+        """The matrix instruction that assign-layouts chose for a product."""
+        label = ir.StringAttr(g.op.attributes["neptune.instruction"]).value
+        return self.s.chip.target.instruction(label)
 
     def _grid(self, layout: Layout, g: Generic, p: Contraction) -> L.WarpGrid:
         out = g.maps[-1]
@@ -326,145 +329,45 @@ class Compute:
         return L.WarpGrid(along[out.index(p.m)], along[out.index(p.n)], layout.warps)
 
     def _accumulator_places(
-        self, layout: Layout, out: Sequence[int], p: Contraction, grid: L.WarpGrid, g: Generic
-    ) -> dict[tuple[int, int], list[int]]:
-        """The 4 registers of the piece at (m, n), in the order of the instruction."""
+        self, layout: Layout, out: Sequence[int], p: Contraction, i: MatrixInstruction,
+        m_count: int, n_count: int,
+    ) -> dict[tuple[int, int], list[int]]:  # fmt: skip
+        """The registers of the piece at (m, n), in the order of the instruction."""
         m_dim, n_dim = out.index(p.m), out.index(p.n)
         where = {
             (int(o[m_dim]), int(o[n_dim])): r for r, o in enumerate(layout.offsets(layout.reg))
         }
-        found = {}
-        for m in range(-(-g.extents[p.m] // (16 * grid.m))):
-            for n in range(g.extents[p.n] // grid.n // 8):
-                found[m, n] = [
-                    where[16 * m + 8 * i, 8 * n + j] for i in range(2) for j in range(2)
-                ]
-        return found
+        piece = L.fragment_offsets(i.c, "m", "n")
+        return {
+            (m, n): [where[i.m * m + row, i.n * n + column] for row, column in piece]
+            for m in range(m_count)
+            for n in range(n_count)
+        }
 
     def _operand(
         self, g: Generic, k: int, tile: Tile, which: str, p: Contraction, grid: L.WarpGrid,
-        dtype: str,
-    ) -> Callable[..., list[Any]]:  # fmt: skip
-        """A function from the place of a piece to its fragment, as vectors of 2."""
+        i: MatrixInstruction,
+    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
+        """A function from the place of pieces (along m or n, along k, how many) to fragments."""
         loops, shape = g.maps[k], shape_of(g.inputs[k])
         free, deep = loops.index(p.m if which == "a" else p.n), loops.index(p.k)
+        chip = self.s.chip
+        layout = (L.operand_a if which == "a" else L.operand_b)(shape, free, deep, grid, i)
         if isinstance(tile, SharedTile):
-            steps = grid.m if which == "a" else grid.n
-            return self._from_shared(tile, which, free, deep, shape[free] // steps, grid)
-        make = L.operand_a if which == "a" else L.operand_b
-        layout = make(shape, free, deep, grid)
+            return chip.operand_from_shared(
+                self.threads, self.memory, tile, Operand(which, free, deep, layout, grid, i)
+            )
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
+        piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))
+        step = i.m if which == "a" else i.n
 
-        def fragment(row: int, depth: int, width: int = 1) -> list[Any]:
-            depths = [16 * depth, 16 * depth + 8]
-            if which == "a":
-                pairs = [(r, d) for d in depths for r in (16 * row, 16 * row + 8)]
-            else:
-                pairs = [(8 * (row + j), d) for j in range(width) for d in depths]
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [
-                self.memory.narrow([values[where[r, d]], values[where[r, d + 1]]]) for r, d in pairs
+                chip.fragment(
+                    self.memory, [values[where[step * at + r, i.k * depth + c]] for r, c in piece]
+                )
+                for at in range(row, row + count)
             ]
 
-        return fragment
-
-    def _from_shared(
-        self, tile: SharedTile, which: str, free: int, deep: int, warp_step: int, grid: L.WarpGrid
-    ) -> Callable[..., list[Any]]:
-        """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i."""
-        s, threads = self.s, self.threads
-        row_in_piece = s.mod(threads.lane, 8)
-        low, high = s.mod(s.div(threads.lane, 8), 2), s.div(threads.lane, 16)
-        # piece 1 and piece 2 stand 8 further along these dimensions
-        first, second = (free, deep) if which == "a" else (deep, free)
-        kind = ir.Type.parse(f"vector<2x{tile.dtype}>")
-        number = threads.warp if which == "b" else s.mod(threads.warp, grid.m)
-        if which == "b":
-            number = s.mod(s.div(threads.warp, grid.m), grid.n)
-        split = (grid.m if which == "a" else grid.n) > 1
-        extent = tile.layout.shape[free]
-
-        def fragment(row: int, depth: int, width: int = 2) -> list[Any]:
-            lane_part: list[Index] = [0, 0]
-            lane_part[0] = row_in_piece
-            lane_part[first] = s.add(lane_part[first], s.mul(low, 8))
-            if which == "a" and extent < 16:  # rows of padding repeat one that exists
-                last = extent - 1 if free == 0 else (extent - 1) // 8 * 8
-                lane_part[free] = s.minimum(lane_part[free], last)
-            if width == 2:
-                lane_part[second] = s.add(lane_part[second], s.mul(high, 8))
-            constant = [0, 0]
-            constant[free] = row * (16 if which == "a" else 8)
-            constant[deep] = depth * 16
-            if split:
-                lane_part[free] = s.add(lane_part[free], s.mul(number, warp_step))
-            step = warp_step if split and free == 1 else 0
-            offset = self._piece_offset(tile, lane_part, constant, step)
-            return self._ldmatrix(tile, offset, 2 * width, trans=deep == 0, kind=kind)
-
-        return fragment
-
-    def _piece_offset(
-        self, tile: SharedTile, lane_part: Sequence[Index], constant: Sequence[int],
-        column_step: int,
-    ) -> Index:  # fmt: skip
-        """Byte offset of the row that this lane gives, `constant` away from `lane_part`.
-
-        Rows move by multiples of 8, so they keep their swizzle. Columns move by whole chunks: in
-        the swizzled bits by exclusive or, where the lane's part leaves them free (but for the
-        lowest, it does when warps stand whole swizzles, `column_step`, apart), above them by
-        addition. So few addresses need a register; the rest is in the instruction.
-        """
-        s, layout = self.s, tile.layout
-        start = self.memory.shared_offset
-        chunk = constant[1] * layout.element // L.CHUNK
-        swizzled = chunk & layout.mask
-        apart = column_step * layout.element // L.CHUNK % (layout.mask + 1) == 0
-        if layout.mask and (swizzled % 2 or not apart):
-            moved = start(layout, [lane_part[0], s.add(lane_part[1], constant[1])])
-            fixed = 0
-        else:
-            moved = s.xor(start(layout, list(lane_part)), swizzled * L.CHUNK)
-            fixed = (chunk - swizzled) * L.CHUNK
-        return s.add(s.add(moved, tile.offset), fixed + constant[0] * layout.pitch)
-
-    def _ldmatrix(self, tile: SharedTile, offset: Index, count: int, trans: bool, kind: Any) -> Any:
-        s = self.s
-        order = "col" if trans else "row"
-        words = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
-        loaded = ir.Operation.create(
-            "nvvm.ldmatrix", results=[words], operands=[self.memory.shared_pointer(offset)],
-            attributes={
-                "num": ir.IntegerAttr.get(s.i32, count),
-                "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{order}>"),
-                "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
-                "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
-            },
-        ).results[0]  # fmt: skip
-        found = []
-        for k in range(count):
-            position = ir.DenseI64ArrayAttr.get([k])
-            word = s.op("llvm.extractvalue", [loaded], s.i32, position=position)
-            found.append(s.op("llvm.bitcast", [word], kind))
-        return found
-
-    def _mma(self, a: Sequence[Any], b: Sequence[Any], c: Sequence[Any], dtype: str) -> list[Any]:
-        s = self.s
-        attributes = {
-            "shape": ir.Attribute.parse("#nvvm.shape<m = 16, n = 8, k = 16>"),
-            "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
-            "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([4, 2, 4]),
-        }
-        for name in ("multiplicandAPtxType", "multiplicandBPtxType"):
-            attributes[name] = ir.Attribute.parse(f"#nvvm.mma_type<{dtype}>")
-        if dtype == "bf16":  # the op takes pairs of bfloats as words
-            a, b = ([s.op("llvm.bitcast", [v], s.i32) for v in vs] for vs in (a, b))
-        result = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
-        made = ir.Operation.create(
-            "nvvm.mma.sync", results=[result], operands=[*a, *b, *c], attributes=attributes
-        ).results[0]
-        return [
-            s.op("llvm.extractvalue", [made], s.f32, position=ir.DenseI64ArrayAttr.get([k]))
-            for k in range(4)
-        ]
+        return fragments

@@ -21,9 +21,10 @@ from neptune_mlir.bindings import gpu, ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
 from neptune_mlir.transforms.distribute_memory import Memory, Threads, under
+from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops
-from neptune_mlir.transforms.distribute_tiles import SMEM, KernelWriter
+from neptune_mlir.transforms.distribute_tiles import KernelWriter
 from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
 
@@ -114,7 +115,9 @@ class ConsumerCompute(Compute):
         s = self.s
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
         grid = self._grid(layout, g, p)
-        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid)
+        needed = L.operand_a(
+            shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g)
+        )
         values = self.registers(tile, needed)
         return [
             s.op("llvm.bitcast", [self.memory.narrow(values[j : j + 2])], s.i32)
@@ -126,7 +129,7 @@ class SpecializedWriter(KernelWriter):
     """Writes a kernel with a producer and consumers."""
 
     def write(self) -> None:
-        s = self.s = Scalars()
+        s = self.s = Scalars(self.chip)
         self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
         assert self.warps == GROUP * self.groups
         self.group_threads = GROUP * self.target.wave
@@ -300,7 +303,7 @@ class SpecializedWriter(KernelWriter):
         where = [zero, s.value(window.offsets[rows], s.i32), zero]
         where += [s.value(window.offsets[d], s.i32) for d in rest]
         pointer = self.maps[self._box(load)]
-        self.memory._needs(self.arrays[load.window.tensor], L.CHUNK)
+        self.memory.needs(self.arrays[load.window.tensor], L.CHUNK)
         target = self._address(s.add(s.mul(slot, ring.bytes), ring.offset))
         hopper.load_tile(target, s.op("llvm.ptrtoint", [pointer], s.i64), where, full)
 

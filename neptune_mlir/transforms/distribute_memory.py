@@ -8,11 +8,11 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared
+from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.transforms.distribute_scalars import Index, Scalars
@@ -106,8 +106,7 @@ class Memory:
             self.top, self.unsafe = top, True
 
     def barrier(self) -> None:
-        scope = ir.Attribute.parse("#gpu.barrier_scope<workgroup>")
-        ir.Operation.create("gpu.barrier", attributes={"scope": scope})
+        self.s.chip.barrier()
         self.unsafe = False
 
     def settle(self) -> None:
@@ -122,18 +121,19 @@ class Memory:
         for n, p in zip(layout.shape[:-1], position[:-1], strict=True):
             row = s.add(s.mul(row, n), p)
         column = position[-1] if position else 0
+        if not layout.mask:
+            return s.add(s.mul(row, layout.pitch), s.mul(column, layout.element))
         per_chunk = CHUNK // layout.element
         chunk, rest = s.div(column, per_chunk), s.mod(column, per_chunk)
-        if layout.mask:
-            chunk = s.xor(chunk, s.mod(s.div(row, 1 << layout.shift), layout.mask + 1))
+        chunk = s.xor(chunk, s.mod(s.div(row, 1 << layout.shift), layout.mask + 1))
         within = s.add(s.mul(chunk, CHUNK), s.mul(rest, layout.element))
         return s.add(s.mul(row, layout.pitch), within)
 
     def shared_pointer(self, offset: Index) -> Any:
         kind = ir.Type.parse("!llvm.ptr<3>")
-        return self._offset(self.smem, self.s.value(offset, self.s.i32), kind)
+        return self.offset_pointer(self.smem, self.s.value(offset, self.s.i32), kind)
 
-    def _offset(self, pointer: Any, offset: Any, kind: Any) -> Any:
+    def offset_pointer(self, pointer: Any, offset: Any, kind: Any) -> Any:
         """`pointer` moved by `offset` bytes."""
         dynamic = ir.DenseI32ArrayAttr.get([-(1 << 31)])
         byte = ir.TypeAttr.get(ir.IntegerType.get_signless(8))
@@ -207,7 +207,7 @@ class Memory:
 
     def address(self, array: Array, window: Window, position: Sequence[Index]) -> Any:
         """Address of an element of a window."""
-        return self._offset(
+        return self.offset_pointer(
             self.window_start(array, window),
             self._bytes(array, [(p, window.dims[k]) for k, p in enumerate(position)]),
             array.pointer.type,
@@ -215,7 +215,7 @@ class Memory:
 
     def window_start(self, array: Array, window: Window) -> Any:
         where = list(zip(window.offsets, range(len(window.offsets)), strict=True))
-        return self._offset(array.pointer, self._bytes(array, where), array.pointer.type)
+        return self.offset_pointer(array.pointer, self._bytes(array, where), array.pointer.type)
 
     def _bytes(self, array: Array, terms: Sequence[tuple[Index, int]]) -> Any:
         """Sum of position * stride, in bytes, as i64."""
@@ -239,16 +239,28 @@ class Memory:
         return total
 
     def load_global(self, array: Array, window: Window, layout: Layout) -> list[Any]:
-        """The elements of a window that this thread holds; 0 outside of what exists.
+        """The elements of a window that this thread holds; 0 outside of what exists."""
+        s = self.s
+        found: list[Any] = []
+        kind = self.memory_type(array.dtype)
+        vector = self._vector(array, window, layout)
+        for inside, wide in self._loads(array, window, layout, vector):
+            for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
+                value = self.from_memory(value, array.dtype)
+                zero = s.constant(0, value.type)
+                found.append(s.select(inside, value, zero))
+        return found
+
+    def _loads(
+        self, array: Array, window: Window, layout: Layout, vector: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Load what this thread holds, `vector` elements at once: whether they exist, and they.
 
         Positions outside are clamped to the last element, so that no load needs a branch.
         """
         s = self.s
         positions = self.threads.positions(layout)
-        vector = self._vector(array, window, layout)
-        found: list[Any] = []
-        kind = self.memory_type(array.dtype)
-        size = element_bytes(array.dtype)
+        kind = self._wide(array.dtype, vector)
         for start in range(0, len(positions), vector):
             position = positions[start]
             limits = [
@@ -262,16 +274,11 @@ class Memory:
                 for p, limit, step in zip(position, limits, last, strict=False)
             ]
             pointer = self.address(array, window, clamped)
-            if vector == 1:
-                loaded = [self.load_element(pointer, kind, size)]
-            else:
-                wide = self.load_element(pointer, ir.VectorType.get([vector], kind), size * vector)
-                loaded = self.unpack(wide, vector, kind)
-            for value in loaded:
-                value = self.from_memory(value, array.dtype)
-                zero = s.constant(0, value.type)
-                found.append(s.select(inside, value, zero))
-        return found
+            yield inside, self.load_element(pointer, kind, element_bytes(array.dtype) * vector)
+
+    def _wide(self, dtype: str, vector: int) -> Any:
+        kind = self.memory_type(dtype)
+        return kind if vector == 1 else ir.VectorType.get([vector], kind)
 
     def unpack(self, vector: Any, count: int, kind: Any) -> list[Any]:
         return [
@@ -301,10 +308,10 @@ class Memory:
         fits = size % width == 0 and layout.shape[last] % width == 0
         if not (aligned and fits and all(o % width == 0 for o in others)):
             return 1
-        self._needs(array, width * element_bytes(array.dtype))
+        self.needs(array, width * element_bytes(array.dtype))
         return width
 
-    def _needs(self, array: Array, unit: int) -> None:
+    def needs(self, array: Array, unit: int) -> None:
         self.aligned[array.number] = max(self.aligned.get(array.number, 1), unit)
 
     def store_global(
@@ -338,7 +345,7 @@ class Memory:
             return self.s.op("arith.truncf", [pair], ir.VectorType.get([2], values[0].type))
         return self.pack(values)
 
-    # ---- asynchronous copies
+    # ---- copies from global to shared memory
 
     def can_copy(self, array: Array, window: Window) -> bool:
         """Whether whole 16-byte chunks of the window lie together in global memory."""
@@ -354,72 +361,51 @@ class Memory:
             and window.valid[-1] is None
         )
 
-    def copy_async(self, array: Array, window: Window, tile: SharedTile) -> None:
-        """Start copying a window to shared memory; rows that do not exist become 0.
+    def staging(self, array: Array, window: Window) -> tuple[Layout, int]:
+        """How the block brings a window to shared memory by way of registers: the layout, and how
+        many elements one access takes."""
+        vector = CHUNK // element_bytes(array.dtype) if self.can_copy(array, window) else 1
+        if vector > 1:
+            self.needs(array, CHUNK)
+        return blocked(window.shape, self.threads.lanes, self.threads.warps, vector), vector
 
-        The block copies some whole rows a round. From round to round a thread's addresses move by
-        constants (in shared memory: once the swizzle comes round), so few of them need registers.
-        """
-        s, layout, size = self.s, tile.layout, element_bytes(array.dtype)
-        self._needs(array, CHUNK)
-        per_row = window.shape[-1] * size // CHUNK
-        rows = max(1, self.threads.count // per_row)  # a round
-        first, chunk = s.div(self.threads.id, per_row), s.mod(self.threads.id, per_row)
-        idle = self.threads.count - rows * per_row
-        working = s.less(self.threads.id, rows * per_row) if idle > 0 else None
-        period = max(1, (layout.mask + 1 << layout.shift) // rows) if layout.mask else 1
-        sources: list[Any] = []
-        targets: list[Index] = []
-        for r in range(-(-layout.rows // rows)):
-            row = s.add(first, r * rows)
-            position = self._unflatten(row, window.shape[:-1])
-            element = [*position, s.mul(chunk, CHUNK // size)]
-            if r and len(window.shape) == 2:
-                stride = array.strides[window.dims[0]]
-                step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
-                sources.append(self._offset(sources[-1], step, array.pointer.type))
-            else:
-                sources.append(self.address(array, window, element))
-            if r < period:
-                targets.append(s.add(self.shared_offset(layout, element), tile.offset))
-            else:
-                targets.append(s.add(targets[r - period], period * rows * layout.pitch))
-            past_end = (r + 1) * rows > layout.rows
-            taking = s.both(working, s.less(row, layout.rows) if past_end else None)
-            with _if(s, taking):
-                self._copy_chunk(
-                    targets[-1], sources[-1], self.in_bounds(position, window.valid[:-1])
-                )
+    def staged_types(self, array: Array, window: Window) -> list[Any]:
+        """The types of what `load_staged` gives."""
+        layout, vector = self.staging(array, window)
+        return [self._wide(array.dtype, vector)] * (layout.registers // vector)
 
-    def _copy_chunk(self, target: Index, source: Any, inside: Any) -> None:
-        """Copy 16 bytes, or write zeros where `inside` is false."""
-        s = self.s
-        operands = [self.shared_pointer(target), source]
-        if inside is not None:
-            operands.append(s.select(inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)))
-        ir.Operation.create(
-            "nvvm.cp.async.shared.global", operands=operands,
-            attributes={
-                "size": ir.IntegerAttr.get(s.i32, CHUNK),
-                "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
-            },
-        )  # fmt: skip
+    def load_staged(self, array: Array, window: Window) -> list[Any]:
+        """This thread's part of a window on its way to shared memory; 0 outside of what exists."""
+        layout, vector = self.staging(array, window)
+        return [
+            value if inside is None else self.s.select(inside, value, self.zero(value.type))
+            for inside, value in self._loads(array, window, layout, vector)
+        ]
 
-    def _unflatten(self, row: Index, shape: Sequence[int]) -> list[Index]:
+    def store_staged(
+        self, array: Array, window: Window, tile: SharedTile, values: Sequence[Any]
+    ) -> None:
+        """Write what `load_staged` gave."""
+        layout, vector = self.staging(array, window)
+        positions = self.threads.positions(layout)[::vector]
+        for value, position in zip(values, positions, strict=True):
+            offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
+            inside = self.in_bounds(position, layout.shape) if layout.padded else None
+            with _if(self.s, inside):
+                size = tile.layout.element * vector
+                self.store_element(value, self.shared_pointer(offset), size)
+
+    def zero(self, kind: Any) -> Any:
+        if isinstance(kind, ir.VectorType):
+            return self.s.op("llvm.mlir.zero", [], kind)
+        return self.s.constant(0, kind)
+
+    def unflatten(self, row: Index, shape: Sequence[int]) -> list[Index]:
         position: list[Index] = []
         for n in reversed(shape[1:]):
             position.insert(0, self.s.mod(row, n))
             row = self.s.div(row, n)
         return [row, *position] if shape else []
-
-    def commit(self) -> None:
-        ir.Operation.create("nvvm.cp.async.commit.group")
-
-    def wait(self, pending: int) -> None:
-        """Wait until at most `pending` of this thread's copy groups are under way."""
-        ir.Operation.create(
-            "nvvm.cp.async.wait.group", attributes={"n": ir.IntegerAttr.get(self.s.i32, pending)}
-        )
 
 
 class _if:

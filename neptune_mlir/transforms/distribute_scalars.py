@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from neptune_mlir.bindings import ir
+from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
 Index = Any  # an int, or a value of index type
@@ -32,7 +33,8 @@ Index = Any  # an int, or a value of index type
 class Scalars:
     """Emits scalar ops at the current insertion point."""
 
-    def __init__(self) -> None:
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
         self._scopes: list[dict[Any, Any]] = [{}]
         self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
         self._uniform: set[Any] = set()
@@ -213,7 +215,7 @@ class Scalars:
         return self.op("llvm.intr.fma", [a, b, c], a.type)
 
     def ex2(self, a: Any) -> Any:
-        return self.op("nvvm.ex2", [a], a.type, ftz=ir.BoolAttr.get(True))
+        return self.chip.exp2(self, a)
 
     def combine(self, name: str, a: Any, b: Any) -> Any:
         return self.op(name, [a, b], a.type)
@@ -274,7 +276,7 @@ def _tanh(s: Scalars, x: Any) -> Any:
         return None
     e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
     one = s.constant(1.0, s.f32)
-    inverse = s.op("nvvm.rcp.approx.ftz.f", [s.op("arith.addf", [e, one], s.f32)], s.f32)
+    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
     return s.fma(s.constant(-2.0, s.f32), inverse, one)
 
 

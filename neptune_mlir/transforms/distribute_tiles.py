@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import Layout, parse_layout, parse_shared
+from neptune_mlir.analysis.layouts import Layout, blocked, parse_layout, parse_shared
 from neptune_mlir.analysis.tiles import (
     Window,
     element_of,
@@ -31,16 +31,16 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
 )
-from neptune_mlir.bindings import gpu, ir, llvm, location_text, scf
+from neptune_mlir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.transforms.distribute_chip import chip_of
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
-from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads, under
+from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.transforms.distribute_pipeline import pipeline_of
 from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.registry import register
-
-SMEM = "neptune_shared"  # the kernel's dynamic shared memory
 
 
 @register("distribute-tiles", "turn tile programs into the code of one GPU thread")
@@ -58,9 +58,11 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
             kernels.regions[0].blocks.append()
         )
         with ir.InsertionPoint(block):
-            _declare_shared_memory()
-            for signature in signatures:
-                _writer(signature).write()
+            writers = [_writer(signature) for signature in signatures]
+            for writer in writers[:1]:
+                writer.chip.declare_module()
+            for writer in writers:
+                writer.write()
     host.finish(module)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
     return signatures
@@ -72,13 +74,6 @@ def _writer(signature: KernelSignature) -> KernelWriter:
 
         return SpecializedWriter(signature)
     return KernelWriter(signature)
-
-
-def _declare_shared_memory() -> None:
-    llvm.GlobalOp(
-        ir.Type.parse("!llvm.array<0 x i8>"), SMEM, ir.Attribute.parse("#llvm.linkage<external>"),
-        addr_space=3, alignment=1024,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,8 @@ class KernelWriter:
                 hint="run assign-layouts first",
             )  # fmt: skip
         self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
-        self.target = nvidia(ir.StringAttr(attributes["neptune.target"]).value)
+        self.target = gpu_target(ir.StringAttr(attributes["neptune.target"]).value)
+        self.chip = chip_of(self.target)
         self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
@@ -114,7 +110,7 @@ class KernelWriter:
     # ---- the function
 
     def write(self) -> None:
-        s = self.s = Scalars()
+        s = self.s = Scalars(self.chip)
         function = gpu.GPUFuncOp(
             ir.FunctionType.get(self._argument_types(), []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
@@ -124,9 +120,9 @@ class KernelWriter:
         with self.forall.location, s.scope(block):
             self._arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
-            address = ir.FlatSymbolRefAttr.get(SMEM)
+            symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
             smem = s.op(
-                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address
+                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol
             )
             self.memory = Memory(s, self.threads, smem)
             self.compute = Compute(s, self.threads, self.memory, self.scalar)
@@ -154,9 +150,8 @@ class KernelWriter:
                 loc=location_text(self.forall.location),
                 hint="use smaller tiles, or fewer stages",
             )
-        blocks = self._blocks_per_sm()
-        if blocks:
-            operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(self.s.i32, blocks)
+        self.chip.annotate(operation, self._blocks_per_sm())
+        self.chip.declare_shared(self.signature.name, used)
         operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
         for array, unit in self.memory.aligned.items():
@@ -330,22 +325,9 @@ class KernelWriter:
         layout = parse_shared(ir.StringAttr(op.attributes["neptune.layout"]).value, found.shape)
         tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
         self.memory.settle()
-        self._fetch(array, self.window(found), tile)
-        self.memory.commit()
-        self.memory.wait(0)
+        self.chip.fetch(self.memory, array, self.window(found), tile)
         self.memory.barrier()
         self.tiles[value] = tile
-
-    def _fetch(self, array: Array, window: Window, tile: SharedTile) -> None:
-        """Bring a window to shared memory, by asynchronous copies where they can take it."""
-        if self.memory.can_copy(array, window):
-            self.memory.copy_async(array, window, tile)
-            return
-        from neptune_mlir.analysis.layouts import blocked
-
-        layout = blocked(window.shape, self.threads.lanes, self.threads.warps)
-        values = self.memory.load_global(array, window, layout)
-        self.memory.store_shared(tile, layout, values)
 
     def _generic(self, op: Any) -> None:
         g = read_generic(op)
@@ -414,8 +396,6 @@ class KernelWriter:
         self.memory.store_global(view.array, window, layout, values)
 
     def _any_layout(self, shape: Sequence[int]) -> Layout:
-        from neptune_mlir.analysis.layouts import blocked
-
         return blocked(shape, self.threads.lanes, self.threads.warps)
 
     # ---- loops
@@ -428,7 +408,7 @@ class KernelWriter:
         layouts = self._carried_layouts(op, starts)
         carried = self._spread(starts, layouts)
         top = self.memory.top
-        pipeline = Pipeline(self, op)
+        pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried()])
         with s.scope(loop.body):
@@ -436,15 +416,14 @@ class KernelWriter:
             arguments = list(loop.inner_iter_args)
             self._bind(body.arguments[1:], layouts, arguments)
             self.memory.unsafe = True  # slower threads may still be in the iteration before
-            slot = pipeline.advance(loop.induction_variable, high, step, arguments)
+            ahead = pipeline.advance(loop.induction_variable, high, step, arguments)
             *inner, end = body.operations
             for operation in inner:
                 self._op(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
-            scf.YieldOp([*yielded, *slot])
+            scf.YieldOp([*yielded, *ahead])
         self.memory.release(top)
-        if pipeline.loads:
-            self.memory.wait(0)
+        pipeline.finish()
         self._bind(op.results, layouts, list(loop.results))
 
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
@@ -482,81 +461,6 @@ class KernelWriter:
             else:
                 held = [scalars.pop(0) for _ in range(layout.registers)]
                 self.tiles[value] = Held(layout, held)
-
-
-class Pipeline:
-    """The loads of a loop to shared memory, issued `stages - 1` iterations ahead."""
-
-    def __init__(self, kernel: KernelWriter, loop: Any):
-        self.kernel, self.s, self.memory = kernel, kernel.s, kernel.memory
-        self.iv = loop.regions[0].blocks[0].arguments[0]
-        self.stages = (
-            ir.IntegerAttr(loop.attributes["neptune.stages"]).value
-            if "neptune.stages" in loop.attributes
-            else 0
-        )
-        self.loads: list[tuple[Any, Window, SharedTile]] = []
-        self.base: list[int] = []
-        if self.stages < 2:
-            return
-        for op in loop.regions[0].blocks[0].operations:
-            operation = op.operation
-            staged = operation.name in ("tensor.pad", "tensor.extract_slice")
-            if staged and "neptune.layout" in operation.attributes:
-                self._stage(operation)
-
-    def _stage(self, operation: Any) -> None:
-        value = operation.results[0]
-        found = load_window(value, self.kernel.forall)
-        assert found is not None
-        text = ir.StringAttr(operation.attributes["neptune.layout"]).value
-        layout = parse_shared(text, found.shape)
-        offset = self.memory.take(layout.bytes * self.stages)
-        self.loads.append((value, found, SharedTile(layout, offset, element_of(value))))
-
-    def _issue(self, position: Any, slot: Any, high: Any) -> None:
-        """Start the copies of the iteration at `position`, if there is one."""
-        with under(self.s, self.s.less(position, high)):
-            local = {self.iv: position}
-            for _, found, tile in self.loads:
-                offset = self.s.add(self.s.mul(slot, tile.layout.bytes), tile.offset)
-                self.kernel._fetch(
-                    self.kernel.arrays[found.tensor], self.kernel.window(found, dict(local)),
-                    SharedTile(tile.layout, offset, tile.dtype),
-                )  # fmt: skip
-        self.memory.commit()
-
-    def start(self, low: Any, high: Any, step: Any) -> None:
-        if not self.loads:
-            return
-        self.memory.settle()
-        for k in range(self.stages - 1):
-            self._issue(self.s.add(low, self.s.mul(step, k)), k, high)
-
-    def carried(self) -> list[Any]:
-        return [self.s.value(0)] if self.loads else []
-
-    def advance(self, position: Any, high: Any, step: Any, carried: Sequence[Any]) -> list[Any]:
-        """At the start of an iteration: wait for its tiles, start copies for a later one."""
-        if not self.loads:
-            return []
-        s = self.s
-        slot = carried[0]
-        self.memory.wait(self.stages - 2)
-        self.memory.barrier()
-        ahead = s.add(position, s.mul(step, self.stages - 1))
-        self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high)
-        for value, _, tile in self.loads:
-            offset = s.add(s.mul(slot, tile.layout.bytes), tile.offset)
-            self.kernel.tiles[value] = SharedTile(tile.layout, offset, tile.dtype)
-        return [self._wrap(s.add(slot, 1))]
-
-    def _wrap(self, slot: Any) -> Any:
-        """`slot` modulo the number of stages, for slots under twice that."""
-        s = self.s
-        if not self.stages & (self.stages - 1):
-            return s.mod(slot, self.stages)
-        return s.select(s.less(slot, self.stages), slot, s.value(s.sub(slot, self.stages)))
 
 
 _HANDLERS: dict[str, str] = {

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import WarpGrid
+from neptune_mlir.targets.nvidia import nvidia
 
 ONE = WarpGrid(1, 1, 1)
+(MMA,) = nvidia("sm_80").matrix_for("f16")
 
 
 def held(layout, register, lane):
@@ -22,14 +24,14 @@ def held(layout, register, lane):
 
 def test_accumulator_of_m16n8():
     """c_i: row = lane / 4 (+ 8 for i >= 2), column = lane % 4 * 2 + i % 2."""
-    layout = L.accumulator((16, 8), 0, 1, ONE)
+    layout = L.accumulator((16, 8), 0, 1, ONE, MMA)
     for i, lane in itertools.product(range(4), range(32)):
         assert held(layout, i, lane) == (lane // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2)
 
 
 def test_operand_a_of_m16n8k16():
     """a_i: row = lane / 4 (+ 8 for i / 2 odd), column = lane % 4 * 2 + i % 2 (+ 8 for i >= 4)."""
-    layout = L.operand_a((16, 16), 0, 1, ONE)
+    layout = L.operand_a((16, 16), 0, 1, ONE, MMA)
     for i, lane in itertools.product(range(8), range(32)):
         row = lane // 4 + 8 * (i // 2 % 2)
         assert held(layout, i, lane) == (row, lane % 4 * 2 + i % 2 + 8 * (i // 4))
@@ -37,14 +39,14 @@ def test_operand_a_of_m16n8k16():
 
 def test_operand_b_of_m16n8k16():
     """b_i: k = lane % 4 * 2 + i % 2 (+ 8 for i >= 2), n = lane / 4."""
-    layout = L.operand_b((16, 8), 1, 0, ONE)
+    layout = L.operand_b((16, 8), 1, 0, ONE, MMA)
     for i, lane in itertools.product(range(4), range(32)):
         assert held(layout, i, lane) == (lane % 4 * 2 + i % 2 + 8 * (i // 2), lane // 4)
 
 
 @pytest.mark.parametrize("grid", [WarpGrid(4, 1, 4), WarpGrid(2, 2, 4), WarpGrid(1, 4, 8)])
 def test_accumulators_hold_every_element(grid):
-    layout = L.accumulator((64, 64), 0, 1, grid)
+    layout = L.accumulator((64, 64), 0, 1, grid, MMA)
     counts = np.zeros((64, 64), int)
     np.add.at(counts, tuple(layout.positions.reshape(-1, 2).T), 1)
     assert (counts == grid.total // (grid.m * grid.n)).all()
@@ -52,7 +54,7 @@ def test_accumulators_hold_every_element(grid):
 
 def test_accumulator_becomes_operand_a_without_moving():
     grid = WarpGrid(4, 1, 4)
-    p, a = L.accumulator((64, 64), 0, 1, grid), L.operand_a((64, 64), 0, 1, grid)
+    p, a = L.accumulator((64, 64), 0, 1, grid, MMA), L.operand_a((64, 64), 0, 1, grid, MMA)
     sources = a.sources(p, (0, 1))
     assert sources is not None
     assert (p.positions[sources] == a.positions).all()
@@ -60,12 +62,12 @@ def test_accumulator_becomes_operand_a_without_moving():
 
 def test_other_threads_hold_operand_b():
     grid = WarpGrid(4, 1, 4)
-    p, b = L.accumulator((64, 64), 0, 1, grid), L.operand_b((64, 64), 0, 1, grid)
+    p, b = L.accumulator((64, 64), 0, 1, grid, MMA), L.operand_b((64, 64), 0, 1, grid, MMA)
     assert b.sources(p, (0, 1)) is None
 
 
 def test_rows_of_an_accumulator_are_replicated_over_four_lanes():
-    rows = L.accumulator((64, 64), 0, 1, WarpGrid(4, 1, 4)).project([0])
+    rows = L.accumulator((64, 64), 0, 1, WarpGrid(4, 1, 4), MMA).project([0])
     assert rows.registers == 2
     for lane in range(32):
         assert held(rows, 0, lane) == (lane // 4,)

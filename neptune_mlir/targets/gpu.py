@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the GPU passes ask of a chip, whoever made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from neptune_mlir.errors import UsageError
+
+
+@dataclass(frozen=True)
+class MatrixInstruction:
+    """`D[m, n] = C[m, n] + A[m, k] * B[k, n]` of one wave.
+
+    Attributes:
+        name: the op that emits it, or part of its name.
+        m, n, k: its shape.
+        operand: element type of A and B; C and D are f32.
+        a, b, c: which elements a thread holds, in the notation of `analysis/layouts.py` with the
+            letters of dimensions: `reg[k:4*1] lane[m:32*1 k:2*4]` is m = lane % 32,
+            k = 4 (lane / 32) + register.
+        chain: the operand ("a" or "b") of the next product that an accumulator can become
+            without changing threads.
+        words: whether 16-bit floats are passed as 16-bit integers.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    operand: str
+    a: str
+    b: str
+    c: str
+    chain: str
+    words: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the IR calls it: no two instructions of a chip have the same."""
+        return f"{self.m}x{self.n}x{self.k} {self.operand}"
+
+
+@dataclass(frozen=True)
+class GpuTarget:
+    """One chip architecture.
+
+    Attributes:
+        name: as LLVM's `-mcpu` spells it.
+        wave: threads that run together.
+        shared_block: bytes of shared memory that one block can have.
+        shared_sm: bytes of shared memory of one multiprocessor (compute unit).
+        registers: 32-bit registers of one multiprocessor.
+        threads: resident threads of one multiprocessor.
+        matrix: matrix instructions that take registers and leave registers, preferred ones first.
+        copies: kinds of asynchronous copy from global to shared memory.
+        swizzle: whether addresses of operands in shared memory come so few (`ldmatrix`) that
+            swizzled rows pay; else rows are padded.
+    """
+
+    name: str
+    wave: int
+    shared_block: int
+    shared_sm: int
+    registers: int
+    threads: int
+    matrix: tuple[MatrixInstruction, ...]
+    copies: tuple[str, ...]
+    swizzle: bool
+
+    def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
+        """The matrix instructions whose operands have this element type."""
+        return tuple(m for m in self.matrix if m.operand == dtype)
+
+    def instruction(self, label: str) -> MatrixInstruction:
+        """The matrix instruction with this label."""
+        return next(m for m in self.matrix if m.label == label)
+
+
+def gpu_target(name: str) -> GpuTarget:
+    """The chip called `name`. Raises UsageError when there is none."""
+    from neptune_mlir.targets import amd, nvidia
+
+    known: dict[str, GpuTarget] = {**nvidia.TARGETS, **amd.TARGETS}
+    if name not in known:
+        raise UsageError(f"unknown GPU target '{name}'", hint=f"one of: {', '.join(known)}")
+    return known[name]

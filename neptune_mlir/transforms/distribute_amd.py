@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""AMD's instructions: `v_mfma` and `v_wmma`, plain loads and stores, moves between lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import CHUNK
+from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.bindings import ir, llvm
+from neptune_mlir.targets.amd import AmdTarget
+from neptune_mlir.targets.gpu import MatrixInstruction
+from neptune_mlir.transforms.distribute_chip import Chip, Operand
+from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.transforms.distribute_scalars import Scalars
+
+_QUAD = {1: 0b10_11_00_01, 2: 0b01_00_11_10}  # quad_perm: which lane of 4 each lane reads
+_ROW_XMASK = 0x160  # | mask: the lane whose number differs in the mask, of 16
+_SWIZZLE_XOR = 0x1F  # | mask << 10: all lanes of 32, exclusive or with the mask
+
+
+class Amd(Chip):
+    target: AmdTarget
+
+    def shared_symbol(self, kernel: str) -> str:
+        return f"{kernel}_shared"
+
+    def declare_shared(self, kernel: str, size: int) -> None:
+        """Each kernel has memory of its own and of known size: its notes then say how much."""
+        llvm.GlobalOp(
+            ir.Type.parse(f"!llvm.array<{max(size, CHUNK)} x i8>"), self.shared_symbol(kernel),
+            ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=3, alignment=128,
+        )  # fmt: skip
+
+    def annotate(self, function: Any, blocks: int) -> None:
+        """Registers are the code generator's choice."""
+
+    def barrier(self) -> None:
+        """Waits for shared memory only: loads from global memory stay under way."""
+        ir.Operation.create(
+            "gpu.barrier",
+            attributes={
+                "scope": ir.Attribute.parse("#gpu.barrier_scope<workgroup>"),
+                "address_spaces": ir.Attribute.parse("[#gpu.address_space<workgroup>]"),
+            },
+        )
+
+    def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        memory.store_staged(array, window, tile, memory.load_staged(array, window))
+
+    # ---- scalars
+
+    def exp2(self, s: Scalars, x: Any) -> Any:
+        return s.op("rocdl.exp2", [x], x.type)
+
+    def reciprocal(self, s: Scalars, x: Any) -> Any:
+        return s.op("rocdl.rcp", [x], x.type)
+
+    def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
+        if word.type != s.i32:
+            bits = self.exchange(s, s.op("llvm.bitcast", [word], s.i32), distance)
+            return s.op("llvm.bitcast", [bits], word.type)
+        if distance in _QUAD:
+            return self._modified(s, word, _QUAD[distance])
+        if distance < 16 and "row" in self.target.moves:
+            return self._modified(s, word, _ROW_XMASK | distance)
+        if distance < 32:
+            pattern = s.constant(_SWIZZLE_XOR | distance << 10, s.i32)
+            return _operation("rocdl.ds_swizzle", [word, pattern], s.i32)
+        lane = s.op("arith.xori", [self._lane(s), s.constant(distance, s.i32)], s.i32)
+        address = s.op("arith.shli", [lane, s.constant(2, s.i32)], s.i32)
+        return _operation("rocdl.ds_bpermute", [address, word], s.i32)
+
+    def _lane(self, s: Scalars) -> Any:
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        thread = s.op("gpu.thread_id", [], s.index, dimension=dimension)
+        return s.value(s.mod(thread, self.target.wave), s.i32)
+
+    def _modified(self, s: Scalars, word: Any, control: int) -> Any:
+        """`word` of the lane that a data-parallel modifier names."""
+        return _operation(
+            "rocdl.update.dpp", [word, word], s.i32,
+            dppCtrl=ir.IntegerAttr.get(s.i32, control), rowMask=ir.IntegerAttr.get(s.i32, 0xF),
+            bankMask=ir.IntegerAttr.get(s.i32, 0xF), boundCtrl=ir.BoolAttr.get(False),
+        )  # fmt: skip
+
+    # ---- matrix products
+
+    def fragment(self, memory: Memory, values: Sequence[Any]) -> Any:
+        return memory.pack(list(values))
+
+    def operand_from_shared(
+        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """Plain loads, as wide as neighbours in a fragment are neighbours in memory."""
+        s, i = memory.s, operand.instruction
+        base = threads.base(operand.layout)
+        piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
+        run = 1  # elements of one load
+        if operand.deep == 1:
+            first = [c for _, c in piece]
+            while len(piece) % (2 * run) == 0 and 2 * run * tile.layout.element <= CHUNK and all(
+                first[j + 2 * run - 1] == first[j] + 2 * run - 1
+                for j in range(0, len(piece), 2 * run)
+            ):
+                run *= 2
+        extent = tile.layout.shape[operand.free]
+        element = ir.Type.parse(tile.dtype)
+        kind = element if run == 1 else ir.VectorType.get([run], element)
+
+        def fragment(row: int, depth: int) -> Any:
+            values: list[Any] = []
+            for r, c in piece[::run]:
+                position = list(base)
+                position[operand.free] = s.add(position[operand.free], row * operand.step + r)
+                if extent < operand.step:  # what is padding repeats something that exists
+                    position[operand.free] = s.minimum(position[operand.free], extent - 1)
+                position[operand.deep] = s.add(position[operand.deep], depth * i.k + c)
+                offset = s.add(memory.shared_offset(tile.layout, position), tile.offset)
+                pointer = memory.shared_pointer(offset)
+                loaded = memory.load_element(pointer, kind, run * tile.layout.element)
+                if run == len(piece):
+                    return loaded
+                values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
+            return memory.pack(values)
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            return [fragment(at, depth) for at in range(row, row + count)]
+
+        return fragments
+
+    def accumulator(self, memory: Memory, values: list[Any]) -> Any:
+        return memory.pack(values)
+
+    def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:
+        return memory.unpack(accumulator, count, memory.s.f32)
+
+    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
+        if i.words:
+            words = ir.VectorType.get(ir.VectorType(a.type).shape, ir.IntegerType.get_signless(16))
+            a, b = (s.op("llvm.bitcast", [v], words) for v in (a, b))
+        if i.name.startswith("rocdl.wmma"):
+            return _operation(i.name, [a, b, c], c.type)
+        none = ir.Attribute.parse("#rocdl.mfma_perm_b<none>")
+        zero = ir.IntegerAttr.get(s.i32, 0)
+        return _operation(i.name, [a, b, c], c.type, cbsz=zero, abid=zero, blgp=none)
+
+
+def _operation(name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
+    return ir.Operation.create(
+        name, results=[result], operands=list(operands), attributes=attributes
+    ).results[0]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What differs between the makers of GPUs in the code of one thread.
+
+`distribute-tiles` is the same for all; where an instruction has to be named it asks the `Chip`
+of its target: `distribute_nvidia` or `distribute_amd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.layouts import Layout, WarpGrid
+from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+
+if TYPE_CHECKING:
+    from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
+    from neptune_mlir.transforms.distribute_scalars import Scalars
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A factor of a matrix product: `which` is "a" or "b"; dimension `free` of its tile runs
+    along m (n), dimension `deep` along k."""
+
+    which: str
+    free: int
+    deep: int
+    layout: Layout
+    grid: WarpGrid
+    instruction: MatrixInstruction
+
+    @property
+    def step(self) -> int:
+        """How far apart pieces are along the free dimension."""
+        return self.instruction.m if self.which == "a" else self.instruction.n
+
+
+class Chip:
+    """Emits instructions of one target."""
+
+    columns = 1  # pieces of operand B that are best brought at once
+
+    def __init__(self, target: GpuTarget):
+        self.target = target
+
+    # ---- the kernel
+
+    def shared_symbol(self, kernel: str) -> str:
+        """The symbol of a kernel's shared memory."""
+        raise NotImplementedError
+
+    def declare_module(self) -> None:
+        """Declare what all kernels of a module share."""
+
+    def declare_shared(self, kernel: str, size: int) -> None:
+        """Declare the symbol of a kernel's shared memory, now that its size is known."""
+
+    def annotate(self, function: Any, blocks: int) -> None:
+        """Tell the code generator how many blocks are to share a multiprocessor (0: its choice)."""
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        """All threads of the block; shared memory written before is seen after."""
+        raise NotImplementedError
+
+    def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        """Bring a window to shared memory now (a barrier is to follow)."""
+        raise NotImplementedError
+
+    # ---- scalars
+
+    def exp2(self, s: Scalars, x: Any) -> Any:
+        """2 to the power x (f32), results under the normal range flushed to 0."""
+        raise NotImplementedError
+
+    def reciprocal(self, s: Scalars, x: Any) -> Any:
+        """1 / x (f32), right to about a unit in the last place."""
+        raise NotImplementedError
+
+    def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
+        """A 32-bit value of the lane whose number differs in the bit `distance`."""
+        raise NotImplementedError
+
+    # ---- matrix products
+
+    def fragment(self, memory: Memory, values: Sequence[Any]) -> Any:
+        """Elements of an operand, in the order of its registers, as the instruction takes them."""
+        raise NotImplementedError
+
+    def operand_from_shared(
+        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """A function from the place of pieces (along the free dimension, along k, how many) to
+        their fragments, read from shared memory."""
+        raise NotImplementedError
+
+    def accumulator(self, memory: Memory, values: list[Any]) -> Any:
+        """Elements of an accumulator as the instruction takes them."""
+        raise NotImplementedError
+
+    def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:
+        """The inverse of `accumulator`."""
+        raise NotImplementedError
+
+    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
+        raise NotImplementedError
+
+
+def chip_of(target: GpuTarget) -> Chip:
+    """The instructions of a target."""
+    from neptune_mlir.targets.amd import AmdTarget
+    from neptune_mlir.transforms.distribute_amd import Amd
+    from neptune_mlir.transforms.distribute_nvidia import Nvidia
+
+    return Amd(target) if isinstance(target, AmdTarget) else Nvidia(target)
