@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.bindings import ir, llvm, passmanager
+from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import nvptx, ptxas
-from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines import gpu
+from neptune_mlir.pipelines.gpu import Compiled
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
-from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
-from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
-from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import specialize_warps
 
@@ -26,18 +23,6 @@ from neptune_mlir.transforms.specialize_warps import specialize_warps
 # rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
 # head dims 64 and 128.
 KNOBS = {"streamed": "held:24576"}
-
-# 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
-_LOWERINGS = (
-    "builtin.module(lower-affine,gpu.module("
-    "canonicalize,cse,arith-expand,convert-scf-to-cf,"
-    "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1},"
-    "convert-vector-to-llvm,convert-arith-to-llvm{index-bitwidth=32},"
-    "convert-index-to-llvm{index-bitwidth=32}),"
-    "convert-cf-to-llvm{index-bitwidth=32},reconcile-unrealized-casts,"
-    "gpu.module(canonicalize,cse))"
-)
-
 
 def compile_tiles(
     module: Any,
@@ -60,75 +45,28 @@ def compile_tiles(
         LoweringError: the program cannot be lowered.
         ToolError: the code generator or the assembler failed.
     """
-    text = str(module)
-    plan: Plan | None = None
-    images: list[dict[str, Any]] = []
-    code = b""
-    remarks: list[str] = []
-    alignment: dict[tuple[str, int], int] = {}
-    for name in target.split(","):
-        copy = ir.Module.parse(text, module.context)
-        with registry.collect_remarks() as found:
-            made = _compile_one(copy, nvidia(name.strip()), entry or "", options)
-        remarks += [str(r) for r in found if str(r) not in remarks]
-        plan = plan or made.plan
-        images.append({"target": name.strip(), "offset": len(code), "size": len(made.cubin),
-                       "kernels": made.kernels, "tools": made.tools,
-                       "notes": made.warnings})  # fmt: skip
-        code += made.cubin
-        for place, unit in made.alignment.items():
-            alignment[place] = max(alignment.get(place, 1), unit)
-    assert plan is not None
-    facts = {} if facts is None else facts
-    facts.setdefault("remarks", []).extend(remarks)
-    facts["images"] = images
-    facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]
-    return Bundle(target, plan, code, facts)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
-    registers, spills (bytes a thread), blocks_per_sm."""
-
-    cubin: bytes
-    ptx: str
-    kernels: dict[str, dict[str, int]]
-    plan: Plan
-    alignment: dict[tuple[str, int], int]
-    warnings: list[str]
-    tools: list[str]
+    return gpu.compile_images(
+        module, target, facts, lambda m, name: _compile_one(m, nvidia(name), entry or "", options)
+    )
 
 
 def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Compiled:
     with module.context, ir.Location.unknown():
         kernels = _to_kernels(module, chip, entry, options)
-        plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
+        plan = gpu.plan_of(module)
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
     cubin = ptxas.assemble_without_spills(code, chip)
     if any(kernel.maps for kernel in kernels):
         _check_specialised(cubin)
-    infos: dict[str, dict[str, int]] = {}
-    alignment: dict[tuple[str, int], int] = {}
-    for kernel in kernels:
-        found = cubin.figures.get(kernel.name)
-        if found is None:
-            raise ToolError(f"ptxas reports no kernel '{kernel.name}'")
-        spills = found.spill_stores + found.spill_loads
-        if spills:
-            message = f"kernel '{kernel.name}' spills {spills} bytes a thread on {chip.name}"
-            remark(ir.Location.unknown(module.context), message, "warning")
-        infos[kernel.name] = {
-            "threads": kernel.threads, "shared": kernel.shared, "registers": found.registers,
-            "spills": spills,
-            "blocks_per_sm": chip.blocks_per_sm(kernel.threads, found.registers, kernel.shared),
-        }  # fmt: skip
-        for place, unit in kernel.alignment.items():
-            alignment[place] = max(alignment.get(place, 1), unit)
-    return Compiled(
-        cubin.code, code, infos, plan, alignment, list(cubin.warnings), [cubin.tool]
-    )
+    used = {
+        name: (found.registers, found.spill_stores + found.spill_loads)
+        for name, found in cubin.figures.items()
+    }
+    with ir.Location.unknown(module.context):
+        infos = gpu.describe(kernels, chip, used)
+    alignment = gpu.alignment_of(kernels)
+    return Compiled(cubin.code, infos, plan, alignment, list(cubin.warnings), [cubin.tool])
 
 
 def _check_specialised(cubin: ptxas.Cubin) -> None:
@@ -159,7 +97,7 @@ def _to_kernels(
     module: Any, chip: NvidiaTarget, entry: str, options: Any
 ) -> list[KernelSignature]:
     """Tile IR to `gpu.func`s and a plan."""
-    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+    gpu.prepare(module)
     options = dict(options)
     hopper, skew, turns = (options.pop(k, d) for k, d in _HOPPER.items())
     hopper = hopper and chip.name == "sm_90a"
@@ -176,15 +114,10 @@ def _to_kernels(
 
 def to_llvm(module: Any) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
-    math_to_nvvm(module)
-    try:
-        passmanager.PassManager.parse(_LOWERINGS).run(module.operation)
-    except ir.MLIRError as error:
-        raise LoweringError(f"the kernels cannot be lowered to NVVM: {error}") from None
-    kernels = next(op for op in module.body.operations if op.operation.name == "gpu.module")
-    _keep_constants_in_place(kernels.operation)
-    check_translatable(kernels.operation)
-    return str(llvm.translate_module_to_llvmir(kernels.operation))
+    conversion = "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1}"
+    kernels = gpu.lower_kernels(module, conversion, "NVVM")
+    _keep_constants_in_place(kernels)
+    return gpu.translate(kernels)
 
 
 def _keep_constants_in_place(kernels: Any) -> None:
@@ -206,17 +139,3 @@ def _keep_constants_in_place(kernels: Any) -> None:
             # the conversion keeps the alignment of a tensor map and drops that it is a value
             found.append(ir.DictAttr.get(known | by_value if "llvm.align" in known else known))
         attributes["arg_attrs"] = ir.ArrayAttr.get(found)
-
-
-def check_translatable(operation: Any) -> None:
-    """Raise LoweringError on an op that translation to LLVM IR would die on."""
-    foreign: set[str] = set()
-
-    def visit(op: Any) -> Any:
-        if op.name.split(".")[0] not in ("llvm", "nvvm", "rocdl") and op.name != "gpu.module":
-            foreign.add(op.name)
-        return ir.WalkResult.ADVANCE
-
-    operation.walk(visit)
-    if foreign:
-        raise LoweringError(f"no lowering to LLVM for {', '.join(sorted(foreign))}")

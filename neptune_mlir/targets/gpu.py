@@ -72,6 +72,10 @@ class GpuTarget:
         """The matrix instructions whose operands have this element type."""
         return tuple(m for m in self.matrix if m.operand == dtype)
 
+    def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
+        """Resident blocks of one multiprocessor, by what one block takes."""
+        raise NotImplementedError
+
     def instruction(self, label: str) -> MatrixInstruction:
         """The matrix instruction with this label."""
         return next(m for m in self.matrix if m.label == label)

@@ -143,7 +143,7 @@ class Amd(Chip):
             a, b = (s.op("llvm.bitcast", [v], words) for v in (a, b))
         if i.name.startswith("rocdl.wmma"):
             return _operation(i.name, [a, b, c], c.type)
-        none = ir.Attribute.parse("#rocdl.mfma_perm_b<none>")
+        none = ir.Attribute.parse("#rocdl<mfma_perm_b none>")
         zero = ir.IntegerAttr.get(s.i32, 0)
         return _operation(i.name, [a, b, c], c.type, cbsz=zero, abid=zero, blgp=none)
 

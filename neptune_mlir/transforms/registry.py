@@ -40,7 +40,7 @@ _MODULES: dict[str, str] = {
     "specialize-warps": "neptune_mlir.transforms.specialize_warps",
     "skew-loops": "neptune_mlir.transforms.skew_loops",
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
-    "math-to-nvvm": "neptune_mlir.transforms.math_to_nvvm",
+    "math-to-gpu": "neptune_mlir.transforms.math_to_gpu",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.expand_math",
     "copies-to-linalg": "neptune_mlir.transforms.copies_to_linalg",

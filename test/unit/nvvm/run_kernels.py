@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs tile IR through the NVIDIA passes and on the simulator, as the launch plan says."""
+"""Runs tile IR through the GPU passes and on the simulator, as the launch plan says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import simt
+import simt_amd
 
 from neptune_mlir import bindings
 from neptune_mlir.bindings import ir, passmanager
@@ -14,13 +15,14 @@ from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
-from neptune_mlir.transforms.math_to_nvvm import math_to_nvvm
+from neptune_mlir.transforms.math_to_gpu import math_to_gpu
 
 
 class Simulated:
-    """A tile program lowered for an NVIDIA target, to be called with NumPy arrays."""
+    """A tile program lowered for a GPU, to be called with NumPy arrays."""
 
     def __init__(self, program: Any, *, target: str = "sm_80", **options: Any):
+        self.target = target
         self.module = bindings.parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
             with ir.Location.unknown():
@@ -31,13 +33,20 @@ class Simulated:
                 self.assigned = str(self.module)
                 distribute_tiles(self.module)
                 self.module.operation.verify()
-                math_to_nvvm(self.module)
+                math_to_gpu(self.module)
                 lower = passmanager.PassManager.parse(
                     "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
                 )
                 lower.run(self.module.operation)
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
+
+    def block(self, *arguments: Any) -> None:
+        """Run one block."""
+        if self.target.startswith("gfx"):
+            simt_amd.AmdBlock(self.target, *arguments)
+        else:
+            simt.Block(*arguments)
 
     def functions(self) -> dict[str, Any]:
         found = {}
@@ -75,7 +84,7 @@ class Simulated:
                     values += [address, *strides]
             grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
             for number in range(int(np.prod(grid))):
-                simt.Block(functions[launch.kernel], memory, values, number)
+                self.block(functions[launch.kernel], memory, values, number)
         memory.check_guards()
         results = []
         for kind, k in self.plan.results:

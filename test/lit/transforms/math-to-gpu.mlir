@@ -1,4 +1,4 @@
-// RUN: neptune-opt %s --math-to-nvvm | filecheck %s
+// RUN: neptune-opt %s --math-to-gpu | filecheck %s
 
 // exp becomes straight-line arithmetic: no device library is called.
 // CHECK: gpu.func @kernel

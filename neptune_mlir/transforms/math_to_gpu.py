@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `math-to-nvvm`: elementary functions in GPU kernels, without a device library.
+"""Pass `math-to-gpu`: elementary functions in GPU kernels, without a device library.
 
 `distribute-tiles` has turned what is hot (exp, tanh) into the chip's own instructions. What is
 left becomes the same arithmetic as on the CPU; `sin`, `cos` and `powf` are built here. Functions
-that NVPTX selects by itself (sqrt, fma, floor, ceil, absf, copysign) stay.
+that LLVM selects for GPUs by itself (sqrt, fma, floor, ceil, absf, copysign) stay.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from neptune_mlir.codegen.polynomials import Functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms.registry import register
 
-# what NVPTX selects: called by name, because `convert-gpu-to-nvvm` would call a device library
+# called by name, because `convert-gpu-to-nvvm` (or `-rocdl`) would call a device library
 _SELECTED = {
     "math.sqrt": "sqrt", "math.floor": "floor", "math.ceil": "ceil", "math.absf": "fabs",
     "math.copysign": "copysign", "math.roundeven": "roundeven", "math.trunc": "trunc",
@@ -25,8 +25,8 @@ _SELECTED = {
 }  # fmt: skip
 
 
-@register("math-to-nvvm", "expand elementary functions that no NVIDIA instruction computes")
-def math_to_nvvm(module: Any) -> None:
+@register("math-to-gpu", "expand elementary functions that no GPU instruction computes")
+def math_to_gpu(module: Any) -> None:
     for rewrite in (_expand, _call):  # expansions leave functions to call
         for op in _math_ops(module):
             if (op.name in _SELECTED) == (rewrite is _call):

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""LLVM IR text to machine code, through llvmlite, in a child process: LLVM aborts on what it cannot
+select, and the caller is to get an error message.
+
+The child reads the module on standard input and writes assembly or an object file on standard
+output. It imports llvmlite and the text rewriter only, so it starts in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from neptune_mlir.errors import ToolError
+
+
+def generate(
+    text: str, triple: str, chip: str, features: str = "", *, form: str, option: str = "",
+    timeout: float = 300,
+) -> bytes:  # fmt: skip
+    """The code of an LLVM IR module, optimised for `chip`.
+
+    Args:
+        form: "assembly" (UTF-8 text) or "object".
+        option: a command-line option of LLVM.
+
+    Raises:
+        ToolError: LLVM refuses the module or dies on it.
+    """
+    command = [
+        sys.executable, "-m", "neptune_mlir.codegen.llvm_child",
+        triple, chip, features, form, option,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, input=text.encode(), capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"LLVM did not finish in {timeout:g} s for {chip}") from None
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        status = f"signal {-done.returncode}" if done.returncode < 0 else "an error"
+        family = {"nvptx64": "NVPTX", "amdgcn": "AMDGPU"}[triple.split("-")[0]]
+        raise ToolError(
+            f"LLVM's {family} code generator stopped with {status} for {chip}: "
+            + (reason[-1] if reason else "no message")
+        )
+    return done.stdout
+
+
+def _generate(text: str, triple: str, chip: str, features: str, form: str, option: str) -> bytes:
+    import llvmlite.binding as llvm
+
+    from neptune_mlir.codegen.llvm_text import downgrade
+
+    if option:
+        llvm.set_option("neptune", option)
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=chip, features=features, opt=3
+    )
+    module = llvm.parse_assembly(downgrade(text))
+    module.triple = triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.slp_vectorization = False
+    options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    if form == "object":
+        return bytes(machine.emit_object(module))
+    return str(machine.emit_assembly(module)).encode()
+
+
+def main() -> int:
+    try:
+        sys.stdout.buffer.write(_generate(sys.stdin.buffer.read().decode(), *sys.argv[1:]))
+    except RuntimeError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

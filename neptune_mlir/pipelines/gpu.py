@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What compiling for NVIDIA and for AMD shares: kernels to LLVM IR, images to a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.bindings import ir, llvm, passmanager
+from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.distribute_host import KernelSignature
+from neptune_mlir.transforms.math_to_gpu import math_to_gpu
+from neptune_mlir.transforms.registry import remark
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
+    registers, spills (bytes a thread), blocks_per_sm."""
+
+    code: bytes
+    kernels: dict[str, dict[str, int]]
+    plan: Plan
+    alignment: dict[tuple[str, int], int]
+    warnings: list[str]
+    tools: list[str]
+
+
+def compile_images(
+    module: Any, target: str, facts: dict[str, Any] | None,
+    compile_one: Callable[[Any, str], Compiled],
+) -> Bundle:  # fmt: skip
+    """A bundle with an image for each architecture of `target` (names, separated by commas).
+
+    Args:
+        module: tile IR; each architecture gets a copy.
+        compile_one: what makes the image of one.
+    """
+    text = str(module)
+    plan: Plan | None = None
+    images: list[dict[str, Any]] = []
+    code = b""
+    remarks: list[str] = []
+    alignment: dict[tuple[str, int], int] = {}
+    for name in map(str.strip, target.split(",")):
+        copy = ir.Module.parse(text, module.context)
+        with registry.collect_remarks() as found:
+            made = compile_one(copy, name)
+        remarks += [str(r) for r in found if str(r) not in remarks]
+        plan = plan or made.plan
+        images.append({"target": name, "offset": len(code), "size": len(made.code),
+                       "kernels": made.kernels, "tools": made.tools,
+                       "notes": made.warnings})  # fmt: skip
+        code += made.code
+        for place, unit in made.alignment.items():
+            alignment[place] = max(alignment.get(place, 1), unit)
+    assert plan is not None
+    facts = {} if facts is None else facts
+    facts.setdefault("remarks", []).extend(remarks)
+    facts["images"] = images
+    facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]
+    return Bundle(target, plan, code, facts)
+
+
+def join(target: str, bundles: Sequence[Bundle]) -> Bundle:
+    """One bundle of several for the same program. The first one's plan is the bundle's; an image
+    that was tiled otherwise has a plan of its own."""
+    plan, code = bundles[0].plan, b""
+    facts = dict(bundles[0].facts, images=[], remarks=[])
+    alignment: dict[tuple[str, int], int] = {}
+    for bundle in bundles:
+        own = {} if bundle.plan == plan else {"plan": bundle.plan.to_json()}
+        facts["images"] += [
+            {**image, "offset": image["offset"] + len(code), **own}
+            for image in bundle.facts["images"]
+        ]
+        facts["remarks"] += [r for r in bundle.facts["remarks"] if r not in facts["remarks"]]
+        for kind, number, unit in bundle.facts["alignment"]:
+            alignment[kind, number] = max(alignment.get((kind, number), 1), unit)
+        code += bundle.code
+    facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]
+    return Bundle(target, plan, code, facts)
+
+
+def describe(
+    kernels: Sequence[KernelSignature], chip: GpuTarget, used: Mapping[str, tuple[int, int]]
+) -> dict[str, dict[str, int]]:
+    """The figures of each kernel, for the bundle; spills are warned of.
+
+    Args:
+        used: registers and spilled bytes of a thread, by kernel.
+
+    Raises:
+        ToolError: the tools say nothing of a kernel.
+    """
+    infos = {}
+    for kernel in kernels:
+        if kernel.name not in used:
+            raise ToolError(f"the compiled code has no kernel '{kernel.name}'")
+        registers, spills = used[kernel.name]
+        if spills:
+            message = f"kernel '{kernel.name}' spills {spills} bytes a thread on {chip.name}"
+            remark(ir.Location.unknown(), message, "warning")
+        infos[kernel.name] = {
+            "threads": kernel.threads, "shared": kernel.shared, "registers": registers,
+            "spills": spills,
+            "blocks_per_sm": chip.blocks_per_sm(kernel.threads, registers, kernel.shared),
+        }  # fmt: skip
+    return infos
+
+
+def alignment_of(kernels: Sequence[KernelSignature]) -> dict[tuple[str, int], int]:
+    """Bytes that the addresses and strides of arrays must be aligned to."""
+    alignment: dict[tuple[str, int], int] = {}
+    for kernel in kernels:
+        for place, unit in kernel.alignment.items():
+            alignment[place] = max(alignment.get(place, 1), unit)
+    return alignment
+
+
+def prepare(module: Any) -> None:
+    """Tile IR as the GPU passes want it."""
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+
+
+def plan_of(module: Any) -> Plan:
+    """The launch plan that `distribute-tiles` left."""
+    return Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
+
+
+def lower_kernels(module: Any, conversion: str, dialect: str) -> Any:
+    """Lower the `gpu.module` in place to the LLVM dialect; returns it.
+
+    Args:
+        conversion: the pass that converts `gpu` to the chip's dialect, with options.
+        dialect: that dialect's name, for messages.
+    """
+    math_to_gpu(module)
+    # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
+    lowerings = (
+        "builtin.module(lower-affine,gpu.module("
+        f"canonicalize,cse,arith-expand,convert-scf-to-cf,{conversion},"
+        "convert-vector-to-llvm,convert-arith-to-llvm{index-bitwidth=32},"
+        "convert-index-to-llvm{index-bitwidth=32}),"
+        "convert-cf-to-llvm{index-bitwidth=32},reconcile-unrealized-casts,"
+        "gpu.module(canonicalize,cse))"
+    )
+    try:
+        passmanager.PassManager.parse(lowerings).run(module.operation)
+    except ir.MLIRError as error:
+        raise LoweringError(f"the kernels cannot be lowered to {dialect}: {error}") from None
+    kernels = next(op for op in module.body.operations if op.operation.name == "gpu.module")
+    return kernels.operation
+
+
+def translate(kernels: Any) -> str:
+    """LLVM IR text of a lowered `gpu.module`."""
+    check_translatable(kernels)
+    return str(llvm.translate_module_to_llvmir(kernels))
+
+
+def check_translatable(operation: Any) -> None:
+    """Raise LoweringError on an op that translation to LLVM IR would die on."""
+    foreign: set[str] = set()
+
+    def visit(op: Any) -> Any:
+        if op.name.split(".")[0] not in ("llvm", "nvvm", "rocdl") and op.name != "gpu.module":
+            foreign.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    operation.walk(visit)
+    if foreign:
+        raise LoweringError(f"no lowering to LLVM for {', '.join(sorted(foreign))}")

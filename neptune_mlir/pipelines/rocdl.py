@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tile IR to AMD code: layouts, distribution, ROCDL, an object file, HSACO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import element_bytes
+from neptune_mlir.bindings import ir
+from neptune_mlir.codegen import amdgcn, hsaco
+from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines import gpu
+from neptune_mlir.pipelines.gpu import Compiled
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Launch, Plan
+from neptune_mlir.targets.amd import AmdTarget, amd
+from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.distribute_host import KernelSignature
+from neptune_mlir.transforms.distribute_tiles import distribute
+
+EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
+
+
+def compile_tiles(
+    module: Any, *, target: str = "gfx942", entry: str | None = None,
+    facts: dict[str, Any] | None = None, **options: Any,
+) -> Bundle:  # fmt: skip
+    """The bundle of tile IR for AMD architectures.
+
+    Args:
+        module: consumed.
+        target: one architecture or several, separated by commas.
+        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`).
+
+    Raises:
+        LoweringError: the program cannot be lowered.
+        ToolError: the code generator or the linker failed, or made what cannot be launched.
+    """
+    return gpu.compile_images(
+        module, target, facts, lambda m, name: _compile_one(m, amd(name), entry or "", options)
+    )
+
+
+def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = "gfx942") -> str:
+    """A function in tile IR at a lower level, as text (changes `module`)."""
+    chip = amd(target)
+    with module.context, ir.Location.unknown():
+        _to_kernels(module, chip, entry or "", {})
+        if level == "target":
+            return str(module)
+        text = to_llvm(module, chip)
+    return text if level == "llvm" else amdgcn.assembly(text, chip)
+
+
+def _compile_one(module: Any, chip: AmdTarget, entry: str, options: Any) -> Compiled:
+    with module.context, ir.Location.unknown():
+        kernels = _to_kernels(module, chip, entry, options)
+        plan = gpu.plan_of(module)
+        text = to_llvm(module, chip)
+    code = amdgcn.hsaco(text, chip)
+    target, notes = hsaco.read_notes(code)
+    if not target.endswith(f"-{chip.name}"):
+        raise ToolError(f"the code generator made code for {target}, not {chip.name}")
+    launches = {launch.kernel: launch for launch in plan.launches}
+    for kernel in kernels:
+        if kernel.name in notes:
+            hsaco.check(
+                notes[kernel.name], argument_sizes(plan, launches[kernel.name]),
+                threads=kernel.threads, shared=kernel.shared, wave=chip.wave,
+            )  # fmt: skip
+    used = {name: (found.registers, found.scratch) for name, found in notes.items()}
+    with ir.Location.unknown(module.context):
+        infos = gpu.describe(kernels, chip, used)
+    tools = [amdgcn.linker_version()]
+    return Compiled(code, infos, plan, gpu.alignment_of(kernels), [], tools)
+
+
+def argument_sizes(plan: Plan, launch: Launch) -> list[int]:
+    """Bytes of each argument of a launch, in order: an address and the strides of all but the
+    innermost dimension for an array, 32 bits for an index."""
+    sizes: list[int] = []
+    for kind, which, *_ in launch.operands:
+        if kind == "value":
+            sizes.append(4 if which == "index" else element_bytes(which))
+        else:
+            arrays = plan.arguments if kind == "argument" else plan.buffers
+            sizes += [8] * max(1, len(arrays[which].shape))
+    return sizes
+
+
+def _to_kernels(
+    module: Any, chip: AmdTarget, entry: str, options: Any
+) -> list[KernelSignature]:
+    """Tile IR to `gpu.func`s and a plan."""
+    gpu.prepare(module)
+    assign_layouts(module, target=chip.name, **options)
+    kernels = distribute(module, entry)
+    module.operation.verify()
+    return kernels
+
+
+def to_llvm(module: Any, chip: AmdTarget) -> str:
+    """Lower the `gpu.module` in place and translate it to LLVM IR text."""
+    conversion = (
+        f"convert-gpu-to-rocdl{{chipset={chip.name} runtime=HIP index-bitwidth=32 "
+        "use-bare-ptr-memref-call-conv=1}"
+    )
+    return gpu.translate(gpu.lower_kernels(module, conversion, "ROCDL"))

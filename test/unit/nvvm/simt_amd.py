@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""AMD's instructions for the lockstep simulator: waves of 64 or 32 lanes, MFMA and WMMA.
+
+Matrix instructions follow the formulas of AMD's instruction set manuals, element by element;
+nothing here reads the tables of `targets/amd.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import simt
+
+from neptune_mlir.bindings import ir
+from neptune_mlir.targets.amd import amd
+
+Position = tuple[np.ndarray, np.ndarray]  # of each lane: row, column
+
+
+def mfma(m: int, k: int) -> tuple[Any, Any, Any, int, int]:
+    """`v_mfma_f32_{m}x{m}x{k}`: position of element e of A, of B, of D; how many elements."""
+    lane = np.arange(64)
+    per_lane = m * k // 64
+
+    def a(e: int) -> Position:
+        return lane % m, per_lane * (lane // m) + e
+
+    def b(e: int) -> Position:
+        return per_lane * (lane // m) + e, lane % m
+
+    def d(e: int) -> Position:
+        if m == 32:
+            return 8 * (e // 4) + 4 * (lane // 32) + e % 4, lane % 32
+        return 4 * (lane // 16) + e, lane % 16
+
+    return a, b, d, per_lane, m * m // 64
+
+
+def wmma(gfx12: bool) -> tuple[Any, Any, Any, int, int]:
+    """`v_wmma_f32_16x16x16` of 32 lanes."""
+    lane = np.arange(32)
+
+    def a(e: int) -> Position:
+        return lane % 16, 8 * (lane // 16) + e if gfx12 else np.full(32, e)
+
+    def b(e: int) -> Position:
+        row, column = a(e)
+        return column, row
+
+    def d(e: int) -> Position:
+        return (8 * (lane // 16) + e if gfx12 else 2 * e + lane // 16), lane % 16
+
+    return a, b, d, 8 if gfx12 else 16, 8
+
+
+class AmdBlock(simt.Block):
+    """One block of threads of an AMD chip."""
+
+    def __init__(self, target: str, *rest: Any):
+        self.target = amd(target)
+        super().__init__(*rest)
+
+    def step(self, op: Any, mask: np.ndarray) -> None:
+        found = re.fullmatch(r"rocdl\.(mfma|wmma)\.f32\.(\d+)x\d+x(\d+)\.?(b?f16).*", op.name)
+        if found is None:
+            super().step(op, mask)
+            return
+        assert mask.all()
+        kind, m, k, dtype = found[1], int(found[2]), int(found[3]), found[4]
+        form = mfma(m, k) if kind == "mfma" else wmma(self.target.name.startswith("gfx12"))
+        a, b, c = (self.env[v] for v in op.operands)
+        if "vector" in str(op.operands[0].type) and "xi16" in str(op.operands[0].type):
+            a, b = (simt.from_bytes(simt.to_bytes(x, "i16"), dtype) for x in (a, b))
+        assert a.shape[1] == b.shape[1] == form[3] and c.shape[1] == form[4]
+        out = np.zeros_like(c, np.float32)
+        wave = self.target.wave
+        for start in range(0, self.threads, wave):
+            here = slice(start, start + wave)
+            out[here] = _multiply(form, a[here], b[here], c[here], m, k)
+        self.env[op.results[0]] = out
+
+    # ---- moves between lanes
+
+    def _lanes(self) -> np.ndarray:
+        return np.arange(self.threads)
+
+    def _rocdl_ds_swizzle(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all()
+        pattern = int(operands[1][0])
+        assert pattern & 0x83FF == 0x1F, "only exclusive or with a mask"
+        return operands[0][self._lanes() ^ (pattern >> 10)]
+
+    def _rocdl_ds_bpermute(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all()
+        wave = self.target.wave
+        lanes = operands[0].astype(np.int64) // 4 % wave
+        return operands[1][self._lanes() // wave * wave + lanes]
+
+    def _rocdl_update_dpp(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all()
+        control = ir.IntegerAttr(op.attributes["dppCtrl"]).value
+        lane = self._lanes()
+        if control < 0x100:  # quad_perm
+            source = lane // 4 * 4 + (control >> 2 * (lane % 4)) % 4
+        else:
+            assert 0x160 < control < 0x170 and self.target.wave == 32, "row_xmask is of gfx10 on"
+            source = lane ^ (control & 15)
+        return operands[1][source]
+
+    # ---- the rest
+
+    def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        if not len(op.results):
+            super()._scf_if(op, operands, mask)
+            return None
+        taken = operands[0]
+        assert mask.all() and (taken == taken[0]).all(), "threads disagree on a branch"
+        return self.run(op.regions[0 if taken[0] else 1].blocks[0], mask)
+
+    def _llvm_mlir_zero(self, op: Any, operands: Any, mask: Any) -> Any:
+        kind, count = self._vector(op.results[0].type)
+        return np.zeros((self.threads, count), simt.NUMPY.get(kind, np.float32))
+
+    def _arith_constant(self, op: Any, operands: Any, mask: Any) -> Any:
+        kind = op.results[0].type
+        if not isinstance(kind, ir.VectorType):
+            return super()._arith_constant(op, operands, mask)
+        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value().value
+        return np.full((self.threads, kind.shape[0]), splat)
+
+    def _arith_select(self, op: Any, operands: Any, mask: Any) -> Any:
+        c, a, b = operands
+        return np.where(c[:, None] if a.ndim == 2 else c, a, b)
+
+    def _rocdl_exp2(self, op: Any, operands: Any, mask: Any) -> Any:
+        return simt.BINARY["nvvm.ex2"](*operands)
+
+    def _rocdl_rcp(self, op: Any, operands: Any, mask: Any) -> Any:
+        return simt.BINARY["nvvm.rcp.approx.ftz.f"](*operands)
+
+
+def _multiply(form: Any, a: Any, b: Any, c: Any, m: int, k: int) -> np.ndarray:
+    """One wave's D = C + A B, through whole matrices."""
+    at_a, at_b, at_d, elements, results = form
+    whole_a, whole_b = np.full((m, k), np.nan, np.float32), np.full((k, m), np.nan, np.float32)
+    for e in range(elements):
+        _place(whole_a, at_a(e), a[:, e].astype(np.float32))
+        _place(whole_b, at_b(e), b[:, e].astype(np.float32))
+    whole = np.zeros((m, m), np.float32)
+    for e in range(results):
+        whole[at_d(e)] = c[:, e]
+    whole += whole_a @ whole_b
+    return np.stack([whole[at_d(e)] for e in range(results)], 1)
+
+
+def _place(whole: np.ndarray, at: Position, values: np.ndarray) -> None:
+    """Write elements; lanes that hold the same element must agree."""
+    whole[at] = values
+    assert np.array_equal(whole[at], values, equal_nan=True), "replicated operands differ"
