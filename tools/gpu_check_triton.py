@@ -105,6 +105,13 @@ def inputs(spec: Any, queries: int, keys: int, strided: bool = False) -> list[An
     return made
 
 
+def workspace(run: Any, *arguments: Any) -> Any:
+    import torch
+
+    needed = run.requirements(*arguments).workspace
+    return torch.empty(needed, dtype=torch.uint8, device="cuda")
+
+
 def relative(got: Any, want: Any) -> float:
     error = float((got.double() - want).norm() / want.norm())
     return error if math.isfinite(error) else math.inf
@@ -127,7 +134,7 @@ def measure(path: Path, timed: bool) -> dict[str, Any]:
         for strided in (False, True):
             q, k, v, *extra = inputs(spec, queries, keys, strided)
             out = torch.full(q.shape, math.nan, device="cuda", dtype=q.dtype)
-            run(q, k, v, *extra, out=out)
+            run(q, k, v, *extra, out=out, workspace=workspace(run, q, k, v, *extra))
             torch.cuda.synchronize()
             want = reference(spec, q, k, v, extra[0] if extra else None)
             case = f"{queries}x{keys}{' strided' if strided else ''}"
@@ -147,7 +154,8 @@ def compare(run: Any, spec: Any, queries: int, keys: int) -> dict[str, Any]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     q, k, v, *extra = inputs(spec, queries, keys)
-    call = run.prepare(q, k, v, *extra, out=torch.empty_like(q))
+    scratch = workspace(run, q, k, v, *extra)
+    call = run.prepare(q, k, v, *extra, out=torch.empty_like(q), workspace=scratch)
     causal = bool(spec.get("causal")) and queries > 1  # one last query sees every key
     shared = q.shape[1] != k.shape[1]
 

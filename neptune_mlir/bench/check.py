@@ -32,6 +32,14 @@ def check(path: str, run: Any) -> dict[str, Any]:
     return {"cases": cases, "error": worst, "right": worst < TOLERANCE[dtype]}
 
 
+def workspace(run: Any, arguments: Sequence[Any]) -> Any:
+    """The scratch memory that a call needs."""
+    import torch
+
+    needed = run.requirements(*arguments).workspace
+    return torch.empty(needed, dtype=torch.uint8, device="cuda")
+
+
 def _operator(spec: dict[str, Any], run: Any) -> dict[str, float]:
     import torch
 
@@ -43,7 +51,7 @@ def _operator(spec: dict[str, Any], run: Any) -> dict[str, float]:
                         spec["head_dim"], 2 if spec.get("tokens") else 1, strided)  # fmt: skip
             arrays = p.inputs("cuda")
             out = torch.full(arrays[0].shape, math.nan, device="cuda", dtype=arrays[0].dtype)
-            run(*arrays, out=out)
+            run(*arrays, out=out, workspace=workspace(run, arrays))
             torch.cuda.synchronize()
             heads, rows = p.sample(whole=True)
             wanted = p.reference(arrays, heads, rows).cpu()
@@ -76,7 +84,7 @@ def _zoo(path: Path, run: Any) -> dict[str, float]:
                  "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}[dtype]  # fmt: skip
         poison = math.nan if named.is_floating_point else -1
         out.append(torch.full(e.shape, poison, device="cuda", dtype=named))
-    results = run(*arguments, out=out)
+    results = run(*arguments, out=out, workspace=workspace(run, arguments))
     torch.cuda.synchronize()
     got = results if isinstance(results, tuple) else (results,)
     return {

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Arrays of other libraries seen without a copy: address, shape, strides and type."""
+"""Arrays of other libraries seen without a copy: address, shape, strides and type.
+
+`view` takes arrays in this machine's memory; `gpu_view`, in `gpu_arrays.py`, those on a GPU.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +41,8 @@ def storage_dtype(kind: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class ArrayView:
-    """Memory of an array. Strides count elements; `owner` keeps the memory alive."""
+    """Memory of an array. Strides count elements; `owner` keeps the memory alive; `device` is the
+    number of a GPU, or None."""
 
     address: int
     dtype: str
@@ -44,6 +50,7 @@ class ArrayView:
     strides: tuple[int, ...]
     readonly: bool
     owner: Any
+    device: int | None = None
 
     def descriptor(self) -> ctypes.Array[ctypes.c_int64]:
         """MLIR's memref descriptor: allocated, aligned, offset, sizes, strides."""
@@ -117,24 +124,57 @@ class _Tensor(ctypes.Structure):
 _CODES = {0: "i", 1: "ui", 2: "f", 4: "bf", 6: "i"}  # DLDataTypeCode; 6 is bool
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 
+_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned of DLPack 1.0."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    )  # fmt: skip
+
+
+_READ_ONLY = 1  # of _Versioned.flags
+
+
 def _dlpack(value: Any, name: str) -> ArrayView:
-    try:
-        device = value.__dlpack_device__()
-        if int(device[0]) not in _HOST_DEVICES:
+    with dlpack_errors(name):
+        if int(value.__dlpack_device__()[0]) not in _HOST_DEVICES:
             raise ArgumentError(
                 f"{name} is not in this machine's memory", hint="copy it to the CPU first"
             )
-        capsule = value.__dlpack__()
+        return read_dlpack(value, name)
+
+
+@contextlib.contextmanager
+def dlpack_errors(name: str) -> Iterator[None]:
+    """What an array raises when it cannot be lent becomes an ArgumentError."""
+    try:
+        yield
+    except ArgumentError:
+        raise
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
         raise ArgumentError(f"{name} gives no DLPack view: {error}") from None
-    tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+
+
+def read_dlpack(value: Any, name: str, device: int | None = None, **named: Any) -> ArrayView:
+    """The view of an array that `__dlpack__` lends; `named` goes to it. Raises ArgumentError."""
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0), **named)
+    except TypeError:  # from before DLPack 1.0
+        capsule = value.__dlpack__(**named)
+    readonly = False
+    if _capsule_is_valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        tensor, readonly = managed.tensor, bool(managed.flags & _READ_ONLY)
+    else:
+        tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     kind = f"{_CODES.get(tensor.code, '?')}{tensor.bits}"
     kind = "i1" if tensor.code == 6 else kind
     if kind not in _STORAGE or tensor.lanes != 1:
@@ -145,7 +185,7 @@ def _dlpack(value: Any, name: str) -> ArrayView:
     else:
         strides = contiguous(shape)
     address = (tensor.data or 0) + tensor.byte_offset
-    return ArrayView(address, kind, shape, strides, False, (value, capsule))
+    return ArrayView(address, kind, shape, strides, readonly, (value, capsule), device)
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,3 +194,34 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     for d in range(len(shape) - 2, -1, -1):
         strides[d] = strides[d + 1] * max(shape[d + 1], 1)
     return tuple(strides)
+
+
+def reshaped_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The strides with which the same memory has another shape of as many elements; None where
+    it would have to be copied."""
+    if 0 in shape:
+        return contiguous(new)
+    # runs of dimensions that are one in memory: [elements, stride of the innermost]
+    runs: list[list[int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == extent * stride:
+            runs[-1] = [runs[-1][0] * extent, stride]
+        else:
+            runs.append([extent, stride])
+    found: list[int] = []
+    left, stride = 1, 1  # of the run being cut, from the inside
+    for extent in reversed(new):
+        if extent == 1:
+            found.insert(0, stride)
+            continue
+        if left == 1:
+            left, stride = runs.pop()
+        if left % extent:
+            return None
+        found.insert(0, stride)
+        left, stride = left // extent, stride * extent
+    return tuple(found)

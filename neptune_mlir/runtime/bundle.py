@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A bundle: machine code, its launch plan and facts about the compilation, as bytes."""
+"""A bundle: machine code, its launch plan and facts about the compilation, as one file.
+
+bytes 0..16       "neptune-bundle-1\\n": the format of this list
+17..48            SHA-256 of all that follows
+49..56            length of the header, little-endian
+then              the header, JSON: abi, target, plan, facts
+then              code; images of a fat bundle by offset and size (facts, "images")
+"""
 
 from __future__ import annotations
 
@@ -14,6 +21,10 @@ from neptune_mlir.runtime.plan import Plan
 _MAGIC = b"neptune-bundle-1\n"
 _DIGEST = 32
 
+# What code and runtime agree on beyond the format: what a kernel receives and in which order,
+# the operands of a plan's launches, its expressions. docs/runtime.md describes it.
+ABI = 1
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -25,19 +36,38 @@ class Bundle:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        header = {"target": self.target, "plan": self.plan.to_json(), "facts": self.facts}
-        text = json.dumps(header, sort_keys=True).encode()
-        payload = len(text).to_bytes(8, "little") + text + self.code
+        payload = self._payload()
         return _MAGIC + hashlib.sha256(payload).digest() + payload
+
+    def _payload(self) -> bytes:
+        header = {"abi": ABI, "target": self.target, "plan": self.plan.to_json(),
+                  "facts": self.facts}  # fmt: skip
+        text = json.dumps(header, sort_keys=True).encode()
+        return len(text).to_bytes(8, "little") + text + self.code
+
+    @property
+    def digest(self) -> str:
+        """The hash of the content that its file carries, in hexadecimal."""
+        return hashlib.sha256(self._payload()).hexdigest()
+
+    def plan_of(self, image: dict[str, Any]) -> Plan:
+        """The launch plan of one image: its own where it differs from that of the others."""
+        return Plan.from_json(image["plan"]) if "plan" in image else self.plan
 
     @staticmethod
     def from_bytes(data: bytes) -> Bundle:
-        """Raises ToolError for anything but what `to_bytes` made."""
+        """Raises ToolError for anything but what `to_bytes` made, for this runtime's ABI."""
         start = len(_MAGIC) + _DIGEST
         digest, payload = data[len(_MAGIC) : start], data[start:]
         if not data.startswith(_MAGIC) or hashlib.sha256(payload).digest() != digest:
             raise ToolError("not a compiled bundle, or a damaged one", hint="compile it again")
         size = int.from_bytes(payload[:8], "little")
         header = json.loads(payload[8 : 8 + size])
+        abi = header.get("abi", 1)  # bundles of the first ABI did not always say so
+        if abi != ABI:
+            raise ToolError(
+                f"the bundle was made for ABI {abi} of the runtime, which has {ABI}",
+                hint="compile it again with this version, or install the version that made it",
+            )
         plan = Plan.from_json(header["plan"])
         return Bundle(header["target"], plan, payload[8 + size :], header["facts"])

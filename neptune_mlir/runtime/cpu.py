@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,9 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.loader import load
-from neptune_mlir.runtime.plan import Argument, Plan, describe, evaluate
+from neptune_mlir.runtime.plan import Argument, Plan, evaluate
 
 
 class CpuExecutable:
@@ -34,16 +34,9 @@ class CpuExecutable:
         self._kernels = dict(zip(names, addresses, strict=True))
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        views, scalars = check(self.plan, arguments)
+        views, scalars = check(self.plan, arguments, view)
         shapes = [v.shape if v else None for v in views]
-        names = [a.name for a in self.plan.arguments]
-        for left, right in self.plan.equal:
-            a, b = evaluate(left, shapes, scalars), evaluate(right, shapes, scalars)
-            if a != b:
-                raise ArgumentError(
-                    f"{describe(left, names)} is {a}, but {describe(right, names)} is {b}: "
-                    "they must be equal"
-                )
+        check_equal(self.plan, shapes, scalars)
         buffers: list[Any] = [None] * len(self.plan.buffers)
         results = _take_out(self.plan, out, shapes, scalars, views, buffers)
         for k, buffer in enumerate(self.plan.buffers):
@@ -102,62 +95,6 @@ class CpuExecutable:
         workers.run(task, min(workers.count(), programs))
 
 
-def check(plan: Plan, arguments: Sequence[Any]) -> tuple[list[ArrayView | None], list[Any]]:
-    """Arguments against the plan: views of the arrays, and the scalars (else None) by position.
-
-    Raises:
-        ArgumentError: a wrong number, type, rank or extent.
-    """
-    if len(arguments) != len(plan.arguments):
-        raise ArgumentError(
-            f"{plan.entry} takes {len(plan.arguments)} arguments, {len(arguments)} were given"
-        )
-    views: list[ArrayView | None] = []
-    scalars: list[Any] = []
-    for value, wanted in zip(arguments, plan.arguments, strict=True):
-        if wanted.kind == "tensor":
-            views.append(_check_array(view(value, wanted.name), wanted))
-            scalars.append(None)
-        else:
-            views.append(None)
-            scalars.append(_check_scalar(value, wanted))
-    return views, scalars
-
-
-def _check_array(array: ArrayView, wanted: Argument) -> ArrayView:
-    shape = f"[{', '.join('?' if n is None else str(n) for n in wanted.shape)}]"
-    fits = len(array.shape) == len(wanted.shape) and all(
-        n is None or n == m for n, m in zip(wanted.shape, array.shape, strict=True)
-    )
-    if not fits:
-        raise ArgumentError(f"{wanted.name} has shape {list(array.shape)}, not {shape}")
-    if not _same_type(array.dtype, wanted.dtype):
-        raise ArgumentError(f"{wanted.name} has type {array.dtype}, not {wanted.dtype}")
-    return array if array.dtype == wanted.dtype else ArrayView(
-        array.address, wanted.dtype, array.shape, array.strides, array.readonly, array.owner
-    )  # fmt: skip
-
-
-def _same_type(given: str, wanted: str) -> bool:
-    """MLIR integers have no sign; NumPy without ml_dtypes holds bf16 as its bits."""
-    given = given.removeprefix("u")
-    return given == wanted or (given, wanted) in (("i16", "bf16"), ("i64", "index"))
-
-
-def _check_scalar(value: Any, wanted: Argument) -> Any:
-    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        value = value.item()
-    whole = wanted.dtype == "index" or wanted.dtype.startswith("i")
-    if not isinstance(value, int if whole else (int, float)):
-        kind = "an integer" if whole else "a number"
-        raise ArgumentError(f"{wanted.name} is a {type(value).__name__}, not {kind}")
-    if whole:
-        bits = 64 if wanted.dtype == "index" else int(wanted.dtype[1:])
-        if not -(1 << (bits - 1)) <= value < 1 << bits:
-            raise ArgumentError(f"{wanted.name} is {value}, which {wanted.dtype} cannot hold")
-    return value if whole else float(value)
-
-
 def c_scalar(dtype: str, value: Any) -> Any:
     if dtype == "f32":
         return ctypes.c_float(value)
@@ -189,7 +126,7 @@ def _take_out(
             dtype = buffer.dtype
         else:
             shape, dtype = views[reference[1]].shape, views[reference[1]].dtype
-        array = _check_array(array, Argument("tensor", dtype, shape, name))
+        array = check_array(array, Argument("tensor", dtype, shape, name))
         if array.readonly:
             raise ArgumentError(f"{name} is read-only")
         if isinstance(value, np.ndarray) and array.owner is not value:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.runtime.arrays import storage_dtype
+from neptune_mlir.runtime.arrays import storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cpu import c_scalar, check
+from neptune_mlir.runtime.checks import check
+from neptune_mlir.runtime.cpu import c_scalar
 from neptune_mlir.runtime.loader import load
 
 _free = ctypes.CDLL(None).free
@@ -27,7 +28,7 @@ class FunctionExecutable:
         self._function = ctypes.CFUNCTYPE(None)(address)
 
     def __call__(self, *arguments: Any) -> Any:
-        views, scalars = check(self.plan, arguments)
+        views, scalars = check(self.plan, arguments, view)
         operands: list[Any] = [
             c_scalar(a.dtype, scalar) if view is None else view.descriptor()
             for a, view, scalar in zip(self.plan.arguments, views, scalars, strict=True)
@@ -46,7 +47,7 @@ class FunctionExecutable:
                 continue
             values.append(_copy(fields, dtype, rank))
             owned.add(fields[0])
-        for address in owned - {view.address for view in views if view}:
+        for address in owned - {v.address for v in views if v}:
             _free(address)
         return values[0] if len(values) == 1 else tuple(values)
 

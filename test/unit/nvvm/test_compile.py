@@ -13,7 +13,8 @@ from neptune_mlir.codegen import nvptx, ptxas
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cuda import CudaExecutable, choose_image
+from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.images import choose_image
 from neptune_mlir.targets.nvidia import nvidia
 
 try:

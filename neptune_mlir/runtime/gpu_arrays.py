@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arrays on a GPU seen without a copy: torch tensors, DLPack, `__cuda_array_interface__`.
+
+A producer's protocol may name a stream on which the array becomes ready. DLPack's producer makes
+the caller's stream wait for it; for `__cuda_array_interface__` we do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import ArrayView, contiguous, dlpack_errors, read_dlpack
+from neptune_mlir.runtime.driver import Driver
+
+# bytes of an element by MLIR type
+SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+         "index": 8, "ui8": 1, "ui16": 2, "ui32": 4, "ui64": 8}  # fmt: skip
+
+_TYPESTR = {"f2": "f16", "f4": "f32", "f8": "f64", "b1": "i1", "i1": "i8", "i2": "i16",
+            "i4": "i32", "i8": "i64", "u1": "ui8", "u2": "ui16", "u4": "ui32",
+            "u8": "ui64", "V2": "bf16"}  # fmt: skip
+_TORCH_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+                "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+                "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"}  # fmt: skip
+_torch_types: dict[Any, str] = {}  # torch.dtype -> MLIR type, filled on first use
+
+_GPU_DEVICES = (2, 13)  # DLPack's kDLCUDA, kDLCUDAManaged
+_DEFAULT_STREAM = 1  # how both protocols spell the default stream, whose handle is 0
+
+# `wait(producer)`: let the caller's stream wait for another
+Wait = Callable[[int], None]
+
+
+def gpu_view(
+    value: Any, name: str, driver: Driver, stream: int | None, wait: Wait | None
+) -> ArrayView:
+    """The view of an array on a GPU, ready for use on `stream` (None: no work will follow).
+
+    Raises:
+        ArgumentError: not an array on a GPU, or of a type that no kernel takes.
+    """
+    device = gpu_device(value, name, lambda: driver)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _torch_view(value, name, device)
+    if hasattr(value, "__dlpack__"):
+        return _dlpack_view(value, name, device, stream)
+    return _interface_view(value, name, device, wait)
+
+
+def gpu_device(value: Any, name: str, driver: Callable[[], Driver]) -> int | None:
+    """The number of the GPU that an array is on; None where it has no elements and does not say.
+
+    Raises:
+        ArgumentError: not an array on a GPU.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        if not value.is_cuda:
+            raise ArgumentError(f"{name} is on {value.device}, not on a GPU", hint="call .cuda()")
+        return int(value.get_device())
+    if hasattr(value, "__dlpack_device__"):
+        kind, device = value.__dlpack_device__()
+        if int(kind) not in _GPU_DEVICES:
+            place = getattr(value, "device", "the CPU")
+            raise ArgumentError(f"{name} is on {place}, not on a GPU", hint="copy it there first")
+        return int(device)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is None:
+        raise ArgumentError(
+            f"{name} is a {type(value).__name__}, not an array on a GPU",
+            hint="pass an array of torch, CuPy or JAX, or one with __cuda_array_interface__",
+        )
+    return None if 0 in interface["shape"] else driver().device_of(interface["data"][0])
+
+
+def _torch_view(value: Any, name: str, device: int | None) -> ArrayView:
+    kind = _torch_types.get(value.dtype) or _torch_type(value.dtype)
+    if kind is None:
+        raise ArgumentError(f"{name} has type {value.dtype}, which no kernel takes")
+    return ArrayView(
+        value.data_ptr(), kind, tuple(value.shape), value.stride(), False, value, device
+    )
+
+
+def _torch_type(dtype: Any) -> str | None:
+    kind = _TORCH_NAMES.get(str(dtype).removeprefix("torch."))
+    if kind is not None:
+        _torch_types[dtype] = kind
+    return kind
+
+
+def _dlpack_view(value: Any, name: str, device: int | None, stream: int | None) -> ArrayView:
+    ready = -1 if stream is None else stream or _DEFAULT_STREAM  # -1: no waiting
+    with dlpack_errors(name):
+        found = read_dlpack(value, name, device, stream=ready)
+    library = type(value).__module__.partition(".")[0]
+    if library in ("jax", "jaxlib"):  # immutable, but lent without the flag that says so
+        found = replace(found, readonly=True)
+    return found
+
+
+def _interface_view(value: Any, name: str, device: int | None, wait: Wait | None) -> ArrayView:
+    interface = value.__cuda_array_interface__
+    text = interface["typestr"]
+    kind = _TYPESTR.get(text[1:])
+    if kind is None or text[0] == ">" or interface.get("mask") is not None:
+        raise ArgumentError(f"{name} has type {text}, which no kernel takes")
+    shape, (address, readonly) = tuple(interface["shape"]), interface["data"]
+    steps, size = interface.get("strides"), SIZES[kind]
+    if steps is not None and any(s % size for s in steps):
+        raise ArgumentError(f"{name} has elements that are not at whole element positions")
+    strides = contiguous(shape) if steps is None else tuple(s // size for s in steps)
+    producer = interface.get("stream")
+    if producer is not None and wait is not None:
+        wait(0 if producer == _DEFAULT_STREAM else producer)
+    return ArrayView(address or 0, kind, shape, strides, bool(readonly), value, device)
+
+
+def are_apart(one: ArrayView, other: ArrayView) -> bool:
+    """Whether two arrays have no byte in common (interleaved ones are told apart)."""
+    (low, high), (first, last) = one.span(), other.span()
+    if high <= first or last <= low or one.device != other.device:
+        return True
+    work: Any = 10_000  # NumPy's stub knows two special values only
+    try:
+        return not np.shares_memory(one.numpy(), other.numpy(), max_work=work)
+    except np.exceptions.TooHardError:
+        return False
+
+
+def repeats_elements(array: ArrayView) -> bool:
+    """Whether two positions may be one element in memory, as in an expanded array."""
+    if 0 in array.shape:
+        return False
+    reach = 0  # the farthest element of the dimensions seen so far, smallest stride first
+    for stride, extent in sorted(
+        (abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1
+    ):
+        if stride <= reach:
+            return True
+        reach += stride * (extent - 1)
+    return False

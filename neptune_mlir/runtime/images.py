@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The machine code of a bundle on one device: which image fits it, and its kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.plan import Plan
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A kernel in a context; `hidden` counts null pointers that follow its parameters."""
+
+    function: ctypes.c_void_p
+    threads: int
+    shared: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class LoadedImage:
+    """An image in a context of `device`, its launch plan, and by array the bytes that its address
+    and outer strides must be multiples of."""
+
+    device: int
+    context: int
+    plan: Plan
+    alignment: dict[tuple[str, int], int]
+    kernels: dict[str, LoadedKernel]
+
+
+def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> LoadedImage:
+    """Put the image for a device into a context. Raises ArgumentError when there is none."""
+    image = choose_image(bundle.facts["images"], driver.capability(device))
+    modules: dict[tuple[int, int], int] = {}
+    kernels = {}
+    for name, facts in image["kernels"].items():
+        # the kernels of an image share a module, unless each has its own (Triton's do)
+        start, size = (facts.get(key, image[key]) for key in ("offset", "size"))
+        if (start, size) not in modules:
+            code = bundle.code[start : start + size]
+            modules[start, size] = driver.load(context, code)
+        shared = facts["shared"]
+        function = driver.function(context, modules[start, size], name, shared)
+        kernels[name] = LoadedKernel(
+            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0)
+        )
+    alignment = {(kind, number): unit for kind, number, unit in bundle.facts["alignment"]}
+    return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels)
+
+
+def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:
+    """The best code for a device: of the newest architecture that runs there."""
+    from neptune_mlir.targets.nvidia import nvidia
+
+    fitting = [i for i in images if nvidia(i["target"]).runs_on(capability)]
+    if not fitting:
+        have = ", ".join(i["target"] for i in images)
+        raise ArgumentError(
+            f"the bundle holds code for {have}; this device is sm_{capability[0]}{capability[1]}",
+            hint="compile it for this device too: --target takes several, separated by commas",
+        )
+    return max(fitting, key=lambda i: (nvidia(i["target"]).capability, nvidia(i["target"]).exact))

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the runtime asks of the library that the caller's arrays come from: the stream that it
+works on, and memory for results. Nothing is imported that the caller has not imported."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from neptune_mlir.errors import ArgumentError
+
+# MLIR element type -> name of the type in torch and CuPy
+_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i1": "bool",
+          "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}  # fmt: skip
+
+
+class Library:
+    """No library that we know: the default stream, and no memory."""
+
+    def __init__(self, current_stream: Callable[[int], int] = lambda device: 0):
+        # the handle of the stream that the library works on now, by device
+        self.current_stream = current_stream
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
+        """A new array, for use on `stream`. Raises ArgumentError."""
+        raise ArgumentError(
+            "results need memory, and neither torch nor CuPy made the arguments",
+            hint="pass out= (and workspace=, see requirements())",
+        )
+
+
+class Torch(Library):
+    def __init__(self, torch: Any):
+        self._torch = torch
+        # what torch's own compilers use: it makes no stream object
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        super().__init__(raw or (lambda d: torch.cuda.current_stream(d).cuda_stream))
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
+        torch, place = self._torch, f"cuda:{device}"
+        context: Any = contextlib.nullcontext()
+        if stream != self.current_stream(device):
+            context = torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place))
+        with context:
+            return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=place)
+
+
+class Cupy(Library):
+    def __init__(self, cupy: Any):
+        self._cupy = cupy
+        super().__init__(lambda device: int(cupy.cuda.get_current_stream(device).ptr))
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
+        cuda = self._cupy.cuda
+        name = "uint16" if dtype == "bf16" else _NAMES[dtype]  # CuPy has no bfloat16: its bits
+        with cuda.Device(device), cuda.ExternalStream(stream, device):
+            return self._cupy.empty(shape, dtype=name)
+
+
+_NONE = Library()
+_known: dict[int, Library] = {}  # by the identity of the module
+
+
+def library_of(values: Iterable[Any]) -> Library:
+    """The library of the first array that is torch's, else of the first that is CuPy's."""
+    values = [v for v in values if v is not None]
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(v, torch.Tensor) for v in values):
+        return _get(torch, Torch)
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and any(isinstance(v, cupy.ndarray) for v in values):
+        return _get(cupy, Cupy)
+    return _NONE
+
+
+def _get(module: Any, kind: Any) -> Library:
+    found = _known.get(id(module))
+    if found is None:
+        found = _known[id(module)] = kind(module)
+    return found
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream: a number, or a stream of torch, CuPy or cuda-core.
+
+    Raises:
+        ArgumentError: something else.
+    """
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    raise ArgumentError(
+        f"stream= is a {type(stream).__name__}, not a stream",
+        hint="pass a stream of torch or CuPy, or its handle as a number",
+    )

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a kernel receives: an array is its address and the strides of all dimensions but the last
+(64 bits each), a scalar is itself (positions and extents have 32 bits), a tensor map 128 bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.driver import TENSOR_MAP_BYTES, Driver
+from neptune_mlir.runtime.gpu_arrays import SIZES
+from neptune_mlir.runtime.memory import SizedLaunch
+
+_PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
+
+_maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
+_MAPS_LIMIT = 4096
+
+
+def parameters(
+    sized: SizedLaunch, arrays: Mapping[tuple[str, int], ArrayView], driver: Driver
+) -> list[Any]:
+    """The parameters of a launch as ctypes objects; `arrays` holds the plan's, by reference."""
+    made: list[Any] = []
+    for operand, value in zip(sized.launch.operands, sized.values, strict=True):
+        if operand[0] == "value":
+            made.append(c_scalar(operand[1], value))
+        elif operand[0] == "map":
+            kind, number, *box = operand[1:]
+            made.append(tensor_map(driver, arrays[kind, number], *box))
+        else:
+            array = arrays[operand[0], operand[1]]
+            made.append(ctypes.c_void_p(array.address))
+            made += [ctypes.c_int64(s) for s in array.strides[:-1]]
+    return made
+
+
+def tensor_map(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
+    """What the copy engine needs to bring boxes of `rows` whole rows: 128 bytes, encoded again
+    only for another address or shape.
+
+    Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
+    dimensions from the innermost outwards. Rows that do not exist come as 0.
+    """
+    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns)
+    found = _maps.get(key)
+    if found is None:
+        if len(_maps) >= _MAPS_LIMIT:
+            _maps.clear()
+        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns)
+    return found
+
+
+def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
+    if 0 in array.shape:  # there is nothing to bring, and no address
+        return (ctypes.c_char * TENSOR_MAP_BYTES)()
+    size = SIZES[array.dtype]
+    rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
+    extents = [_PANEL, array.shape[rows_dim], columns // _PANEL, *(array.shape[d] for d in rest)]
+    # an axis of one element may have any stride, but the encoding checks it
+    steps = [array.strides[d] * size if array.shape[d] > 1 else 16 for d in (rows_dim, *rest)]
+    if min(steps) < 0:
+        raise ArgumentError("an array with a negative stride cannot be read by the copy engine")
+    strides = [steps[0], _PANEL * size, *steps[1:]]
+    box = [_PANEL, rows, columns // _PANEL, *(1 for _ in rest)]
+    return driver.tensor_map(array.dtype, array.address, extents, strides, box)
+
+
+_C_TYPES: dict[str, Any] = {
+    "f32": ctypes.c_float, "f64": ctypes.c_double, "i1": ctypes.c_int8, "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
+}  # fmt: skip
+
+
+def c_scalar(dtype: str, value: Any) -> Any:
+    """A number as a kernel takes it. Raises ArgumentError."""
+    if dtype == "index":
+        if not -(1 << 31) <= value < 1 << 31:
+            raise ArgumentError(f"a size or position of {value} does not fit 32 bits")
+        return ctypes.c_int32(value)
+    if dtype == "f16":
+        return ctypes.c_uint16(*struct.unpack("<H", struct.pack("<e", value)))
+    if dtype not in _C_TYPES:
+        raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
+    return _C_TYPES[dtype](value)

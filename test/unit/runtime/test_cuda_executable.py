@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Running GPU bundles on a fake driver: what kernels receive, memory, streams, threads, devices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from ctypes import c_float, c_int32, c_int64, c_void_p
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fake_gpu import (
+    CupyArray,
+    FakeArray,
+    FakeDlpack,
+    FakeDriver,
+    FakeTensor,
+    aligned,
+    fake_cupy,
+    fake_torch,
+    memory,
+)
+
+from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+
+# z = x * a + y, by way of an intermediate array of x * a
+ROWS = ["dim", 0, 0]
+GRID = (["ceildiv", ROWS, 4],)
+PLAN = Plan(
+    "axpy",
+    (
+        Argument("tensor", "f16", (None, 8), "x"), Argument("tensor", "f16", (None, 8), "y"),
+        Argument("scalar", "f32", (), "a"),
+    ),
+    ((ROWS, ["dim", 1, 0]),),
+    (Buffer("f32", (ROWS, 8)), Buffer("f16", (ROWS, 8))),
+    (
+        Launch("scale", GRID, (["argument", 0], ["buffer", 0], ["value", "f32", ["argument", 2]],
+                               ["value", "index", ROWS])),
+        Launch("add", GRID, (["buffer", 0], ["argument", 1], ["buffer", 1],
+                             ["value", "index", ROWS])),
+    ),
+    (["buffer", 1],),
+)  # fmt: skip
+
+
+def _scale(x, xs, tmp, ts, a, rows, programs):
+    assert programs == -(-rows // 4)
+    memory(tmp, (rows, 8), (ts, 1), "f4")[:] = memory(x, (rows, 8), (xs, 1), "f2") * np.float32(a)
+
+
+def _add(tmp, ts, y, ys, z, zs, rows, programs):
+    sums = memory(tmp, (rows, 8), (ts, 1), "f4") + memory(y, (rows, 8), (ys, 1), "f2")
+    memory(z, (rows, 8), (zs, 1), "f2")[:] = sums
+
+
+ARRAY = (c_void_p, c_int64)
+KERNELS = {
+    "scale": ((*ARRAY, *ARRAY, c_float, c_int32), _scale),
+    "add": ((*ARRAY, *ARRAY, *ARRAY, c_int32), _add),
+}
+FACTS = {
+    "images": [
+        {"target": target, "offset": 4 * k, "size": 4, "kernels": {
+            "scale": {"threads": 128, "shared": 64, "registers": 32, "spills": 0},
+            "add": {"threads": 64, "shared": 0, "registers": 32, "spills": 0},
+        }}
+        for k, target in enumerate(("sm_80", "sm_90a"))
+    ],
+    "alignment": [["argument", 0, 16], ["buffer", 1, 16]],
+}  # fmt: skip
+BUNDLE = Bundle("sm_80,sm_90a", PLAN, b"ampehopp", FACTS)
+
+
+@pytest.fixture(autouse=True)
+def no_libraries(monkeypatch):
+    for name in ("torch", "cupy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    FakeArray.living.clear()
+
+
+@pytest.fixture
+def gpu():
+    return FakeDriver(KERNELS, ((9, 0), (8, 6), (7, 5)))
+
+
+@pytest.fixture
+def run(gpu):
+    return CudaExecutable(BUNDLE.to_bytes(), gpu)
+
+
+def numbers(rows, dtype="f2"):
+    made = aligned((rows, 8), dtype)
+    made[:] = np.random.default_rng(rows).standard_normal((rows, 8))
+    return made
+
+
+def arrays(rows=10, kind=FakeArray, **options):
+    """x, y, an output and a workspace."""
+    scratch = aligned(((rows * 32 + 255) // 256 * 256,), "u1")
+    made = [numbers(rows), numbers(rows + 1)[:rows], aligned((rows, 8), "f2"), scratch]
+    return [kind(a, **options) for a in made]
+
+
+def test_what_kernels_receive(run, gpu):
+    x, y, out, scratch = arrays(10)
+    assert run(x, y, 0.5, out=out, workspace=scratch, stream=9) is out
+    want = (x.array * np.float32(0.5) + y.array.astype("f4")).astype("f2")
+    assert np.array_equal(out.array, want)
+    first, second = gpu.launches
+    assert (first.name, first.programs, first.threads, first.shared) == ("scale", 3, 128, 64)
+    assert first.values == [x.address, 8, scratch.address, 8, 0.5, 10]
+    assert second.values == [scratch.address, 8, y.address, 8, out.address, 8, 10]
+    assert first.stream == second.stream == 9
+    assert gpu.loads == [(1000, b"hopp")] and first.context == 1000 and not gpu.contexts
+
+
+def test_strided_arrays_are_used_in_place(run, gpu):
+    packed = aligned((10, 3, 8), "f2")
+    packed[:] = np.random.default_rng(0).standard_normal(packed.shape)
+    x, y, out = (FakeArray(packed[:, k]) for k in range(3))  # interleaved in one memory
+    run(x, y, 2.0, out=out, workspace=arrays(10)[3])
+    assert gpu.launches[0].values[:2] == [x.address, 24]
+    assert np.allclose(out.array, packed[:, 0] * 2 + packed[:, 1], atol=1e-2)
+
+
+def test_one_bundle_serves_every_length(run, gpu):
+    for rows in range(1, 101):
+        x, y, out, scratch = arrays(rows)
+        run(x, y, 1.0, out=out, workspace=scratch)
+        assert np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
+    assert len(gpu.loads) == 1 and [g.programs for g in gpu.launches[::2]][-1] == 25
+
+
+def test_no_rows_launch_nothing(run, gpu):
+    x, y, out, scratch = arrays(0)
+    run(x, y, 1.0, out=out, workspace=scratch)
+    assert not gpu.launches
+
+
+REFUSED = {
+    "count": (lambda a: a.pop("a"), "axpy takes 3 arguments, 2 were given"),
+    "number": (lambda a: a.update(a="1"), "a is a str, not a number"),
+    "no array": (lambda a: a.update(x=3), "x is a int, not an array on a GPU"),
+    "host": (lambda a: a.update(x=numbers(10)), "x is on cpu, not on a GPU"),
+    "shape": (lambda a: a.update(x=FakeArray(aligned((10, 7), "f2"))),
+              r"x has shape \[10, 7\], not \[\?, 8\]"),
+    "rank": (lambda a: a.update(x=FakeArray(aligned((1, 10, 8), "f2"))), "x has shape"),
+    "type": (lambda a: a.update(x=FakeArray(numbers(10, "f4"))), "x has type f32, not f16"),
+    "equal": (lambda a: a.update(y=FakeArray(numbers(11))),
+              r"x.shape\[0\] is 10, but y.shape\[0\] is 11"),
+    "inner stride": (lambda a: a.update(y=FakeArray(aligned((10, 16), "f2")[:, ::2])),
+                     "y has stride 2 along its last dimension, not 1"),
+    "address": (lambda a: a.update(x=FakeArray(aligned((10, 16), "f2")[:, 1:9])),
+                "x is not aligned to 16 bytes"),
+    "stride": (lambda a: a.update(x=FakeArray(aligned((10, 12), "f2")[:, :8])),
+               "x has stride 12 along dimension 0: 24 bytes, not a multiple of 16"),
+    "device": (lambda a: a.update(y=FakeArray(numbers(10), device=1)),
+               "several devices: x is on GPU 0, y is on GPU 1"),
+    "out device": (lambda a: a.update(out=FakeArray(numbers(10), device=1)),
+                   "out is on GPU 1, others on GPU 0"),
+    "out shape": (lambda a: a.update(out=FakeArray(numbers(11))),
+                  r"out has shape \[11, 8\], not \[10, 8\]"),
+    "out type": (lambda a: a.update(out=FakeArray(numbers(10, "f4"))), "out has type f32"),
+    "out number": (lambda a: a.update(out=[a["out"]] * 2), "out= has 2 arrays for 1 results"),
+    "read-only": (lambda a: a.update(out=FakeArray(numbers(10), readonly=True)), "read-only"),
+    "expanded": (lambda a: a.update(out=FakeArray(np.broadcast_to(numbers(1), (10, 8)))),
+                 "out has several positions at one place"),
+    "overlap": (lambda a: a.update(out=FakeArray(a["x"].array)), "out overlaps x"),
+    "partly": (lambda a: a.update(**dict(zip(("x", "out"), _shifted(), strict=True))),
+               "out overlaps x"),
+    "no workspace": (lambda a: a.update(workspace=None), "axpy needs 512 bytes of workspace="),
+    "small": (lambda a: a.update(workspace=FakeArray(aligned((511,), "u1"))),
+              "workspace has 511 bytes, 512 are needed"),
+    "misplaced": (lambda a: a.update(workspace=FakeArray(aligned((800,), "u1")[128:])),
+                  "workspace is not aligned to 256 bytes"),
+    "shared": (lambda a: a.update(workspace=FakeArray(aligned((512,), "u1"))) or a.update(
+                   x=FakeArray(a["workspace"].array[:160].view("f2").reshape(10, 8))),
+               "workspace overlaps x"),
+    "stream": (lambda a: a.update(stream="fast"), "stream= is a str, not a stream"),
+}  # fmt: skip
+
+
+def _shifted():
+    both = numbers(20)
+    return FakeArray(both[:10]), FakeArray(both[5:15])
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_refused_before_any_work(run, gpu, name):
+    change, message = REFUSED[name]
+    x, y, out, workspace = arrays(10)
+    named = {"x": x, "y": y, "a": 1.0, "out": out, "workspace": workspace, "stream": 0}
+    change(named)
+    positional = [named.pop(k) for k in ("x", "y", "a") if k in named]
+    with pytest.raises(ArgumentError, match=message):
+        run(*positional, **named)
+    assert not gpu.launches
+
+
+def test_requirements(run, gpu):
+    x, y, _, _ = arrays(10)
+    needs = run.requirements(x, y, 1.0)
+    assert needs.results == (((10, 8), "f16"),) and needs.workspace == 512
+    assert not gpu.launches and not gpu.waits
+
+
+def test_a_prepared_call_only_launches(run, gpu):
+    x, y, out, scratch = arrays(10)
+    call = run.prepare(x, y, 1.0, out=out, workspace=scratch)
+    assert not gpu.launches and call.results == (out,)
+    gpu.calls.clear()
+    x.array[:] = 2
+    call()
+    call(7)
+    assert gpu.calls == ["push", "launch", "launch", "pop"] * 2
+    assert [g.stream for g in gpu.launches] == [0, 0, 7, 7]
+    assert np.array_equal(out.array, (2 + y.array.astype("f4")).astype("f2"))
+    assert run.prepare(x, y, 1.0, out=out, workspace=scratch, stream=5)() is None
+    assert gpu.launches[-1].stream == 5
+
+
+def test_errors_of_the_driver(run, gpu):
+    x, y, out, scratch = arrays(10)
+    call = run.prepare(x, y, 1.0, out=out, workspace=scratch)
+    gpu.error = 700
+    with pytest.raises(ToolError, match="a kernel launch failed: error 700"):
+        call()
+    assert not gpu.contexts  # the thread's context is back
+
+
+def test_threads(run, gpu):
+    failures = []
+
+    def work(seed):
+        try:
+            for rows in range(1, 30):
+                x, y, out, scratch = arrays(rows + 40 * seed)
+                call = run.prepare(x, y, 1.0 + seed, out=out, workspace=scratch, stream=seed + 1)
+                call()
+                want = (x.array * np.float32(1 + seed) + y.array).astype("f2")
+                assert np.array_equal(out.array, want)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures and len(gpu.loads) == 1
+
+
+def test_devices(run, gpu):
+    for device, code in ((1, b"ampe"), (0, b"hopp"), (1, b"ampe")):
+        run(*arrays(4, device=device)[:2], 1.0, **_outputs(4, device))
+        assert gpu.launches[-1].context == 1000 + device
+        assert (1000 + device, code) in gpu.loads
+    assert len(gpu.loads) == 2
+    with pytest.raises(ArgumentError, match="holds code for sm_80, sm_90a; this device is sm_75"):
+        run(*arrays(4, device=2)[:2], 1.0, **_outputs(4, 2))
+
+
+def _outputs(rows, device):
+    return dict(zip(("out", "workspace"), arrays(rows, device=device)[2:], strict=True))
+
+
+def test_an_image_may_have_launches_of_its_own(gpu):
+    """Code for one chip takes tensor maps, code for another does not."""
+    own = replace(
+        PLAN,
+        launches=(
+            replace(PLAN.launches[0], operands=(*PLAN.launches[0].operands,
+                                                ["map", "argument", 0, 0, 64, 64])),
+            PLAN.launches[1],
+        ),
+    )  # fmt: skip
+    images = [FACTS["images"][0], {**FACTS["images"][1], "plan": own.to_json()}]
+    gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int64), None)}
+    run = CudaExecutable(replace(BUNDLE, facts={**FACTS, "images": images}), gpu)
+    run(*arrays(4)[:2], 1.0, **_outputs(4, 0))
+    assert len(gpu.launches[0].values) == 7
+    gpu.kernels = KERNELS
+    run(*arrays(4, device=1)[:2], 1.0, **_outputs(4, 1))
+    assert len(gpu.launches[2].values) == 6
+
+
+def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
+    monkeypatch.setattr(parameters, "_maps", {})
+    from neptune_mlir.runtime.arrays import ArrayView
+
+    view = ArrayView(4096, "bf16", (2, 3, 100, 128), (38400, 128, 384, 1), False, None, 0)
+    made = parameters.tensor_map(gpu, view, 2, 64, 128)
+    assert parameters.tensor_map(gpu, replace(view, owner=1), 2, 64, 128) is made
+    # columns of a panel, rows, panels; then heads and batch
+    assert gpu.maps == [
+        ("bf16", 4096, (64, 100, 2, 3, 2), (768, 128, 256, 76800), (64, 64, 2, 1, 1))
+    ]
+    parameters.tensor_map(gpu, replace(view, address=8192), 2, 64, 128)
+    assert len(gpu.maps) == 2
+    empty = parameters.tensor_map(gpu, replace(view, shape=(2, 3, 0, 128)), 2, 64, 128)
+    assert bytes(empty) == bytes(128) and len(gpu.maps) == 2
+
+
+# ---- protocols and libraries
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_dlpack(run, gpu, versioned):
+    x, y, out, scratch = arrays(10, FakeDlpack, versioned=versioned)
+    run(x, y, 1.0, out=out, workspace=scratch, stream=12)
+    assert np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
+    assert x.streams == y.streams == [12]
+    run(x, y, 1.0, out=out, workspace=scratch)
+    run.requirements(x, y, 1.0)
+    assert x.streams == [12, 1, -1]  # the default stream's name; no waiting
+
+
+def test_dlpack_refusals(run, gpu):
+    x, y, out, scratch = arrays(10, FakeDlpack)
+    with pytest.raises(ArgumentError, match=r"x is on .*not on a GPU"):
+        run(FakeDlpack(x.array, kind=1), y, 1.0, out=out, workspace=scratch)
+    with pytest.raises(ArgumentError, match="out is read-only"):
+        run(x, y, 1.0, out=FakeDlpack(out.array, readonly=True), workspace=scratch)
+    immutable = type("Array", (FakeDlpack,), {"__module__": "jaxlib._jax"})
+    with pytest.raises(ArgumentError, match="out is read-only"):
+        run(x, y, 1.0, out=immutable(out.array), workspace=scratch)
+    run(immutable(x.array), y, 1.0, out=out, workspace=scratch)
+    with pytest.raises(ArgumentError, match="pass out="):
+        run(x, y, 1.0)
+
+
+def test_the_producer_of_an_array_is_waited_for(run, gpu):
+    x, y, out, scratch = arrays(10)
+    x.stream, y.stream = 44, 1
+    run(x, y, 1.0, out=out, workspace=scratch, stream=9)
+    assert gpu.waits == [(1000, 9, 44), (1000, 9, 0)]
+    gpu.waits.clear()
+    run(x, y, 1.0, out=out, workspace=scratch, stream=44)
+    run.prepare(x, y, 1.0, out=out, workspace=scratch)
+    assert gpu.waits == [(1000, 44, 0), (1000, 0, 44)]
+
+
+def test_torch(run, gpu, monkeypatch):
+    torch = fake_torch(current=77)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    x, y, out, scratch = arrays(10, FakeTensor)
+    got = run(x, y, 1.0)
+    assert np.array_equal(got.array, (x.array.astype("f4") + y.array).astype("f2"))
+    assert torch.made == [((10, 8), "float16", "cuda:0", 77), ((512,), "int8", "cuda:0", 77)]
+    assert {g.stream for g in gpu.launches} == {77}
+    run(x, y, 1.0, out=out, workspace=scratch)
+    assert len(torch.made) == 2, "the caller gave all memory"
+    stream = type("Stream", (), {"cuda_stream": 5})()
+    run(x, y, 1.0, stream=stream)
+    assert gpu.launches[-1].stream == 5 and torch.made[-1][-1] == 5  # memory of that stream
+    x.is_cuda = False
+    x.device = "cpu"
+    with pytest.raises(ArgumentError, match="x is on cpu, not on a GPU"):
+        run(x, y, 1.0)
+
+
+def test_cupy(run, gpu, monkeypatch):
+    cupy = fake_cupy(current=55)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    x, y, _, _ = arrays(10, CupyArray)
+    got = run(x, y, 1.0)
+    assert isinstance(got, CupyArray) and gpu.launches[-1].stream == 55
+    assert cupy.made[:2] == [(0,), (55, 0)]
+    stream = type("Stream", (), {"__cuda_stream__": lambda self: (0, 6)})()
+    run(x, y, 1.0, stream=stream)
+    assert gpu.launches[-1].stream == 6
+
+
+# ---- results that are arguments, or other shapes of one array
+
+
+def test_reshaped_results_and_arguments(gpu):
+    plan = replace(
+        PLAN,
+        buffers=(*PLAN.buffers, Buffer("f16", (["mul", ROWS, 2], 4), ["buffer", 1]),
+                 Buffer("f16", (["mul", ROWS, 8],), ["argument", 0])),
+        results=(["buffer", 2], ["argument", 1], ["buffer", 3], ["buffer", 1]),
+    )  # fmt: skip
+    run = CudaExecutable(replace(BUNDLE, plan=plan), gpu)
+    x, y, _, scratch = arrays(10)
+    out = FakeArray(aligned((20, 4), "f2"))
+    same = FakeArray(out.array.reshape(10, 8))
+    got = run(x, y, 1.0, out=[out, None, None, same], workspace=scratch)
+    assert got[0] is out and got[1] is y and got[2].shape == (80,) and got[3] is same
+    assert gpu.launches[1].values[4:6] == [out.address, 8]
+    assert np.array_equal(same.array, (x.array.astype("f4") + y.array).astype("f2"))
+    apart = FakeArray(aligned((20, 8), "f2")[:, :4])
+    with pytest.raises(ArgumentError, match=r"out\[0\] has strides \[8, 1\], with which"):
+        run(x, y, 1.0, out=[apart, None, None, same], workspace=scratch)
+    with pytest.raises(ArgumentError, match=r"out\[3\] and out\[0\] are one result"):
+        run(x, y, 1.0, out=[out, None, None, FakeArray(numbers(10))], workspace=scratch)
+    with pytest.raises(ArgumentError, match=r"out\[1\]: this result is y itself"):
+        run(x, y, 1.0, out=[out, out, None, same], workspace=scratch)
+
+
+# ---- what is imported
+
+PROBE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch_mlir", "mlir", "torch", "llvmlite", "cuda"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, {folder!r})
+import test_cuda_executable as t
+from pathlib import Path
+
+from neptune_mlir.kernel import Kernel
+
+Path({path!r}).write_bytes(t.BUNDLE.to_bytes())
+run = Kernel.load({path!r})._executable
+run._given_driver = t.FakeDriver(t.KERNELS)
+x, y, out, scratch = t.arrays(10)
+run(x, y, 1.0, out=out, workspace=scratch)
+assert t.np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
+assert not [m for m in sys.modules if m.startswith("neptune_mlir.bindings")]
+"""
+
+
+def test_running_imports_no_compiler(tmp_path):
+    from pathlib import Path
+
+    text = PROBE.format(folder=str(Path(__file__).parent), path=str(tmp_path / "axpy.bundle"))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
