@@ -48,6 +48,7 @@ class Session:
     def _call(self, message: dict[str, Any]) -> Any:
         import torch
 
+        from neptune_mlir.bench.check import workspace
         from neptune_mlir.bench.peers import PEERS
 
         assert self.problem is not None
@@ -56,7 +57,9 @@ class Session:
         out = torch.full_like(
             self.arrays[0], math.nan, memory_format=torch.contiguous_format
         )
-        prepared = self._executable(message["bundle"]).prepare(*self.arrays, out=out)
+        run = self._executable(message["bundle"])
+        scratch = workspace(run, self.arrays)
+        prepared = run.prepare(*self.arrays, out=out, workspace=scratch)
 
         def call() -> Any:
             prepared()
