@@ -7,11 +7,12 @@
     process.py   one process a candidate, spoken to in lines of JSON
     worker.py    what such a process does: inputs, poisoned outputs, errors, times
     problem.py   an operator at a length: inputs, float64 reference, operations, bytes
-    peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel
+    peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel,
+                 flash4_peer.py FlashAttention-4
     timing.py    medians of events with the L2 flushed, CUDA graphs for short ones
     clocks.py    SM clock and power meanwhile
     figures.py   statistics, errors, speed-of-light bound and score
-    report.py    tables; plot.py the SVG
+    results.py   rows, what follows from them, JSON; report.py tables; plot.py the SVG
 
 All but build.py run without MLIR.
 """

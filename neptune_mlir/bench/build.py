@@ -12,7 +12,9 @@ from typing import Any
 from neptune_mlir.errors import NeptuneError, UsageError
 
 SUITES = ("operators", "prefill", "zoo")
+HOPPER = ("hopper", "skew", "turns")  # of the NVIDIA pipeline, beside those of its passes
 TOKENS = 16384  # of a batch in the prefill suite, whatever the length
+LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
 
 
 def build(
@@ -27,6 +29,7 @@ def build(
     """
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
+    codes: dict[str, bytes] = {}
     for label, settings in [("neptune", {}), *map(parse_variant, variants)]:
         for name, program, spec, save in _programs(suites, dtypes, folder):
             if only not in name or (spec["kind"] == "zoo" and label != "neptune"):
@@ -41,6 +44,10 @@ def build(
                 failed += 1
                 say(f"{stem:44} FAILED {error}")
                 continue
+            if label != "neptune" and bundle.code == codes.get(name):
+                say(f"{stem:44} the same code as without the variant's settings")
+                continue
+            codes.setdefault(name, bundle.code)
             bundle.facts["bench"] = {**spec, "label": label}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
             save(folder / f"{stem}.npz")
@@ -84,7 +91,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
         lowering.run(common.TO_TILES)
         lowering.facts["schedule"] = chosen
         options = {k: int(v) for k, v in rest.items()}
-        possible = {*known, *registry.lookup("assign-layouts").options, "hopper"} - {"target"}
+        possible = {*known, *registry.lookup("assign-layouts").options, *HOPPER} - {"target"}
         if unknown := [k for k in options if k not in possible]:
             raise UsageError(f"no setting '{unknown[0]}'", hint=", ".join(sorted(possible)))
         return pipeline.compile_tiles(
@@ -111,7 +118,7 @@ def _programs(
                         "settings": settings}  # fmt: skip
                 yield (f"{name}-{dtype}", partial(ops.operator, name, dtype=dtype), spec, nothing)
         if "prefill" in suites:
-            for head in (64, 128):
+            for head in (64, 128, 256):
                 for causal in (False, True):
                     yield _prefill(head, causal, dtype, nothing)
     if "zoo" in suites:
@@ -130,7 +137,7 @@ def _prefill(head: int, causal: bool, dtype: str, nothing: Any) -> Any:
     heads = 2048 // head
     settings: dict[str, Any] = {"heads": heads, "kv_heads": heads, "causal": causal}
     spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": head,
-            "settings": settings, "tokens": TOKENS}  # fmt: skip
+            "settings": settings, "tokens": TOKENS, "lengths": LENGTHS}  # fmt: skip
 
     def program() -> Any:
         return ops.attention(head_dim=head, dtype=dtype, name=name, **settings)

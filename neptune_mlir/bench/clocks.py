@@ -9,7 +9,7 @@ from typing import Any
 
 from neptune_mlir.bench.figures import median
 
-INTERVAL_S = 0.02
+INTERVAL_S = 0.01
 
 
 class Clocks:
@@ -45,16 +45,25 @@ class Clocks:
         while True:
             try:
                 self._samples.append((
-                    nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM),
-                    nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
+                    nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM), self._watts(),
                 ))  # fmt: skip
             except nvml.NVMLError:
                 return
             if self._stop.wait(INTERVAL_S):
                 return
 
+    def _watts(self) -> float:
+        """Of this moment where the driver has it, else its average over a second."""
+        nvml = self._nvml
+        field = getattr(nvml, "NVML_FI_DEV_POWER_INSTANT", None)
+        if field is not None:
+            [value] = nvml.nvmlDeviceGetFieldValues(self._handle, [field])
+            if value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal:
+                return float(value.value.uiVal) / 1000
+        return float(nvml.nvmlDeviceGetPowerUsage(self._handle)) / 1000
+
     def figures(self) -> dict[str, float]:
-        """Median SM clock (MHz) and power (W, which the driver averages)."""
+        """Median SM clock (MHz) and power (W)."""
         if not self._samples:
             return {}
         clocks, watts = zip(*self._samples, strict=True)

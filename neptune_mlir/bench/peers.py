@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.bench.problem import Problem
@@ -12,12 +13,29 @@ from neptune_mlir.bench.problem import Problem
 Call = Callable[[], Any]
 
 
-def installed(name: str) -> bool:
-    """Whether what a peer needs beside torch is there."""
-    try:
-        return name not in NEEDS or importlib.util.find_spec(NEEDS[name]) is not None
-    except ModuleNotFoundError:
-        return False
+@dataclass(frozen=True)
+class Peer:
+    """`make` gives a call for a problem that it `can` express.
+
+    Attributes:
+        compiles: what a compilation serves: "" (nothing is compiled), "operator" (one serves all
+            lengths and batches) or "problem".
+        tunes: the first call measures variants, so it must have the GPU to itself.
+        needs: a module beside torch.
+    """
+
+    can: Callable[[Problem], bool]
+    make: Callable[[Problem, Any], Call]
+    compiles: str = ""
+    tunes: bool = False
+    needs: str = ""
+
+    @property
+    def installed(self) -> bool:
+        try:
+            return not self.needs or importlib.util.find_spec(self.needs) is not None
+        except ModuleNotFoundError:
+            return False
 
 
 def _is_plain(p: Problem) -> bool:
@@ -80,9 +98,7 @@ def flex(p: Problem, arrays: Any) -> Call:
     compiled = torch.compile(flex_attention, dynamic=False)
     score_mod = score if cap or slope is not None else None
     grouped = p.heads != p.kv_heads
-    return lambda: compiled(
-        q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
-    )
+    return lambda: compiled(q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped)
 
 
 def triton_by_hand(p: Problem, arrays: Any) -> Call:
@@ -92,25 +108,16 @@ def triton_by_hand(p: Problem, arrays: Any) -> Call:
 
 
 def flash4(p: Problem, arrays: Any) -> Call:
-    from flash_attn.cute import flash_attn_func
+    from neptune_mlir.bench import flash4_peer
 
-    q, k, v = (a.transpose(1, 2).contiguous() for a in arrays)
-    causal = bool(p.settings.get("causal")) and not p.is_decode
-
-    def call() -> Any:
-        out = flash_attn_func(q, k, v, causal=causal)
-        return (out[0] if isinstance(out, (tuple, list)) else out).transpose(1, 2)
-
-    return call
+    return flash4_peer.attention(p, arrays)
 
 
-# name -> (which problems it can express, how it is called)
-PEERS: dict[str, tuple[Callable[[Problem], bool], Callable[[Problem, Any], Call]]] = {
-    "flash2": (_is_plain, flash2),
-    "cudnn": (_is_plain, cudnn),
-    "flex": (lambda p: True, flex),
-    "triton": (lambda p: not p.is_decode and p.queries % 128 == 0, triton_by_hand),
-    "flash4": (_is_plain, flash4),
-}
-NEEDS = {"flash4": "flash_attn.cute", "triton": "triton"}
-SLOW_TO_COMPILE = ("flex", "triton")
+PEERS: dict[str, Peer] = {
+    "flash2": Peer(_is_plain, flash2),
+    "cudnn": Peer(_is_plain, cudnn),
+    "flex": Peer(lambda p: True, flex, compiles="problem"),
+    "triton": Peer(lambda p: not p.is_decode and p.queries % 128 == 0, triton_by_hand,
+                   compiles="operator", tunes=True, needs="triton"),
+    "flash4": Peer(lambda p: True, flash4, compiles="operator", needs="flash_attn.cute"),
+}  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Throughput over length as SVG: one panel an operator, one line a candidate."""
+"""Throughput over length and over batch as SVG: a panel an operator, a line a candidate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ def plot(found: dict[str, Any]) -> str:
     rows = [r for r in found["rows"] if "failed" not in r]
     names = list(dict.fromkeys(r["candidate"] for r in sorted(rows, key=lambda r: not r["ours"])))
     colour = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
-    panels: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    panels: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    swept = {(r["operator"], r["dtype"]): r["length"] for r in rows if r["sweep"]}
     for row in rows:
-        panels.setdefault((row["operator"], row["dtype"]), []).append(row)
+        kind = (row["operator"], row["dtype"])
+        if not row["sweep"]:
+            panels.setdefault((*kind, "length"), []).append(row)
+        if row["length"] == swept.get(kind):
+            panels.setdefault((*kind, "batch"), []).append(row)
     across = min(COLUMNS, max(len(panels), 1))
     down = -(-len(panels) // across) if panels else 0
     width, height = across * WIDTH, down * HEIGHT + 30
@@ -30,18 +35,20 @@ def plot(found: dict[str, Any]) -> str:
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    for k, ((operator, dtype), some) in enumerate(panels.items()):
+    for k, ((operator, dtype, over), some) in enumerate(panels.items()):
         x, y = k % across * WIDTH, k // across * HEIGHT
         parts.append(f'<g transform="translate({x},{y})">')
-        parts += _panel(f"{operator}, {dtype}", some, colour)
+        parts += _panel(f"{operator}, {dtype}", some, colour, over)
         parts.append("</g>")
     parts += _legend(colour, down * HEIGHT + 18)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(title: str, rows: Sequence[dict[str, Any]], colour: dict[str, str]) -> list[str]:
+def _panel(
+    title: str, rows: Sequence[dict[str, Any]], colour: dict[str, str], over: str
+) -> list[str]:
     unit = "gbs" if rows[0]["operator"].startswith("decode") else "tflops"
-    lengths = sorted({r["length"] for r in rows})
+    lengths = sorted({r[over] for r in rows})
     # a rate at the bound is the rate measured times how far the time is from the bound
     top = nice(max(r[unit] for r in rows) * 1.02)
     first, last = math.log2(lengths[0]), math.log2(lengths[-1])
@@ -52,6 +59,7 @@ def _panel(title: str, rows: Sequence[dict[str, Any]], colour: dict[str, str]) -
         return LEFT + along * inner_w, TOP + (1 - value / top) * inner_h
 
     label = "GB/s" if unit == "gbs" else "TFLOP/s"
+    label += "" if over == "length" else " over batch"
     out = [f'<text x="{WIDTH / 2}" y="16" text-anchor="middle" font-weight="bold">'
            f"{escape(title)}, {label}</text>"]  # fmt: skip
     for k in range(5):
@@ -65,12 +73,12 @@ def _panel(title: str, rows: Sequence[dict[str, Any]], colour: dict[str, str]) -
         text = f"{length // 1024}k" if length >= 1024 else str(length)
         out.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{text}'
                    "</text>")  # fmt: skip
-    bound = {r["length"]: r[unit] / r["sol"] for r in rows}
+    bound = {r[over]: r[unit] / r["sol"] for r in rows}
     for name in [BOUND, *colour]:
         if name == BOUND:
             points = [(n, min(v, top)) for n, v in sorted(bound.items()) if v <= top]
         else:
-            points = sorted((r["length"], r[unit]) for r in rows if r["candidate"] == name)
+            points = sorted((r[over], r[unit]) for r in rows if r["candidate"] == name)
         if points:
             out += _line([at(*p) for p in points], colour.get(name))
     return out

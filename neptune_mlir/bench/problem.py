@@ -31,13 +31,13 @@ class Problem:
     strided: bool = False
 
     @classmethod
-    def of(cls, spec: dict[str, Any], length: int) -> Problem:
+    def of(cls, spec: dict[str, Any], length: int, batch: int = 1) -> Problem:
         """The operator of a bundle (`facts["bench"]`) at a length."""
         tokens = spec.get("tokens")  # a batch that keeps their number
         return cls(
             spec["operator"], spec["dtype"], 1 if spec["settings"].get("q_len") == 1 else length,
             length, spec["settings"], spec["head_dim"],
-            max(1, tokens // length) if tokens else 1,
+            max(1, tokens // length) if tokens else batch,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Conducts a measurement: every operator, length and dtype, candidates in turns.
 
-A cell is an operator at a length. Its candidates, each in a process of its own that lives as long
-as the run, prepare at once (inputs, poisoned outputs, errors against float64), then take turns
-over the rounds with the GPU to themselves, then show what they timed once more.
+A cell is an operator at a length and batch. Its candidates, each in a process of its own that
+lives as long as the run, prepare at once (inputs, poisoned outputs, errors against float64), then
+take turns over the rounds with the GPU to themselves, then show what they timed once more.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.bench import figures, peers
+from neptune_mlir.bench import figures, peers, results
 from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.clocks import Clocks
 from neptune_mlir.bench.problem import Problem
@@ -25,36 +24,52 @@ from neptune_mlir.bench.process import COMMAND, Worker
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 
-LENGTHS = tuple(1 << k for k in range(8, 16))
-QUICK_LENGTHS = (4096, 1024, 16384)
+# the most telling first, for a run that ends early
+LENGTHS = (4096, 1024, 16384, 512, 2048, 8192, 32768, 256)
+QUICK_LENGTHS = LENGTHS[:3]
+SWEEP_LENGTH, SWEEP_BATCHES = 8192, (2, 4, 8, 16, 32)
 COMPILE_TIMEOUT = 180.0
 TIMEOUT = 60.0
-WARMERS = 12
+HELPERS = 14  # processes that compile, before anything is measured
+HELPER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """`bundles`: ours by label."""
+    """`bundles`: ours by label. `sweep`: it is there for its batch, not its length."""
 
     problem: Problem
     bundles: dict[str, str]
+    suite: str = "operators"
+    sweep: bool = False
 
     def candidates(self, wanted: Sequence[str]) -> list[str]:
-        return [*self.bundles, *(n for n in wanted if peers.PEERS[n][0](self.problem))]
+        return [*self.bundles, *(n for n in wanted if peers.PEERS[n].can(self.problem))]
 
     def request(self, candidate: str) -> dict[str, Any]:
         own = {"bundle": self.bundles[candidate]} if candidate in self.bundles else {}
         return {"problem": self.problem.as_json(), **own}
 
+    def row(self, candidate: str) -> dict[str, Any]:
+        p = self.problem
+        return {
+            "operator": p.operator, "dtype": p.dtype, "length": p.keys, "batch": p.batch,
+            "candidate": candidate, "ours": candidate in self.bundles, "suite": self.suite,
+            "sweep": self.sweep, "flops": p.flops, "bytes": p.bytes,
+        }  # fmt: skip
+
     @property
     def name(self) -> str:
         p = self.problem
-        return f"{p.operator} {p.dtype} {p.keys}"
+        return f"{p.operator} {p.dtype} {p.keys}" + (f" x{p.batch}" if p.batch > 1 else "")
 
 
 @dataclass
 class Options:
+    """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep."""
+
     lengths: Sequence[int] = LENGTHS
+    batches: Sequence[int] = SWEEP_BATCHES
     dtypes: Sequence[str] = ("f16", "bf16")
     operators: str = ""
     peers: Sequence[str] = tuple(peers.PEERS)
@@ -62,32 +77,40 @@ class Options:
     budget: float = math.inf
 
 
-def bundles_of(folder: Path) -> dict[Path, dict[str, Any]]:
+def bundles_of(folder: Path, operators: str = "") -> dict[Path, dict[str, Any]]:
     """What each bundle of a folder says of itself. Raises UsageError where there is none."""
     found = {}
     for path in sorted(folder.glob("*.bundle")):
         spec = Bundle.from_bytes(path.read_bytes()).facts.get("bench")
-        if spec:
+        if spec and any(part in spec["operator"] for part in operators.split(",")):
             found[path] = spec
     if not found:
-        raise UsageError(f"{folder} has no bundles", hint=f"neptune bench build {folder}")
+        raise UsageError(f"{folder} has no bundles" + (f" of {operators}" if operators else ""),
+                         hint=f"neptune bench build {folder}")  # fmt: skip
     return found
 
 
 def cells_of(folder: Path, options: Options) -> list[Cell]:
-    """By dtype, then in the order of lengths, then by operator."""
+    """By dtype, then in the order of lengths, then by operator; the sweep at last."""
     groups: dict[tuple[str, str], tuple[dict[str, Any], dict[str, str]]] = {}
-    for path, spec in bundles_of(folder).items():
-        if spec["kind"] == "operator" and options.operators in spec["operator"]:
+    for path, spec in bundles_of(folder, options.operators).items():
+        if spec["kind"] == "operator":
             _, labels = groups.setdefault((spec["operator"], spec["dtype"]), (spec, {}))
             labels[spec["label"]] = str(path)
+    sizes = [(n, 1, False) for n in options.lengths]
+    sizes += [(SWEEP_LENGTH, batch, True) for batch in options.batches]
     return [
-        Cell(Problem.of(spec, length), labels)
+        Cell(Problem.of(spec, length, batch), labels, _suite(spec), sweep)
         for dtype in options.dtypes
-        for length in options.lengths
+        for length, batch, sweep in sizes
         for spec, labels in groups.values()
         if spec["dtype"] == dtype
+        and (not spec.get("tokens") or (not sweep and length in spec["lengths"]))
     ]
+
+
+def _suite(spec: dict[str, Any]) -> str:
+    return "prefill" if spec.get("tokens") else "operators"
 
 
 class Conductor:
@@ -106,34 +129,59 @@ class Conductor:
     def spent(self) -> float:
         return time.monotonic() - self._started
 
-    def run(self, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """The results; `save` is called with what there is after every cell."""
-        found: dict[str, Any] = {"device": self.worker("limits").ask(TIMEOUT, do="device"),
-                                 "rounds": self.options.rounds, "limits": [], "rows": [],
-                                 "skipped": []}  # fmt: skip
-        if "failed" in found["device"]:
-            raise UsageError(f"no GPU to measure on: {found['device']['failed']}")
+    def run(
+        self, save: Callable[[dict[str, Any]], None], before: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The results; `save` is called with what there is after every cell.
+
+        `before`: results of a run that ended early, on the same device and software. What they
+        have is not measured again.
+        """
+        device = self.worker("limits").ask(TIMEOUT, do="device")
+        if "failed" in device:
+            raise UsageError(f"no GPU to measure on: {device['failed']}")
+        found: dict[str, Any] = before or {"device": device, "rounds": self.options.rounds,
+                                           "limits": [], "rows": []}  # fmt: skip
+        if found["device"] != device:
+            raise UsageError(f"cannot go on from results of {found['device']}",
+                             hint=f"this is {device}")  # fmt: skip
+        found["skipped"] = []
+        earlier = found.get("seconds", 0.0)
+        left = self._left(found["rows"])
         try:
-            self.say(f"device: {found['device']}")
-            self._warm()
-            self.say(f"compiled the peers, {self.spent():.0f} s")
+            self.say(f"device: {device}")
+            self._warm(left)
+            self.say(f"{self.spent():4.0f} s  peers compiled, {len(left)} cells to measure")
             self._limits(found)
-            for cell in self.cells:
+            for cell in left:
                 if self.spent() > self.options.budget:
                     found["skipped"].append(cell.name)
                     continue
-                found["rows"] += (rows := self._measure(cell))
+                rows = self._measure(cell)
+                new = results.cell_of(rows[0])
+                found["rows"] = [r for r in found["rows"] if results.cell_of(r) != new] + rows
+                found["seconds"] = earlier + self.spent()
                 self.say(f"{self.spent():4.0f} s  {cell.name:28} {_brief(rows)}")
-                conclude(found)
+                results.conclude(found)
                 save(found)
             self._limits(found)
         finally:
             for worker in self._workers.values():
                 worker.stop()
-        found["seconds"] = self.spent()
-        conclude(found)
+        results.conclude(found)
         save(found)
         return found
+
+    def _left(self, rows: Sequence[dict[str, Any]]) -> list[Cell]:
+        """Cells of which a candidate has no row."""
+        had: dict[Any, set[str]] = {}
+        for row in rows:
+            had.setdefault(results.cell_of(row), set()).add(row["candidate"])
+        return [
+            cell for cell in self.cells
+            if not had.get(results.cell_of(cell.row("")), set())
+            >= set(cell.candidates(self.options.peers))
+        ]  # fmt: skip
 
     def _limits(self, found: dict[str, Any]) -> None:
         with Clocks() as clocks:
@@ -142,31 +190,55 @@ class Conductor:
             raise UsageError(f"the chip's rates cannot be measured: {answer['failed']}")
         found["limits"].append({**answer, **clocks.figures()})
 
-    def _warm(self) -> None:
-        """Fill the compilers' caches on disk, many cells at once, while nothing is measured."""
-        work = [
-            (name, cell)
-            for name in peers.SLOW_TO_COMPILE
-            for cell in self.cells
-            if name in cell.candidates(self.options.peers)
-        ]
-        count = min(WARMERS, len(work))
+    def _warm(self, cells: Sequence[Cell]) -> None:
+        """Start every candidate, and fill the compilers' caches on disk with helpers beside
+        them, while nothing is measured."""
+        first: dict[str, Cell] = {}
+        jobs: dict[Any, tuple[str, Cell]] = {}
+        for cell in cells:
+            for name in cell.candidates(self.options.peers):
+                first.setdefault(name, cell)
+                serves = peers.PEERS[name].compiles if name in peers.PEERS else ""
+                p = cell.problem
+                kind = (name, p.operator, p.dtype)
+                if serves:
+                    jobs.setdefault(
+                        kind if serves == "operator" else (*kind, p.keys, p.batch), (name, cell)
+                    )
+        waiting: dict[str, list[Cell]] = {}
+        for name, cell in jobs.values():
+            if first[name] is not cell:
+                waiting.setdefault(name, []).append(cell)
         until = self._started + 0.4 * self.options.budget
+        lock = threading.Lock()
 
-        def serve(share: list[tuple[str, Cell]]) -> None:
-            environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            own: dict[str, Worker] = {}
-            for name, cell in share:
-                if time.monotonic() < until:
-                    if name not in own:
-                        own[name] = Worker(name, self.log, environment, self._command)
-                    own[name].ask(COMPILE_TIMEOUT, do="warm", **cell.request(name))
-            for worker in own.values():
-                worker.stop()
+        def start(name: str, cell: Cell) -> None:
+            self.worker(name).ask(COMPILE_TIMEOUT, do="warm", **cell.request(name))
 
-        # neighbours in the list cost about the same, so shares are interleaved; one candidate
-        # a process, as far as that goes
-        threads = [threading.Thread(target=serve, args=(work[k::count],)) for k in range(count)]
+        def take(name: str) -> tuple[str, Cell] | None:
+            """A job for the same candidate if there is one, else of the one with the most."""
+            with lock:
+                own = name if waiting[name] else max(waiting, key=lambda n: len(waiting[n]))
+                return (own, waiting[own].pop(0)) if waiting[own] else None
+
+        def help_compiling(name: str) -> None:
+            worker = Worker(name, self.log, HELPER, self._command)
+            while time.monotonic() < until and (job := take(worker.candidate)):
+                name, cell = job
+                if name != worker.candidate:
+                    worker.stop()
+                    worker = Worker(name, self.log, HELPER, self._command)
+                worker.ask(COMPILE_TIMEOUT, do="warm", **cell.request(name))
+            worker.stop()
+
+        for name in first:
+            self.worker(name)
+        threads = [threading.Thread(target=start, args=item) for item in first.items()]
+        count = min(HELPERS, sum(map(len, waiting.values())))
+        threads += [
+            threading.Thread(target=help_compiling, args=(list(waiting)[k % len(waiting)],))
+            for k in range(count)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -174,16 +246,13 @@ class Conductor:
 
     def _measure(self, cell: Cell) -> list[dict[str, Any]]:
         names = cell.candidates(self.options.peers)
-        p = cell.problem
-        rows = {
-            name: {"operator": p.operator, "dtype": p.dtype, "length": p.keys, "candidate": name,
-                   "ours": name in cell.bundles, "flops": p.flops, "bytes": p.bytes}
-            for name in names
-        }  # fmt: skip
-        for name in names:
-            self.worker(name).send(do="prepare", **cell.request(name))
-        for name in names:
-            rows[name] |= self.worker(name).answer(COMPILE_TIMEOUT)
+        rows = {name: cell.row(name) for name in names}
+        tuning = [n for n in names if n in peers.PEERS and peers.PEERS[n].tunes]
+        for together in [[n for n in names if n not in tuning], *([n] for n in tuning)]:
+            for name in together:
+                self.worker(name).send(do="prepare", **cell.request(name))
+            for name in together:
+                rows[name] |= self.worker(name).answer(COMPILE_TIMEOUT)
         rounds: dict[str, list[list[float]]] = {name: [] for name in names}
         clocks: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for turn in range(self.options.rounds):
@@ -198,10 +267,11 @@ class Conductor:
                 if samples:
                     rounds[name].append(samples)
                     clocks[name].append(watch.figures())
-        for name in names:
-            if "failed" not in rows[name]:
-                _finish(rows[name], self.worker(name).ask(TIMEOUT, do="finish"), rounds[name],
-                        clocks[name])  # fmt: skip
+        measured = [name for name in names if "failed" not in rows[name]]
+        for name in measured:
+            self.worker(name).send(do="finish")
+        for name in measured:
+            _finish(rows[name], self.worker(name).answer(TIMEOUT), rounds[name], clocks[name])
         return list(rows.values())
 
 
@@ -231,46 +301,3 @@ def _brief(rows: Sequence[dict[str, Any]]) -> str:
         + ("failed" if "failed" in r else f"{r['us']:.1f}" + ("" if r["right"] else " WRONG"))
         for r in rows
     )
-
-
-def conclude(found: dict[str, Any]) -> None:
-    """What needs the chip's rates and the peers: bound, share of it, score, audit."""
-    best = {k: max(m[k] for m in found["limits"]) for k in found["limits"][0]}
-    rates = figures.Limits(
-        max(v for k, v in best.items() if k.startswith("matmul")),
-        max(v for k, v in best.items() if k in ("copy", "read_sum", "read_matvec")),
-    )
-    found["rates"] = {"flops": rates.flops, "bytes": rates.bytes}
-    valid = [r for r in found["rows"] if "failed" not in r]
-    for row in valid:
-        bound = rates.bound_us(row["flops"], row["bytes"])
-        base = best_peer(found["rows"], row)
-        row |= {
-            "tflops": row["flops"] / row["us"] / 1e6, "gbs": row["bytes"] / row["us"] / 1e3,
-            "bound_us": bound, "sol": bound / row["us"],
-            "score": figures.sol_score(row["us"], bound, base["us"]) if base else None,
-            "audit_failure": figures.is_audit_failure(row["us"], bound),
-        }  # fmt: skip
-
-
-def best_peer(rows: Sequence[dict[str, Any]], of: dict[str, Any]) -> dict[str, Any] | None:
-    """The fastest right candidate of the same cell that is not ours."""
-    same = [
-        r for r in rows
-        if "failed" not in r and not r["ours"] and r["right"]
-        and all(r[k] == of[k] for k in ("operator", "dtype", "length"))
-    ]  # fmt: skip
-    return min(same, key=lambda r: r["us"]) if same else None
-
-
-def to_json(found: Any) -> str:
-    """Strict JSON: what is not finite is null."""
-
-    def clean(x: Any) -> Any:
-        if isinstance(x, dict):
-            return {k: clean(v) for k, v in x.items()}
-        if isinstance(x, (list, tuple)):
-            return [clean(v) for v in x]
-        return None if isinstance(x, float) and not math.isfinite(x) else x
-
-    return json.dumps(clean(found), indent=1, allow_nan=False)

@@ -8,6 +8,7 @@ window, whole, cut by the diagonal) so that only cut tiles are masked; a few con
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,12 +65,17 @@ CONFIGURATIONS = [
     triton.Config({"ROWS": rows, "COLUMNS": columns}, num_warps=warps, num_stages=stages,
                   pre_hook=_set_blocks)
     for rows, columns, warps, stages in (
-        (128, 64, 4, 3), (128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 3),
+        (128, 64, 4, 3), (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3),
+        (64, 64, 4, 2),
     )
 ]  # fmt: skip
 
 
-@triton.autotune(CONFIGURATIONS, key=["length", "HEAD", "CAUSAL", "WINDOW", "SOFTCAP", "ALIBI"])
+@triton.autotune(
+    CONFIGURATIONS,
+    key=["length", "HEAD", "CAUSAL", "WINDOW", "SOFTCAP", "ALIBI"],
+    do_bench=partial(triton.testing.do_bench, warmup=5, rep=20),
+)
 @triton.jit
 def _kernel(
     queries, keys, values, out, slopes, scale, length, heads,

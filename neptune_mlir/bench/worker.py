@@ -2,7 +2,7 @@
 """A process that holds one candidate. It reads requests and answers them, one JSON line each.
 
     {"do": "prepare", "problem": {...}, "bundle": PATH}   -> {"errors": {...}}
-    {"do": "warm", ...}                                   the same, run once, nothing measured
+    {"do": "warm", ...}                                   called once, nothing measured
     {"do": "round"}                                       -> {"us": [...], "graph", "note"}
     {"do": "finish"}                                      -> {"errors"}: of what was timed
     {"do": "check", "bundle": PATH}                       -> {"cases": {...}, "right": bool}
@@ -17,6 +17,7 @@ import json
 import math
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,8 @@ class Session:
 
         assert self.problem is not None
         if "bundle" not in message:
-            return PEERS[self.candidate][1](self.problem, self.arrays)
-        out = torch.full_like(
-            self.arrays[0], math.nan, memory_format=torch.contiguous_format
-        )
+            return PEERS[self.candidate].make(self.problem, self.arrays)
+        out = torch.full_like(self.arrays[0], math.nan, memory_format=torch.contiguous_format)
         run = self._executable(message["bundle"])
         scratch = workspace(run, self.arrays)
         prepared = run.prepare(*self.arrays, out=out, workspace=scratch)
@@ -112,7 +111,8 @@ class Session:
         return {"errors": errors}
 
     def _errors(self, out: Any) -> dict[str, float]:
-        if not bool(out.isfinite().all()):  # also where rows are not sampled
+        # also where rows are not sampled; an entry of the batch at a time, since this takes memory
+        if not all(bool(one.isfinite().all()) for one in out):
             return dict.fromkeys(("relative", "rms", "p90", "p99", "max"), math.inf)
         heads, rows = self.sample
         return figures.errors(out[-1][heads][:, rows].double().cpu(), self.wanted)
@@ -139,18 +139,19 @@ class Session:
             "name": p.name, "multiprocessors": p.multi_processor_count, "torch": torch.__version__,
             "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
         }  # fmt: skip
-        try:
-            import triton
-        except ImportError:
-            return found
-        return {**found, "triton": triton.__version__}
+        for package in ("triton", "flash-attn-4", "nvidia-cutlass-dsl"):
+            try:
+                found[package] = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                continue
+        return found
 
 
 def _poison_free_memory(like: Any) -> None:
     """What the allocator gives for the next result holds NaN."""
     import torch
 
-    held = [torch.full_like(like, math.nan) for _ in range(2)]
+    held = torch.full_like(like, math.nan)
     torch.cuda.synchronize()
     del held
 

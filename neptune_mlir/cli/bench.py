@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`neptune bench`: operators on a GPU beside their peers.
 
-    neptune bench build DIR --suite operators,zoo --dtype f16      anywhere: compile
-    neptune bench run DIR --quick --json bench.json --plot bench.svg     on a GPU: measure
-    neptune bench run DIR --check-only                             on a GPU: correctness alone
-    neptune bench show bench.json --plot bench.svg                 the tables and plot again
+    neptune bench build DIR                                        anywhere: compile
+    neptune bench run DIR --json bench.json --plot bench.svg       on a GPU: measure
+    neptune bench run DIR --quick                                  in a few minutes
+    neptune bench run DIR --check-only                             correctness alone
+    neptune bench show bench.json --markdown                       the tables again
 
 `run` needs torch, numpy and cuda-bindings, and neither MLIR nor the compiler:
 `python3 -m neptune_mlir.cli.main bench run DIR --quick --json $OUT/bench.json`.
@@ -13,12 +14,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
 
-from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.errors import UsageError
 
 QUICK_BUDGET = 400.0
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     build = actions.add_parser("build", help="compile the bundles (no GPU)")
     build.add_argument("folder", type=Path)
-    build.add_argument("--suite", default="operators", help="operators,prefill,zoo")
+    build.add_argument("--suite", default="operators,prefill,zoo", help="some of these")
     build.add_argument("--target", default="sm_90a")
     build.add_argument("--dtype", default="f16,bf16")
     build.add_argument("--only", default="", help="part of the name")
@@ -39,17 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("folder", type=Path)
     run.add_argument("--quick", action="store_true", help="f16, lengths 1024, 4096 and 16384")
     run.add_argument("--lengths", help="256,1024,...")
+    run.add_argument("--batches", help="of the sweep at length 8192: 2,4,..., or none")
     run.add_argument("--dtype", help="f16,bf16")
-    run.add_argument("--operators", default="", help="part of the name")
+    run.add_argument("--operators", default="", help="parts of names: causal,decode_gqa")
     run.add_argument("--peers", help="flash2,cudnn,flex,triton,flash4 (those installed), or none")
     run.add_argument("--rounds", type=int, default=3)
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
+    run.add_argument("--resume", action="store_true", help="keep what the --json file has")
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
     show = actions.add_parser("show", help="tables of a JSON file")
     show.add_argument("results", type=Path)
     for which in (run, show):
         which.add_argument("--plot", type=Path, metavar="OUT.svg")
-    run.add_argument("--json", type=Path, metavar="OUT")
+    show.add_argument("--markdown", action="store_true")
+    run.add_argument("--json", type=Path, metavar="OUT", help="written after every cell")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -67,14 +70,16 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from neptune_mlir.bench import run
+    from neptune_mlir.bench import results, run
     from neptune_mlir.bench.report import tables
 
     log = options.folder / "bench.log"
     if options.check_only:
         return _check(options, log)
     wanted = run.Options(
-        lengths=_lengths(options.lengths) or (run.QUICK_LENGTHS if options.quick else run.LENGTHS),
+        lengths=_numbers("lengths", options.lengths)
+        or (run.QUICK_LENGTHS if options.quick else run.LENGTHS),
+        batches=_batches(options),
         dtypes=tuple((options.dtype or ("f16" if options.quick else "f16,bf16")).split(",")),
         operators=options.operators,
         peers=_peers(options.peers),
@@ -86,12 +91,15 @@ def _run(options: argparse.Namespace) -> int:
     cells = run.cells_of(options.folder, wanted)
     if not cells:
         raise UsageError(f"no bundle of {options.folder} is asked for")
+    if options.resume and not options.json:
+        raise UsageError("--resume goes on from the file that --json names")
+    before = results.read(options.json) if options.resume and options.json.exists() else None
 
     def save(found: dict) -> None:
         if options.json:
-            options.json.write_text(run.to_json(found))
+            options.json.write_text(results.to_json(found))
 
-    found = run.Conductor(cells, wanted, log, _say).run(save)
+    found = run.Conductor(cells, wanted, log, _say).run(save, before)
     print(f"\n{tables(found)}")
     _plot(found, options.plot)
     ours = [r for r in found["rows"] if r["ours"]]
@@ -99,31 +107,25 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, log: Path) -> int:
-    from neptune_mlir.bench import run
+    from neptune_mlir.bench import results, run
     from neptune_mlir.bench.check import check_all
 
     wanted = (options.dtype or "f16,bf16,f32").split(",")
-    bundles = [
-        path
-        for path, spec in run.bundles_of(options.folder).items()
-        if options.operators in spec["operator"] and (spec["dtype"] in wanted)
-    ]
-    rows = check_all(bundles, log, say=_say)
+    found = run.bundles_of(options.folder, options.operators)
+    rows = check_all([p for p, spec in found.items() if spec["dtype"] in wanted], log, say=_say)
     if options.json:
-        options.json.write_text(run.to_json(rows))
+        options.json.write_text(results.to_json(rows))
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} bundles right")
     return 0 if rows and right == len(rows) else 1
 
 
 def _show(options: argparse.Namespace) -> int:
+    from neptune_mlir.bench import results
     from neptune_mlir.bench.report import tables
 
-    try:
-        found = json.loads(options.results.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read '{options.results}': {error}") from None
-    print(tables(found))
+    found = results.read(options.results)
+    print(tables(found, options.markdown))
     _plot(found, options.plot)
     return 0
 
@@ -135,21 +137,29 @@ def _plot(found: dict, path: Path | None) -> None:
         path.write_text(plot(found))
 
 
-def _lengths(text: str | None) -> tuple[int, ...]:
+def _batches(options: argparse.Namespace) -> tuple[int, ...]:
+    from neptune_mlir.bench import run
+
+    if options.batches is None:
+        return () if options.quick or options.lengths else run.SWEEP_BATCHES
+    return () if options.batches == "none" else _numbers("batches", options.batches)
+
+
+def _numbers(name: str, text: str | None) -> tuple[int, ...]:
     try:
         found = tuple(int(n) for n in text.split(",")) if text else ()
     except ValueError:
         found = (0,)
     if any(n < 1 for n in found):
-        raise UsageError(f"--lengths is '{text}'", hint="256,1024,4096")
+        raise UsageError(f"--{name} is '{text}'", hint="numbers such as 256,1024,4096")
     return found
 
 
 def _peers(text: str | None) -> tuple[str, ...]:
-    from neptune_mlir.bench.peers import PEERS, installed
+    from neptune_mlir.bench.peers import PEERS
 
     if text is None:
-        return tuple(name for name in PEERS if installed(name))
+        return tuple(name for name, peer in PEERS.items() if peer.installed)
     wanted = () if text == "none" else tuple(text.split(","))
     unknown = [n for n in wanted if n not in PEERS]
     if unknown:

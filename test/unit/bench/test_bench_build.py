@@ -27,11 +27,13 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["bench", "run", folder]) == 2
     assert main(["bench", "run", folder, "--peers", "rival"]) == 2
     assert main(["bench", "run", folder, "--lengths", "many"]) == 2
+    assert main(["bench", "run", folder, "--batches", "2,x"]) == 2
     assert main(["bench", "run", folder, "--rounds", "0"]) == 2
     assert main(["bench", "show", f"{folder}/nothing.json"]) == 1
     said = capsys.readouterr().err
     assert "no suite 'everything'" in said and "has no bundles" in said
     assert "no peer 'rival'" in said and "--lengths is 'many'" in said and "cannot read" in said
+    assert "--batches is '2,x'" in said
 
 
 def test_runs_without_mlir() -> None:
@@ -42,7 +44,7 @@ class Block(importlib.abc.MetaPathFinder):
         if name.split(".")[0] in ("torch_mlir", "mlir"):
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
-for name in ("check", "clocks", "figures", "plot", "problem", "process", "report", "run",
+for name in ("check", "clocks", "figures", "plot", "problem", "process", "report", "results", "run",
              "worker"):
     importlib.import_module(f"neptune_mlir.bench.{name}")
 from neptune_mlir.cli.main import main
