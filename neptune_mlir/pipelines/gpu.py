@@ -42,45 +42,39 @@ def compile_images(
         compile_one: what makes the image of one.
     """
     text = str(module)
-    plan: Plan | None = None
-    images: list[dict[str, Any]] = []
-    code = b""
-    remarks: list[str] = []
-    alignment: dict[tuple[str, int], int] = {}
+    bundles = []
     for name in map(str.strip, target.split(",")):
         copy = ir.Module.parse(text, module.context)
         with registry.collect_remarks() as found:
             made = compile_one(copy, name)
-        remarks += [str(r) for r in found if str(r) not in remarks]
-        plan = plan or made.plan
-        images.append({"target": name, "offset": len(code), "size": len(made.code),
-                       "kernels": made.kernels, "tools": made.tools,
-                       "notes": made.warnings})  # fmt: skip
-        code += made.code
-        for place, unit in made.alignment.items():
-            alignment[place] = max(alignment.get(place, 1), unit)
-    assert plan is not None
+        image = {"target": name, "offset": 0, "size": len(made.code), "kernels": made.kernels,
+                 "tools": made.tools, "notes": made.warnings}  # fmt: skip
+        alignment = [[*place, unit] for place, unit in sorted(made.alignment.items())]
+        own = {"images": [image], "alignment": alignment, "remarks": [str(r) for r in found]}
+        bundles.append(Bundle(name, made.plan, made.code, own))
+    joined = join(target, bundles)
     facts = {} if facts is None else facts
-    facts.setdefault("remarks", []).extend(remarks)
-    facts["images"] = images
-    facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]
-    return Bundle(target, plan, code, facts)
+    remarks = [*facts.get("remarks", ()), *joined.facts["remarks"]]
+    facts.update(joined.facts, remarks=remarks)
+    return Bundle(target, joined.plan, joined.code, facts)
 
 
 def join(target: str, bundles: Sequence[Bundle]) -> Bundle:
     """One bundle of several for the same program. The first one's plan is the bundle's; an image
-    that was tiled otherwise has a plan of its own."""
+    that is launched otherwise has a plan of its own, and the alignment that goes with it."""
     plan, code = bundles[0].plan, b""
     facts = dict(bundles[0].facts, images=[], remarks=[])
     alignment: dict[tuple[str, int], int] = {}
     for bundle in bundles:
-        own = {} if bundle.plan == plan else {"plan": bundle.plan.to_json()}
+        own: dict[str, Any] = {}
+        if bundle.plan != plan:
+            own = {"plan": bundle.plan.to_json(), "alignment": bundle.facts["alignment"]}
         facts["images"] += [
-            {**image, "offset": image["offset"] + len(code), **own}
+            {**own, **image, "offset": image["offset"] + len(code)}
             for image in bundle.facts["images"]
         ]
         facts["remarks"] += [r for r in bundle.facts["remarks"] if r not in facts["remarks"]]
-        for kind, number, unit in bundle.facts["alignment"]:
+        for kind, number, unit in bundle.facts["alignment"] if not own else ():
             alignment[kind, number] = max(alignment.get((kind, number), 1), unit)
         code += bundle.code
     facts["alignment"] = [[*place, unit] for place, unit in sorted(alignment.items())]

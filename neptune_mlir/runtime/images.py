@@ -52,7 +52,8 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
         kernels[name] = LoadedKernel(
             ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0)
         )
-    alignment = {(kind, number): unit for kind, number, unit in bundle.facts["alignment"]}
+    aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
+    alignment = {(kind, number): unit for kind, number, unit in aligned}
     return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels)
 
 
