@@ -3,6 +3,9 @@
 
     o = Σ_j (p_j / l) · v_j     becomes     o' = Σ_j p_j · v_j,   o = o' / l
 
+So does a condition that does not vary, where one of its cases is 0: a row of weights that is
+set to 0 when everything in it is masked is a row of results that is.
+
 The body keeps its shape otherwise, so sub-terms that several reductions share stay shared.
 """
 
@@ -17,22 +20,36 @@ from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref
 Invariant = Callable[[Term], bool]
 
 
+Zero = tuple[Term, bool]  # a condition, and which of its values makes all of it 0
+
+
 @dataclass(frozen=True)
 class Split:
-    """`rest * over / under`; None stands for 1."""
+    """`rest * over / under`, None standing for 1; 0 where one of `zeros` holds."""
 
     rest: Term
     over: Term | None = None
     under: Term | None = None
+    zeros: tuple[Zero, ...] = ()
+
+    @property
+    def outside(self) -> tuple[Term | None, Term | None, tuple[Zero, ...]]:
+        return self.over, self.under, self.zeros
 
     @property
     def trivial(self) -> bool:
-        return self.over is None and self.under is None
+        return self.outside == (None, None, ())
 
     def finish(self, value: Term) -> Term:
         if self.over is not None:
             value = make("mul", value, _as(self.over, value.dtype))
-        return make("div", value, _as(self.under, value.dtype)) if self.under else value
+        if self.under is not None:
+            value = make("div", value, _as(self.under, value.dtype))
+        for condition, when in self.zeros:
+            zero = const(0.0, value.dtype)
+            cases = (zero, value) if when else (value, zero)
+            value = make("select", condition, *cases)
+        return value
 
 
 def split(t: Term, invariant: Invariant) -> Split:
@@ -49,26 +66,35 @@ def split(t: Term, invariant: Invariant) -> Split:
         case "mul":
             a, b = (split(x, invariant) for x in t.args)
             return Split(
-                make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under)
-            )
+                make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under),
+                _both(a.zeros, b.zeros),
+            )  # fmt: skip
         case "div":
             a, b = (split(x, invariant) for x in t.args)
-            return Split(
-                make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over)
-            )
+            if not b.zeros:
+                return Split(
+                    make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over),
+                    a.zeros,
+                )  # fmt: skip
         case "neg" | "cast" if is_float(t.args[0].dtype):
             a = split(t.args[0], invariant)
-            return Split(make(t.op, a.rest, dtype=t.dtype), a.over, a.under)
+            return Split(make(t.op, a.rest, dtype=t.dtype), *a.outside)
         case "add" | "sub":
             a, b = (split(x, invariant) for x in t.args)
-            if (a.over, a.under) == (b.over, b.under):
-                return Split(make(t.op, a.rest, b.rest), a.over, a.under)
+            if a.outside == b.outside:
+                return Split(make(t.op, a.rest, b.rest), *a.outside)
         case "select":
-            a, b = (split(x, invariant) for x in t.args[1:])
-            same = (a.over, a.under) == (b.over, b.under)
-            if same or _is_zero(b.rest) or _is_zero(a.rest):
-                kept = a if not _is_zero(a.rest) else b
-                return Split(make("select", t.args[0], a.rest, b.rest), kept.over, kept.under)
+            condition, *cases = t.args
+            zero = [_is_zero(case) for case in cases]
+            if any(zero):
+                live = split(cases[zero.index(False)], invariant)
+                if invariant(condition):
+                    return replace(live, zeros=_both(live.zeros, ((condition, zero[0]),)))
+                rests = [case if z else live.rest for case, z in zip(cases, zero, strict=True)]
+                return Split(make("select", condition, *rests), *live.outside)
+            a, b = (split(x, invariant) for x in cases)
+            if a.outside == b.outside:
+                return Split(make("select", condition, a.rest, b.rest), *a.outside)
         case "exp":
             return _exponent(t, invariant)
     return Split(t)
@@ -130,6 +156,10 @@ def _times(a: Term | None, b: Term | None) -> Term | None:
     if a is None or b is None:
         return a if b is None else b
     return make("mul", a, _as(b, a.dtype))
+
+
+def _both(a: tuple[Zero, ...], b: tuple[Zero, ...]) -> tuple[Zero, ...]:
+    return tuple(dict.fromkeys(a + b))
 
 
 def _as(t: Term, dtype: str) -> Term:

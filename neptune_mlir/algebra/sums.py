@@ -88,7 +88,8 @@ def solve_product(chain: Chain, name: str, body: Term) -> Term:
 
 def _factor_text(found) -> str:
     over = show(found.over) if found.over else "1"
-    return f"{over} / {show(found.under)}" if found.under else over
+    text = f"{over} / {show(found.under)}" if found.under else over
+    return ", ".join([text, *(f"0 where {show(c)} is {value}" for c, value in found.zeros)])
 
 
 def split_monomials(chain: Chain, body: Term) -> list[Part]:

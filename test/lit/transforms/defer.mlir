@@ -39,3 +39,25 @@ func.func @maximum(%p: tensor<4x8xf32>, %l: tensor<4xf32>) -> tensor<4xf32> {
           result_axes = array<i64: 0>} : () -> tensor<4xf32>
   return %o : tensor<4xf32>
 }
+
+// A condition on the row leaves the sum: the row is set to 0 once, behind it.
+// CHECK-LABEL: func.func @zeroed
+// CHECK: %[[SUM:.*]] = "neptune.reduce"
+// CHECK-NOT: arith.select
+// CHECK: combiner = "add"
+// CHECK: %[[OUT:.*]] = "neptune.map"
+// CHECK: arith.select
+// CHECK: return %[[OUT]]
+func.func @zeroed(%p: tensor<4x8xf32>, %none: tensor<4xi1>, %v: tensor<8xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %o = "neptune.reduce"() ({
+    %a = "neptune.read"(%p) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+    %b = "neptune.read"(%none) {map = affine_map<(i, j) -> (i)>} : (tensor<4xi1>) -> i1
+    %c = "neptune.read"(%v) {map = affine_map<(i, j) -> (j)>} : (tensor<8xf32>) -> f32
+    %d = arith.select %b, %zero, %a : f32
+    %e = arith.mulf %d, %c : f32
+    "neptune.yield"(%e) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 8>,
+          result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  return %o : tensor<4xf32>
+}

@@ -144,6 +144,11 @@ ZOO: dict[str, list[Reduction]] = {
         causal,
         reduction("o", "add", exp(causal - where(equal(m, -INF), 0.0, m)) / where(equal(l, 0.0), 1.0, l) * v),
     ),
+    "zero where all is masked": softmax_over(
+        causal,
+        reduction("none", "and", equal(causal, -INF), "i1"),
+        reduction("o", "add", where(E(T.ref("none", T.index(0), dtype="i1")), 0.0, exp(causal - m) / l) * v),
+    ),
     "masked outside": [
         reduction("m", "max", scaled),
         reduction("l", "add", where(j <= i, exp(scaled - m), 0.0)),

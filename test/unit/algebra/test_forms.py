@@ -13,9 +13,12 @@ from chains import (
     AXIS,
     INF,
     ZOO,
+    E,
     absolute,
     equal,
     exp,
+    i,
+    j,
     l,
     m,
     maximum,
@@ -154,6 +157,30 @@ def test_defer_pulls_invariant_factors_only():
     assert "@l" not in T.show(rest.body)
     assert text(finish) == "(@o / @l[i0])"
     assert defer(ZOO["variance"][0], AXIS, lambda t: t.op == "ref") is None
+
+
+def test_row_of_zeros_is_made_behind_the_loop():
+    chain = ZOO["zero where all is masked"]
+    solution = solve_chain(chain, AXIS)
+    assert [r.name for r in solution.running] == ["m", "l", "none", "o'"]
+    assert text(solution.finals["o"]) == "where(@none[i0], 0, (@o' / @l[i0]))"
+    rest, finish = defer(chain[3], AXIS, lambda t: t.op == "ref")
+    assert rest.body is T.make("mul", chain[1].body, v.term)
+    assert text(finish) == "where(@none[i0], 0, (@o / @l[i0]))"
+
+
+def test_condition_that_varies_or_divides_stays():
+    none = E(T.ref("none", T.index(0), dtype="i1"))
+
+    def deferred(body):
+        return defer(reduction("o", "add", body), AXIS, lambda t: t.op == "ref")
+
+    assert deferred(where(j <= i, x, 0.0)) is None
+    assert deferred(v / where(none, x, 0.0)) is None
+    assert deferred(where(none, x, v)) is None
+    assert deferred(where(none, x, 0.0) + where(none, 0.0, v)) is None
+    rest, finish = deferred(where(none, x, 0.0) - where(none, v, 0.0))
+    assert (text(rest.body), text(finish)) == (text((x - v).term), "where(@none[i0], @o, 0)")
 
 
 def test_reading_a_later_or_unknown_reduction_is_an_input_error():
