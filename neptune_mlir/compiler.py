@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import time
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +58,7 @@ class Lowering:
             module = bindings.parse(text, source=source)
         if not _functions(module):
             raise InputError("the program has no function with a body", loc=source)
-        return cls(module, target, schedule)
+        return cls(module, target, schedule, {"provenance": provenance(text, source)})
 
     def run(self, steps: Any) -> None:
         with registry.collect_remarks() as remarks:
@@ -76,6 +76,9 @@ class Lowering:
         own = {} if self.schedule else getattr(pipeline_of(self.target), "KNOBS", {})
         knobs = own.get(chosen, "")
         self.run([runner.Step("apply-schedule", {"file": chosen, "knobs": knobs})])
+        self.facts["provenance"]["schedule"] = {
+            "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": knobs
+        }  # fmt: skip
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
 
@@ -92,6 +95,21 @@ class Lowering:
             if name == level:
                 return
         raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))
+
+
+def provenance(text: str, source: str) -> dict[str, Any]:
+    """What a bundle says of its origin: the program, this compiler and the packages it uses.
+
+    (Nothing of the machine or the time: the same program makes the same bundle.)
+    """
+    from neptune_mlir import __version__
+    from neptune_mlir.runtime import cache
+
+    compiler = {"neptune-mlir": f"{__version__}+{cache.source_digest()}"}
+    return {
+        "source": {"name": os.path.basename(source), "text": text},
+        "tools": compiler | cache.tool_versions(),
+    }
 
 
 def parallelism(target: str) -> int:
@@ -140,15 +158,12 @@ def compile_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None
 ) -> Any:
     """The bundle of a program."""
-    started = time.perf_counter()
     pipeline = pipeline_of(target)
     lowering = Lowering.of_text(text, source, target, schedule)
     with bindings.source_name(source):
         lowering.to("tile")
         chip = {} if target == "cpu" else {"target": target}
-        bundle = pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
-    bundle.facts["compile_s"] = time.perf_counter() - started
-    return bundle
+        return pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
 
 
 @bindings.exclusive

@@ -52,7 +52,8 @@ class Kernel:
     """A compiled program.
 
     Call it with arrays and numbers, in the order of the program's arguments; `out=` takes
-    arrays for the results. `facts` says how it came about (nests, kernels, corrections,
+    arrays for the results, and on GPUs `workspace=` and `stream=` what `runtime.cuda` says of
+    them. `facts` says how it came about (nests, kernels, corrections,
     schedule, remarks), `cached` whether it came from the on-disk cache.
     """
 
@@ -69,8 +70,29 @@ class Kernel:
     def facts(self) -> dict[str, Any]:
         return self.bundle.facts
 
-    def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        return self._executable(*arguments, out=out)
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        return self._executable(*arguments, out=out, **named)
+
+    def prepare(self, *arguments: Any, **named: Any) -> Any:
+        """A call on fixed memory that only launches (see `CudaExecutable.prepare`).
+
+        Raises:
+            UsageError: the kernel is not one for GPUs.
+        """
+        return self._on_gpu("prepare")(*arguments, **named)
+
+    def requirements(self, *arguments: Any) -> Any:
+        """The results and workspace that a call needs (see `CudaExecutable.requirements`).
+
+        Raises:
+            UsageError: the kernel is not one for GPUs.
+        """
+        return self._on_gpu("requirements")(*arguments)
+
+    def _on_gpu(self, name: str) -> Any:
+        if not hasattr(self._executable, name):
+            raise UsageError(f"a kernel for {self.target} has no {name}()", hint="call it as it is")
+        return getattr(self._executable, name)
 
     def ir(self, level: str = "fused") -> str:
         """The program as MLIR at a level: neptune, fused or tile."""
@@ -99,11 +121,16 @@ class Kernel:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Kernel:
-        """A kernel from a file that `save` wrote. It has no source to explain."""
+        """A kernel from a file that `save` or `neptune compile` wrote.
+
+        Raises:
+            ToolError: not a bundle, a damaged one, or one for another ABI.
+        """
         from neptune_mlir.runtime.bundle import Bundle
 
         bundle = Bundle.from_bytes(Path(path).read_bytes())
-        return Kernel(Source("", os.fspath(path)), bundle.target, None, bundle)
+        made = bundle.facts.get("provenance", {}).get("source", {"text": "", "name": str(path)})
+        return Kernel(Source(made["text"], made["name"]), bundle.target, None, bundle)
 
 
 def _load(bundle: Bundle) -> Any:

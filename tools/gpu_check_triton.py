@@ -46,6 +46,7 @@ def build(folder: Path, target: str, dtypes: str, only: str) -> int:
             stem = f"{name}-{dtype}-{target.split(':')[0]}"
             if only not in stem:
                 continue
+            started = time.perf_counter()
             try:
                 bundle = compile_text(
                     ops.operator(name, dtype=dtype).to_mlir(), name, target, None, None
@@ -56,7 +57,7 @@ def build(folder: Path, target: str, dtypes: str, only: str) -> int:
                 continue
             bundle.facts["check"] = {"operator": name, "dtype": dtype, **settings}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
-            print(f"{stem:36} {bundle.facts['compile_s']:.1f} s", flush=True)
+            print(f"{stem:36} {time.perf_counter() - started:.1f} s", flush=True)
     return 1 if failed else 0
 
 

@@ -15,7 +15,9 @@ LEVELS = ("neptune", "fused", "tile", "target", "llvm", "ptx", "asm", "bundle")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="an .mlir file, or - for stdin")
-    parser.add_argument("--target", default="cpu", help="cpu, sm_90a, gfx942, ...")
+    parser.add_argument(
+        "--target", default="cpu", help="cpu, sm_90a, gfx942, ...; or several: sm_80,sm_90a"
+    )
     parser.add_argument("--emit", choices=LEVELS, default="bundle")
     parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
     parser.add_argument("--entry", help="the function, where the program has several")
@@ -34,21 +36,25 @@ def execute(options: argparse.Namespace) -> int:
             source.text, source.name, options.target, options.schedule, options.emit
         )
         print(*facts.get("remarks", ()), sep="\n", file=sys.stderr)
-        return _write(options.output, str(module).encode())
+        return _write(options.output, _line(str(module)))
     if options.emit != "bundle":
         text = compiler.emit_text(
             source.text, source.name, options.target, options.schedule, options.entry, options.emit
         )
-        return _write(options.output, text.encode())
+        return _write(options.output, _line(text))
     kernel = compile(source, options.target, options.schedule, entry=options.entry)
     print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)
     default = "program.bundle" if options.input == "-" else f"{Path(options.input).stem}.bundle"
     return _write(options.output or default, kernel.bundle.to_bytes())
 
 
+def _line(text: str) -> bytes:
+    return text.rstrip("\n").encode() + b"\n"
+
+
 def _write(path: str | None, data: bytes) -> int:
     if path in (None, "-"):
-        sys.stdout.buffer.write(data.rstrip(b"\n") + b"\n")
+        sys.stdout.buffer.write(data)
         return 0
     try:
         Path(str(path)).write_bytes(data)

@@ -42,10 +42,7 @@ def key(*parts: str) -> str:
 @functools.cache
 def compiler_version() -> str:
     """Versions of the tools, and the time stamps of this package's own files."""
-    tools = []
-    for name in ("torch-mlir", "mlir", "llvmlite", "numpy"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            tools.append(f"{name}={importlib.metadata.version(name)}")
+    tools = [f"{name}={version}" for name, version in tool_versions().items()]
     root = Path(__file__).parent.parent
     files = sorted(
         f"{path.relative_to(root)}:{stat.st_mtime_ns}:{stat.st_size}"
@@ -53,6 +50,25 @@ def compiler_version() -> str:
         for stat in [path.stat()]
     )
     return " ".join(tools) + hashlib.sha256("\n".join(files).encode()).hexdigest()
+
+
+def tool_versions() -> dict[str, str]:
+    """The packages that shape compiled code, with their versions."""
+    found = {}
+    for name in ("torch-mlir", "mlir", "llvmlite", "numpy"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+@functools.cache
+def source_digest() -> str:
+    """The first 12 digits of a hash of this package's own files."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".mlir")):
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def load(name: str) -> Bundle | None:
