@@ -45,9 +45,12 @@ def _alibi(p: Problem) -> Any:
     step, offset = -8.0 / p.heads, p.keys - p.queries
 
     @cute.jit
-    def modify(s: Any, b: Any, h: Any, i: Any, j: Any, lengths: Any, tensors: Any) -> Any:
+    def modify(
+        score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any, seqlen_info: Any, aux_tensors: Any
+    ) -> Any:
         number = (h + cute.full_like(h, 1)).to(cutlass.Float32)
-        slope = cute.math.exp2(number * cute.full_like(s, step), fastmath=True)
-        return s + slope * (j - i - cute.full_like(j, offset)).to(cutlass.Float32)
+        slope = cute.math.exp2(number * cute.full_like(score, step), fastmath=True)
+        distance = kv_idx - q_idx - cute.full_like(kv_idx, offset)
+        return score + slope * distance.to(cutlass.Float32)
 
     return modify

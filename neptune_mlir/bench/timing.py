@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Times on a GPU: the L2 is flushed before each, and the host is out of them.
 
-From GRAPH_BELOW_US on, a sample is the time between two events around one call; work is queued in
-front of it, so that the GPU never waits for the host in between. Below, a sample is a tenth of a
-CUDA graph that flushes and calls ten times, less a tenth of one that only flushes.
+From GRAPH_BELOW_US on, a sample is the time between two events around one call; enough work is
+queued in front of it that the GPU never waits for the host in between. Below, a sample is a tenth
+of a CUDA graph that flushes and calls ten times, less a tenth of one that only flushes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +21,8 @@ GRAPH_BELOW_US = 200.0
 REPEATS = 10  # calls in a graph
 GRAPH_SAMPLES = 7  # a round
 ROUND_US = 80_000.0  # what a round of event samples aims at
-AHEAD_CYCLES = 600_000  # about 0.3 ms for the host to queue the call in
+AHEAD_US = 200.0  # for the host to queue a call in, beside what the call itself takes of it
+CYCLES_PER_US = 2000  # at most
 
 Call = Callable[[], Any]
 _flush: Any = None
@@ -34,16 +36,30 @@ def flush() -> None:
     _flush.zero_()
 
 
-def event_us(call: Call) -> float:
-    """One call, between two events."""
+def event_us(call: Call, host_us: float = 0.0) -> float:
+    """One call that takes `host_us` of the host, between two events."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(AHEAD_CYCLES)
+    _keep_busy(host_us)
     flush()
     start.record()
     call()
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) * 1e3
+
+
+def _keep_busy(host_us: float) -> None:
+    torch.cuda._sleep(int((AHEAD_US + 1.5 * host_us) * CYCLES_PER_US))
+
+
+def host_us(call: Call) -> float:
+    """What a call takes of the host."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    end = time.perf_counter()
+    torch.cuda.synchronize()
+    return (end - start) * 1e6
 
 
 class Timed:
@@ -55,7 +71,8 @@ class Timed:
         self.output: Any = None
         for _ in range(2):
             self.output = call()
-        self.estimate = median([event_us(call) for _ in range(3)])
+        self.host_us = median([host_us(call) for _ in range(3)])
+        self.estimate = median([event_us(call, self.host_us) for _ in range(3)])
         self.graph: Any = None
         if self.estimate < GRAPH_BELOW_US:
             try:
@@ -90,7 +107,7 @@ class Timed:
         """The samples of one round."""
         if self.graph is None:
             count = int(min(max(ROUND_US / max(self.estimate, 1.0), 3), 15))
-            return [event_us(self.call) for _ in range(count)]
+            return [event_us(self.call, self.host_us) for _ in range(count)]
         return [
             max(self._replay_us(self.graph) - self._replay_us(self.empty), 0.0) / REPEATS
             for _ in range(GRAPH_SAMPLES)
@@ -98,7 +115,7 @@ class Timed:
 
     def _replay_us(self, graph: Any) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(AHEAD_CYCLES)
+        _keep_busy(0.0)
         start.record()
         graph.replay()
         end.record()

@@ -30,7 +30,7 @@ def _stretch(
     for n in tl.range(start, stop, COLUMNS):
         columns = n + tl.arange(0, COLUMNS)
         s = tl.dot(q, keys.load([base + n, 0]).T)
-        if SOFTCAP:
+        if SOFTCAP != 0:
             # tanh(x) = 1 - 2 / (1 + exp(2 x))
             s = 1 - 2 / (1 + tl.math.exp2(s * (scale * 2 / SOFTCAP * LOG2E)))
             s = s * (SOFTCAP * LOG2E)

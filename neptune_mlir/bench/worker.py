@@ -172,8 +172,11 @@ def main() -> int:
             answer: dict[str, Any] = getattr(session, message["do"])(message)
         except Exception as error:
             session._clear()
-            text = str(error).strip().splitlines() or [""]
-            answer = {"failed": f"{type(error).__name__}: {text[0][:300]}"}
+            cause: BaseException = error
+            while following := cause.__cause__:  # compilers wrap what they mean
+                cause = following
+            text = " ".join(str(cause).split())
+            answer = {"failed": f"{type(cause).__name__}: {text[:300]}"}
             answer["usable"] = _is_gpu_usable()
         print(json.dumps(answer), file=answers, flush=True)
         if not answer.get("usable", True):
