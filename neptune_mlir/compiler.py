@@ -157,7 +157,35 @@ def lower_text(
 def compile_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None
 ) -> Any:
-    """The bundle of a program."""
+    """The bundle of a program.
+
+    Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program.
+    """
+    bundles = [_compile_family(text, source, t, schedule, entry) for t in families_of(target)]
+    if len(bundles) == 1:
+        return bundles[0]
+    from neptune_mlir.pipelines import gpu
+
+    return gpu.join(target, bundles)
+
+
+def families_of(target: str) -> list[str]:
+    """A target as targets of one pipeline each. Raises UsageError for what shares no bundle."""
+    if target.startswith("triton"):
+        return [target]
+    listed = [name.strip() for name in target.split(",")]
+    if len(listed) > 1 and any(n == "cpu" or n.startswith("triton") for n in listed):
+        raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
+    families: dict[Any, list[str]] = {}
+    for name in listed:
+        families.setdefault(pipeline_of(name), []).append(name)
+    return [",".join(names) for names in families.values()]
+
+
+def _compile_family(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None
+) -> Any:
+    """The bundle of a program for targets of one pipeline."""
     pipeline = pipeline_of(target)
     lowering = Lowering.of_text(text, source, target, schedule)
     with bindings.source_name(source):

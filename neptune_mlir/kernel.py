@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.errors import UsageError
+from neptune_mlir.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
     from neptune_mlir.runtime.bundle import Bundle
@@ -134,13 +134,23 @@ class Kernel:
 
 
 def _load(bundle: Bundle) -> Any:
-    if bundle.target.removeprefix("triton:").startswith("sm_"):
+    chips = [name.strip() for name in bundle.target.removeprefix("triton:").split(",")]
+    if any(chip.startswith("sm_") for chip in chips):
         from neptune_mlir.runtime.cuda import CudaExecutable
 
         return CudaExecutable(bundle)
+    if all(chip.startswith("gfx") for chip in chips):
+        return _unrunnable
     from neptune_mlir.runtime.cpu import CpuExecutable
 
     return CpuExecutable(bundle)
+
+
+def _unrunnable(*arguments: Any, out: Any = None) -> Any:
+    raise ToolError(
+        "this version has no runtime for AMD GPUs",
+        hint="save the kernel: its bundle has the code (HSACO) and the launch plan",
+    )
 
 
 def compile(

@@ -18,6 +18,8 @@ from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 
+KNOBS = {"streamed": "stream:32"}
+
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
 
 

@@ -59,9 +59,10 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
 
 def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:
     """The best code for a device: of the newest architecture that runs there."""
-    from neptune_mlir.targets.nvidia import nvidia
+    from neptune_mlir.targets.nvidia import TARGETS, nvidia
 
-    fitting = [i for i in images if nvidia(i["target"]).runs_on(capability)]
+    ours = [i for i in images if i["target"] in TARGETS]  # a bundle may hold AMD code too
+    fitting = [i for i in ours if nvidia(i["target"]).runs_on(capability)]
     if not fitting:
         have = ", ".join(i["target"] for i in images)
         raise ArgumentError(

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From programs to HSACO without a GPU: the ten operators, notes, mixed bundles, errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+import neptune_mlir
+from neptune_mlir import ops
+from neptune_mlir.codegen import amdgcn, hsaco
+from neptune_mlir.compiler import compile_text, emit_text
+from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.kernel import Source
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.images import choose_image
+from neptune_mlir.targets.amd import amd
+
+try:
+    amdgcn.find_linker()
+except ToolError:
+    pytest.skip("no lld here", allow_module_level=True)
+
+
+def built(program, target):
+    return compile_text(Source.of(program).text, "test", target, None, None)
+
+
+def code_of(bundle, image):
+    return bundle.code[image["offset"] : image["offset"] + image["size"]]
+
+
+@pytest.mark.parametrize("name", ops.OPERATORS)
+def test_the_ten_operators(name):
+    """At their real size, for a chip of each kind: no scratch memory."""
+    bundle = built(ops.operator(name), "gfx942,gfx1100")
+    for image in bundle.facts["images"]:
+        chip = amd(image["target"])
+        target, notes = hsaco.read_notes(code_of(bundle, image))
+        assert target == f"amdgcn-amd-amdhsa--{chip.name}"
+        assert set(notes) == set(image["kernels"])
+        for kernel, found in notes.items():
+            assert found.scratch == found.spills == 0
+            assert found.registers <= chip.thread_registers
+            assert found.shared == image["kernels"][kernel]["shared"] <= chip.shared_block
+            assert found.wave == chip.wave
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype", "instruction"),
+    [
+        ("gfx90a", "bf16", r"v_mfma_f32_16x16x16bf16_1k"),
+        ("gfx942", "f16", r"v_mfma_f32_16x16x16_f16"),
+        ("gfx950", "bf16", r"v_mfma_f32_16x16x32_bf16"),
+        ("gfx1100", "bf16", r"v_wmma_f32_16x16x16_bf16"),
+        ("gfx1201", "f16", r"v_wmma_f32_16x16x16_f16"),
+    ],
+)
+def test_instructions_that_matter(target, dtype, instruction):
+    source = Source.of(ops.attention(head_dim=64, dtype=dtype, causal=True))
+    text = emit_text(source.text, "test", target, None, None, "asm")
+    assert re.search(instruction, text) and "v_exp_f32" in text
+    assert f'.amdgcn_target "amdgcn-amd-amdhsa--{target}"' in text
+    assert ".amdhsa_code_object_version 5" in text
+    assert set(re.findall(r"\.private_segment_fixed_size: (\d+)", text)) == {"0"}
+    assert not re.search(r"\b(scratch_|buffer_)(load|store)", text)
+    # tiles come in 16 bytes a thread, and the copies of an iteration are under way in the one before
+    assert re.search(r"global_load_(dwordx4|b128)", text)
+    assert re.search(r"ds_(write|store)_b128", text)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return built(ops.attention(head_dim=64, dtype="f16"), "sm_90a,gfx942")
+
+
+def test_one_bundle_for_both_makers(mixed):
+    again = Bundle.from_bytes(mixed.to_bytes())
+    nvidia, ours = again.facts["images"]
+    assert (nvidia["target"], ours["target"]) == ("sm_90a", "gfx942")
+    assert choose_image(again.facts["images"], (9, 0)) == nvidia
+    assert hsaco.read_notes(code_of(again, ours))[0].endswith("gfx942")
+    # the chips want other tiles, so the AMD image is launched with a plan of its own
+    assert again.plan_of(ours) != again.plan == again.plan_of(nvidia)
+
+
+def test_no_bundle_holds_a_cpu_beside_gpus():
+    with pytest.raises(UsageError, match="no bundle holds all"):
+        built(ops.softmax(), "cpu,gfx942")
+
+
+def test_a_kernel_without_a_runtime_says_so():
+    kernel = neptune_mlir.compile(ops.softmax(), target="gfx1100")
+    with pytest.raises(ToolError, match="no runtime for AMD"):
+        kernel(1)
+
+
+# ---- notes
+
+
+@pytest.fixture(scope="module")
+def notes(mixed):
+    return hsaco.read_notes(code_of(mixed, mixed.facts["images"][1]))[1]["attention_0"]
+
+
+def test_notes_list_the_arguments(notes, mixed):
+    plan = mixed.plan_of(mixed.facts["images"][1])
+    from neptune_mlir.pipelines.rocdl import argument_sizes
+
+    sizes = argument_sizes(plan, plan.launches[0])
+    assert notes.arguments[0] == (0, 8, "global_buffer")
+    assert [size for _, size, _ in notes.arguments] == sizes
+    figures = {"threads": notes.threads, "shared": notes.shared, "wave": 64}
+    hsaco.check(notes, sizes, **figures)
+    with pytest.raises(ToolError, match="arguments"):
+        hsaco.check(notes, sizes[1:], **figures)
+    with pytest.raises(ToolError, match="shared memory"):
+        hsaco.check(replace(notes, shared=notes.shared + 16), sizes, **figures)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\x7fELF\x02\x01" + bytes(58)])
+def test_no_hsaco(data):
+    with pytest.raises(ToolError, match="not an HSACO"):
+        hsaco.read_notes(data)
+
+
+def test_message_pack():
+    data = bytes([0x83, 0xA1, 0x61, 0x01, 0xA1, 0x62, 0x92, 0xC3, 0xCD, 0x01, 0x00, 0xD9, 1, 0x63])
+    assert hsaco._Reader(data + b"\xff").value() == {"a": 1, "b": [True, 256], "c": -1}
+
+
+# ---- errors of the tools
+
+
+def test_a_dying_code_generator_is_an_error_message():
+    text = """declare float @llvm.nvvm.ex2.approx.ftz.f(float)
+define amdgpu_kernel void @f(ptr addrspace(1) %p, float %x) {
+  %y = call float @llvm.nvvm.ex2.approx.ftz.f(float %x)
+  store float %y, ptr addrspace(1) %p
+  ret void
+}"""
+    with pytest.raises(ToolError, match=r"AMDGPU code generator|linker failed"):
+        amdgcn.hsaco(text, amd("gfx942"))
+
+
+def test_an_undefined_function_is_an_error_message():
+    text = """declare float @__ocml_exp_f32(float)
+define amdgpu_kernel void @f(ptr addrspace(1) %p, float %x) {
+  %y = call float @__ocml_exp_f32(float %x)
+  store float %y, ptr addrspace(1) %p
+  ret void
+}"""
+    with pytest.raises(ToolError, match="__ocml_exp_f32"):
+        amdgcn.hsaco(text, amd("gfx942"))

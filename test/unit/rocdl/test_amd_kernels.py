@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Distributed kernels for AMD chips on the simulator, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import ten_operators as ten
+from run_kernels import Simulated
+
+import neptune_mlir
+from neptune_mlir import ops
+from neptune_mlir.compiler import lower_text
+from neptune_mlir.kernel import Source
+
+
+def run(program, target, arguments):
+    module, _ = lower_text(Source.of(program).text, "test", target, None, "tile")
+    kernel = Simulated(module, target=target)
+    return kernel, kernel(*arguments)
+
+
+def error(got, want):
+    return np.linalg.norm(got.astype(np.float64) - want) / np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", ops.OPERATORS)
+def test_operator(name, target):
+    arguments = ten.inputs(name, 80)
+    _, got = run(ten.small(name), target, arguments)
+    assert error(got, ten.reference(name, *arguments)) < 5e-4
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx950", "gfx1201"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_other_chips(target, dtype):
+    arguments = ten.inputs("prefill_causal", 70)
+    program = ten.small("prefill_causal", dtype=dtype)
+    _, got = run(program, target, arguments)
+    want = ten.reference("prefill_causal", *arguments)
+    assert error(got, want) < (5e-4 if dtype == "f16" else 5e-3)
+
+
+def test_instructions_of_either_shape():
+    """128 rows are 32 for each of 4 waves; 64 are 16."""
+    arguments = ten.inputs("prefill_causal", 130)
+    module, _ = lower_text(
+        Source.of(ten.small("prefill_causal")).text, "test", "gfx942", "streamed", "tile"
+    )
+    assert "16x16x16 f16" in Simulated(module, target="gfx942").assigned
+    large, _ = lower_text(
+        Source.of(ten.small("prefill_causal")).text, "test", "sm_80", None, "tile"
+    )
+    kernel = Simulated(large, target="gfx942")
+    assert "32x32x8 f16" in kernel.assigned
+    assert error(kernel(*arguments), ten.reference("prefill_causal", *arguments)) < 5e-4
+
+
+def test_probabilities_stay_in_registers():
+    """The accumulator of one product is the operand of the next: nothing moves."""
+    arguments = ten.inputs("prefill_global", 64)
+    for target in ("gfx90a", "gfx942", "gfx950", "gfx1201"):
+        kernel, _ = run(ten.small("prefill_global"), target, arguments)
+        assert not kernel.remarks, target
+
+
+RNG = np.random.default_rng(1)
+
+
+def array(*shape, dtype=np.float32):
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+OTHERS = {
+    "softmax": lambda: (ops.softmax(), [array(5, 300)]),
+    "layer norm": lambda: (ops.layer_norm(), [array(5, 200), array(200), array(200)]),
+    "cross entropy": lambda: (ops.cross_entropy(), [array(5, 100), RNG.integers(0, 100, 5)]),
+    "rms norm matmul": lambda: (
+        ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
+    "other v dim": lambda: (
+        ops.attention(head_dim=32, v_dim=16, dtype="f16"),
+        [array(1, 1, 70, 32, dtype=np.float16), array(1, 1, 70, 32, dtype=np.float16),
+         array(1, 1, 70, 16, dtype=np.float16)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_programs_without_matrix_instructions_too(name, target):
+    program, arguments = OTHERS[name]()
+    want = neptune_mlir.compile(program)(*arguments)
+    _, got = run(program, target, arguments)
+    several = isinstance(want, tuple)
+    for g, w in zip(got if several else [got], want if several else [want], strict=True):
+        assert error(g, w.astype(np.float64)) < 2e-3
