@@ -55,9 +55,13 @@ def wait_barrier(address: Any, parity: Any) -> None:
     )  # fmt: skip
 
 
-def expect_bytes(address: Any, count: int) -> None:
-    """Arrive; the phase is complete when `count` bytes have come as well."""
-    asm(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};", "r", [address])
+def expect_bytes(address: Any, count: int, lane: Any) -> None:
+    """Lane 0 arrives; the phase is complete when `count` bytes have come as well."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $1, 0;\n"
+        f"@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};\n}}",
+        "r,r", [address, lane],
+    )  # fmt: skip
 
 
 def arrive_if_first(address: Any, thread: Any) -> None:
@@ -67,6 +71,27 @@ def arrive_if_first(address: Any, thread: Any) -> None:
         "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}",
         "r,r", [address, thread],
     )  # fmt: skip
+
+
+def count_modulo(address: Any, last: Any, lane: Any) -> Any:
+    """Lane 0 counts at a global address, from `last` on to 0 again; what it found there."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $3, 0;\nmov.b32 $0, 0;\n"
+        "@p atom.global.inc.u32 $0, [$1], $2;\n}",
+        "=r,l,r,r", [address, last, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def store_word(address: Any, word: Any, lane: Any) -> None:
+    """Lane 0 writes a word to shared memory."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@p st.shared.b32 [$0], $1;\n}",
+        "r,r,r", [address, word, lane],
+    )  # fmt: skip
+
+
+def load_word(address: Any) -> Any:
+    return asm("ld.shared.b32 $0, [$1];", "=r,r", [address], ir.IntegerType.get_signless(32))
 
 
 def named_barrier(number: int, threads: int) -> None:
@@ -91,15 +116,23 @@ def set_registers(count: int, increase: bool) -> None:
 # ---- TMA
 
 
-def load_tile(target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any) -> None:
-    """Start bringing a box of a tensor map to shared memory; its bytes count on `barrier`."""
+def load_tile(
+    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any
+) -> None:
+    """Lane 0 starts bringing a box of a tensor map to shared memory; its bytes count on `barrier`.
+
+    All lanes of a warp come here with equal operands, so that the assembler keeps them in
+    registers that a warp shares.
+    """
     rank = len(coordinates)
     where = ", ".join(f"${2 + k}" for k in range(rank))
     asm(
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {{{where}}}], [${2 + rank}];",
-        ",".join(["r", "l"] + ["r"] * (rank + 1)), [target, tensor_map, *coordinates, barrier],
-    )  # fmt: skip
+        f"{{\n.reg .pred p;\nsetp.eq.b32 p, ${3 + rank}, 0;\n"
+        f"@p cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{where}}}], [${2 + rank}];\n}}",
+        ",".join(["r", "l"] + ["r"] * (rank + 2)),
+        [target, tensor_map, *coordinates, barrier, lane],
+    )
 
 
 # ---- wgmma

@@ -21,7 +21,8 @@ from neptune_mlir.transforms.registry import remark
 @dataclass(frozen=True)
 class Compiled:
     """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
-    registers, spills (bytes a thread), blocks_per_sm."""
+    registers, spills (bytes a thread), blocks_per_sm, resident (1: a launch has no more blocks
+    than the chip runs at once)."""
 
     code: bytes
     kernels: dict[str, dict[str, int]]
@@ -104,6 +105,7 @@ def describe(
             "threads": kernel.threads, "shared": kernel.shared, "registers": registers,
             "spills": spills,
             "blocks_per_sm": chip.blocks_per_sm(kernel.threads, registers, kernel.shared),
+            "resident": int(kernel.resident),
         }  # fmt: skip
     return infos
 

@@ -24,6 +24,7 @@ from neptune_mlir.transforms.specialize_warps import specialize_warps
 # head dims 64 and 128.
 KNOBS = {"streamed": "held:24576"}
 
+
 def compile_tiles(
     module: Any,
     *,
@@ -57,7 +58,7 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
         text = to_llvm(module)
     code = nvptx.ptx(text, chip)
     cubin = ptxas.assemble_without_spills(code, chip)
-    if any(kernel.maps for kernel in kernels):
+    if any(kernel.operands for kernel in kernels):
         _check_specialised(cubin)
     used = {
         name: (found.registers, found.spill_stores + found.spill_loads)
@@ -77,7 +78,12 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
         raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
-_HOPPER = {"hopper": False, "skew": True, "turns": True}  # options and their defaults
+_HOPPER = {
+    "hopper": False,
+    "skew": True,
+    "turns": True,
+    "resident": True,
+}  # options and their defaults
 
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
@@ -93,17 +99,17 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     return text if level == "llvm" else nvptx.ptx(text, chip)
 
 
-def _to_kernels(
-    module: Any, chip: NvidiaTarget, entry: str, options: Any
-) -> list[KernelSignature]:
+def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> list[KernelSignature]:
     """Tile IR to `gpu.func`s and a plan."""
     gpu.prepare(module)
     options = dict(options)
-    hopper, skew, turns = (options.pop(k, d) for k, d in _HOPPER.items())
+    hopper, skew, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
     hopper = hopper and chip.name == "sm_90a"
     if hopper:
         stages = options.get("stages", 2)
-        specialize_warps(module, target=chip.name, stages=stages, turns=bool(turns))
+        specialize_warps(
+            module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident)
+        )
     assign_layouts(module, target=chip.name, **options)
     if hopper and skew:
         skew_loops(module)

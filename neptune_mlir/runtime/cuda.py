@@ -118,8 +118,10 @@ class CudaExecutable:
             kernel = image.kernels[sized.launch.kernel]
             values = parameters(sized, arrays, self._driver)
             values += [ctypes.c_void_p(0)] * kernel.hidden
-            launches.append(Launch(kernel.function, sized.programs, kernel.threads,
-                                   kernel.shared, values))  # fmt: skip
+            programs = min(sized.programs, kernel.blocks or sized.programs)
+            launches.append(
+                Launch(kernel.function, programs, kernel.threads, kernel.shared, values)
+            )
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
         return PreparedCall(self._driver, image, current, launches, results, keep)

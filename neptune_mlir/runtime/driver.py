@@ -17,7 +17,7 @@ from typing import Any
 from neptune_mlir.errors import ToolError
 
 # numbers of the driver's enumerations (cuda.h)
-_MAJOR, _MINOR = 75, 76  # CUdevice_attribute: compute capability
+_MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DEVICE_ORDINAL = 9  # CUpointer_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _NO_TIMING = 2  # CUevent_flags
@@ -70,14 +70,17 @@ class Driver:
             names.append(text.value.decode())
         return names
 
+    def multiprocessors(self, device: int) -> int:
+        return self._attribute(_MULTIPROCESSORS, device)
+
+    def _attribute(self, number: int, device: int) -> int:
+        value = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
+        return value.value
+
     def capability(self, device: int) -> tuple[int, int]:
         """Compute capability, for example (9, 0)."""
-        found = []
-        for attribute in (_MAJOR, _MINOR):
-            value = ctypes.c_int()
-            handle = self._handle(device)
-            self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, handle)
-            found.append(value.value)
+        found = [self._attribute(number, device) for number in (_MAJOR, _MINOR)]
         return found[0], found[1]
 
     def _handle(self, device: int) -> int:

@@ -16,12 +16,14 @@ from neptune_mlir.runtime.plan import Plan
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel in a context; `hidden` counts null pointers that follow its parameters."""
+    """A kernel in a context; `hidden` counts null pointers that follow its parameters. A launch
+    has at most `blocks` blocks (0: one for each program)."""
 
     function: ctypes.c_void_p
     threads: int
     shared: int
     hidden: int
+    blocks: int
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,13 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
             modules[start, size] = driver.load(context, code)
         shared = facts["shared"]
         function = driver.function(context, modules[start, size], name, shared)
+        blocks = (
+            facts["blocks_per_sm"] * driver.multiprocessors(device)
+            if (facts.get("resident"))
+            else 0
+        )
         kernels[name] = LoadedKernel(
-            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0)
+            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0), blocks
         )
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ _PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
 _maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
 _MAPS_LIMIT = 4096
+_calls = itertools.count()  # for kernels whose calls under way must have different numbers
 
 
 def parameters(
@@ -29,6 +31,8 @@ def parameters(
     for operand, value in zip(sized.launch.operands, sized.values, strict=True):
         if operand[0] == "value":
             made.append(c_scalar(operand[1], value))
+        elif operand[0] == "counter":
+            made.append(ctypes.c_int32(next(_calls) % operand[1]))
         elif operand[0] == "map":
             kind, number, *box = operand[1:]
             made.append(tensor_map(driver, arrays[kind, number], *box))

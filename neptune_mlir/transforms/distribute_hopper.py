@@ -2,7 +2,7 @@
 """A specialised kernel (`specialize-warps`) as the code of one thread of sm_90a.
 
 The consumers run the tile program: their warps come first in a block, so layouts number them as
-in any kernel. The producer, one thread of the last warp group, runs the loops once more for their
+in any kernel. The producer, one warp of the last warp group, runs the loops once more for their
 loads alone. Each load of a loop has a ring of slots, each slot a barrier that TMA completes
 ("full") and one that the consumers complete after their last product ("empty"). A counter, the
 number of iterations so far, names slot and phase; it goes on from loop to loop, so loops with the
@@ -11,20 +11,23 @@ same loads share their rings.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Contraction, Generic, element_of, owner
+from neptune_mlir.analysis.tiles import Contraction, Generic, Window, element_of, owner
 from neptune_mlir.bindings import gpu, ir, scf
 from neptune_mlir.codegen import hopper
+from neptune_mlir.transforms import staged_rows
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
-from neptune_mlir.transforms.distribute_memory import Memory, Threads, under
+from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
 from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
-from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops
+from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.transforms.distribute_tiles import KernelWriter
+from neptune_mlir.transforms.program_queue import ProgramQueue
 from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
 
@@ -115,9 +118,7 @@ class ConsumerCompute(Compute):
         s = self.s
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
         grid = self._grid(layout, g, p)
-        needed = L.operand_a(
-            shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g)
-        )
+        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
         values = self.registers(tile, needed)
         return [
             s.op("llvm.bitcast", [self.memory.narrow(values[j : j + 2])], s.i32)
@@ -136,6 +137,9 @@ class SpecializedWriter(KernelWriter):
         self.loads = loads_of(self.forall)
         types = self._argument_types()
         boxes = self._boxes()
+        self.resident = "neptune.resident" in self.forall.attributes
+        queue = ProgramQueue.operands if self.resident else ()
+        types += [s.i32] * len(queue)
         types += [ir.Type.parse("!llvm.ptr")] * len(boxes)
         consumers = self.warps * self.target.wave
         self.block_threads = consumers + GROUP * self.target.wave
@@ -151,7 +155,10 @@ class SpecializedWriter(KernelWriter):
             self.maps = dict(
                 zip(boxes, list(block.arguments)[len(types) - len(boxes) :], strict=True)
             )
-            self.signature.maps = [[*box] for box in boxes]
+            self.signature.operands = [
+                *queue,
+                *(["map", *self.signature.places[number], *box] for number, *box in boxes),
+            ]
             self.threads = Threads(s, self.target.wave, self.warps)
             address = ir.FlatSymbolRefAttr.get(SMEM)
             smem = s.op(
@@ -160,32 +167,34 @@ class SpecializedWriter(KernelWriter):
             self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
             self.memory = ConsumerMemory(s, self.threads, smem)
             compute = ConsumerCompute(s, self.threads, self.memory, self.scalar)
-            self.compute = compute
-            compute.group = self._uniform(s.value(s.div(self.threads.id, 128), s.i32))
+            self.compute = self.consumer = compute
+            compute.group = self.uniform(s.value(s.div(self.threads.id, 128), s.i32))
             self._program_position(block)
             self._place_rings()
+            counter = list(block.arguments)[len(types) - len(boxes) - 1]
+            self.queue = ProgramQueue(self, counter) if self.resident else None
             with under(s, s.less(self.threads.id, 1)):
                 self._start_barriers()
             Memory.barrier(self.memory)
             producing, consuming = hopper.REGISTERS[self.groups]
-            role = scf.IfOp(s.less(self.threads.id, consumers), has_else=True)
+            uniform = self.uniform(s.value(self.threads.warp, s.i32))
+            warp = s.op("arith.index_cast", [uniform], s.index)
+            role = scf.IfOp(s.less(warp, self.warps), has_else=True)
             with s.scope(role.then_block):
                 hopper.set_registers(consuming, True)
-                self.counts: dict[Any, Any] = {}  # set of rings -> iterations so far
                 self.turn: Any = None  # see `take_turns`
-                self.written: list[Any] = []  # loops of a chain that the first one wrote
-                for op in self.body.operations:
-                    self._op(op.operation)
+                take_turns(self)
+                self._programs(self._consume, producing=False)
                 scf.YieldOp([])
             with s.scope(role.else_block):
                 hopper.set_registers(producing, False)
-                first = s.less(self.threads.id, consumers + 1)
-                with under(s, first):
-                    self._produce()
+                with under(s, s.less(warp, self.warps + 1)):
+                    self._programs(self._produce, producing=True)
                 scf.YieldOp([])
             gpu.ReturnOp([])
         self._finish(operation)
         self.signature.threads = self.block_threads
+        self.signature.resident = self.resident
 
     def _blocks_per_sm(self) -> int:
         return 1
@@ -211,7 +220,7 @@ class SpecializedWriter(KernelWriter):
             [plain] * (count - maps) + [by_value] * maps
         )
 
-    def _uniform(self, word: Any) -> Any:
+    def uniform(self, word: Any) -> Any:
         """A value that is the same in a warp, where the compiler can see it."""
         s = self.s
         operands = [s.constant(-1, s.i32), word, s.constant(0, s.i32), s.constant(31, s.i32)]
@@ -219,6 +228,15 @@ class SpecializedWriter(KernelWriter):
             "nvvm.shfl.sync", results=[s.i32], operands=operands,
             attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
         ).results[0]  # fmt: skip
+
+    # ---- results
+
+    def _write(self, array: Array, window: Window, layout: Layout, values: list[Any]) -> None:
+        instruction = self.target.matrix[0]  # any of them: accumulators are alike
+        if self.staged is not None and staged_rows.fits(array, window, layout, instruction):
+            staged_rows.store(self.memory, array, window, layout, values, self.staged)
+        else:
+            super()._write(array, window, layout, values)
 
     # ---- rings and barriers
 
@@ -238,7 +256,22 @@ class SpecializedWriter(KernelWriter):
             self.signatures[loop] = key
             for load, ring in zip(loads, shared[key], strict=True):
                 self.rings[load.value] = ring
+        room = staged_rows.WARP * self.warps
+        fits = self.memory.top + room + hopper.ATOM <= self.target.shared_block
+        self.staged = self.memory.take(room) if fits else None
         self.all_rings = [ring for rings in shared.values() for ring in rings]
+        self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
+        self.last_reader = {x.value: self._last_reader(x.value) for x in self.loads if not x.loop}
+
+    def _last_reader(self, value: Any) -> Any:
+        """The last op of the program's own block that reads a tile, itself or within."""
+        readers = []
+        for use in value.uses:
+            op = use.owner.operation
+            while op.block != self.body:
+                op = op.block.owner.operation
+            readers.append(op)
+        return max(readers, key=[op.operation for op in self.body.operations].index)
 
     def _ring(self, size: int, stages: int) -> Ring:
         memory = self.memory
@@ -250,11 +283,13 @@ class SpecializedWriter(KernelWriter):
     def _start_barriers(self) -> None:
         for ring in self.all_rings:
             for k in range(ring.stages):
-                hopper.init_barrier(self._address(ring.full + 8 * k), 1)
-                hopper.init_barrier(self._address(ring.empty + 8 * k), self.groups)
+                hopper.init_barrier(self.address(ring.full + 8 * k), 1)
+                hopper.init_barrier(self.address(ring.empty + 8 * k), self.groups)
+        if self.queue is not None:
+            self.queue.start_barriers()
         hopper.publish_barriers()
 
-    def _address(self, offset: Any) -> Any:
+    def address(self, offset: Any) -> Any:
         s = self.s
         return s.op("arith.addi", [self.smem, s.value(offset, s.i32)], s.i32)
 
@@ -264,22 +299,59 @@ class SpecializedWriter(KernelWriter):
         slot, phase = s.mod(count, ring.stages), s.mod(s.div(count, ring.stages), 2)
         return slot, s.value(phase, s.i32)
 
+    # ---- programs
+
+    def _programs(self, write: Callable[[], None], producing: bool) -> None:
+        """What a role does in all programs of this block. Rings go on from one to the next."""
+        keys = list(self.counts)
+        self.counts = dict.fromkeys(keys, 0)
+        if self.queue is None:
+            write()
+            return
+
+        def one(program: Any, counts: Sequence[Any]) -> Sequence[Any]:
+            self._place_program(program)
+            self.counts = dict(zip(keys, counts, strict=True))
+            write()
+            return [self.s.value(count) for count in self.counts.values()]
+
+        end = self.queue.produce if producing else self.queue.consume
+        end([self.s.value(0)] * len(keys), one)
+
+    def _end_program(self) -> None:
+        once = self.signatures.get(None)
+        if once is not None:
+            self.counts[once] = self.s.add(self.counts[once], 1)
+
+    def _consume(self) -> None:
+        self.written: list[Any] = []  # loops of a chain that the first one wrote
+        self.kept = dict(self.last_reader)  # loads outside of loops that are still read
+        for op in self.body.operations:
+            self._op(op.operation)
+            self.release_once(op.operation)
+        self._end_program()
+
+    def release_once(self, reader: Any) -> None:
+        """Release the loads outside of loops that `reader`, done by now, was the last to read."""
+        for value in [v for v, op in self.kept.items() if op == reader]:
+            self._release(value, self.counts[self.signatures[None]])
+            del self.kept[value]
+
     # ---- the producer
 
     def _produce(self) -> None:
-        s = self.s
-        counts: dict[Any, Any] = {}
+        s, counts = self.s, self.counts
         for op in self.body.operations:
             operation = op.operation
             once = [x for x in self.loads if x.loop is None and owner(x.value) == operation]
             for load in once:
-                self._bring(load, 0, {}, first=True)
+                self._bring(load, counts[self.signatures[None]], {})
             loads = [x for x in self.loads if x.loop is not None and x.loop == operation]
             if not loads:
                 continue
             key = self.signatures[operation]
             low, high, step = (self.scalar(v) for v in list(operation.operands)[:3])
-            loop = scf.ForOp(low, high, step, [s.value(counts.get(key, 0))])
+            loop = scf.ForOp(low, high, step, [s.value(counts[key])])
             with s.scope(loop.body):
                 count = loop.inner_iter_args[0]
                 position = operation.regions[0].blocks[0].arguments[0]
@@ -287,15 +359,16 @@ class SpecializedWriter(KernelWriter):
                     self._bring(load, count, {position: loop.induction_variable})
                 scf.YieldOp([s.value(s.add(count, 1))])
             counts[key] = loop.results[0]
+        self._end_program()
 
-    def _bring(self, load: Load, count: Any, local: Any, first: bool = False) -> None:
+    def _bring(self, load: Load, count: Any, local: Any) -> None:
         s, ring = self.s, self.rings[load.value]
         slot, parity = self._slot(ring, count)
-        if not first:
-            free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
-            hopper.wait_barrier(self._address(s.add(s.mul(slot, 8), ring.empty)), free)
-        full = self._address(s.add(s.mul(slot, 8), ring.full))
-        hopper.expect_bytes(full, ring.bytes)
+        free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
+        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
+        full = self.address(s.add(s.mul(slot, 8), ring.full))
+        lane = s.value(self.threads.lane, s.i32)
+        hopper.expect_bytes(full, ring.bytes, lane)
         window = self.window(load.window, dict(local))
         rows, inner = load.window.dims
         rest = [d for d in reversed(range(len(window.offsets))) if d not in (rows, inner)]
@@ -304,8 +377,8 @@ class SpecializedWriter(KernelWriter):
         where += [s.value(window.offsets[d], s.i32) for d in rest]
         pointer = self.maps[self._box(load)]
         self.memory.needs(self.arrays[load.window.tensor], L.CHUNK)
-        target = self._address(s.add(s.mul(slot, ring.bytes), ring.offset))
-        hopper.load_tile(target, s.op("llvm.ptrtoint", [pointer], s.i64), where, full)
+        target = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        hopper.load_tile(target, s.op("llvm.ptrtoint", [pointer], s.i64), where, full, lane)
 
     # ---- the consumers
 
@@ -314,14 +387,14 @@ class SpecializedWriter(KernelWriter):
         if value not in self.rings:
             super()._load(op)
         elif value not in self.tiles:  # outside of any loop: comes once
-            self._await(value, 0)
+            self._await(value, self.counts[self.signatures[None]])
 
     def _await(self, value: Any, count: Any) -> None:
         s, ring = self.s, self.rings[value]
         slot, parity = self._slot(ring, count)
-        hopper.wait_barrier(self._address(s.add(s.mul(slot, 8), ring.full)), parity)
+        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.full)), parity)
         load = next(x for x in self.loads if x.value == value)
-        address = self._address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        address = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
         tiles: dict[Any, Any] = self.tiles
         tiles[value] = PanelTile(address, *load.shape)
 
@@ -342,7 +415,7 @@ class SpecializedWriter(KernelWriter):
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         layouts = self._carried_layouts(op, starts)
-        first = s.value(self.counts.get(key, 0))
+        first = s.value(self.counts[key])
         loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), first])
         last_use = {load.value: self._last_use(load.value, body) for load in loads}
         with s.scope(loop.body):
@@ -374,4 +447,4 @@ class SpecializedWriter(KernelWriter):
         s, ring = self.s, self.rings[value]
         slot, _ = self._slot(ring, count)
         thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
-        hopper.arrive_if_first(self._address(s.add(s.mul(slot, 8), ring.empty)), thread)
+        hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)

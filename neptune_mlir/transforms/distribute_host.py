@@ -27,9 +27,8 @@ class KernelSignature:
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
-    # tensor maps that follow the extents: number of a tensor, dimension of the rows of a box,
-    # rows, columns
-    maps: list[list[int]] = field(default_factory=list)
+    operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
+    resident: bool = False  # blocks stay and run several programs, one after another
 
 
 # another shape of the same elements: the runtime passes a view
@@ -128,7 +127,7 @@ class GpuHost(HostReader):
     def finish(self, module: Any) -> Plan:
         """Leave the plan in the module and remove the host function."""
         self.launches = [
-            Launch(launch.kernel, launch.grid, (*launch.operands, *_maps(kernel)))
+            Launch(launch.kernel, launch.grid, (*launch.operands, *kernel.operands))
             for launch, kernel in zip(self.launches, self.kernels, strict=True)
         ]
         plan = self.plan()
@@ -137,11 +136,6 @@ class GpuHost(HostReader):
                 op.operation.erase()
         module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
         return plan
-
-
-def _maps(kernel: KernelSignature) -> list[Any]:
-    """The tensor maps of a kernel as operands of its launch."""
-    return [["map", *kernel.places[number], *box] for number, *box in kernel.maps]
 
 
 def _own_results(block: Any) -> None:

@@ -40,12 +40,12 @@ class SharedTile:
 class Threads:
     """The positions of this thread: which lane, which warp, which element of a layout."""
 
-    def __init__(self, scalars: Scalars, lanes: int, warps: int):
+    def __init__(self, scalars: Scalars, lanes: int, warps: int, number: Any = None):
         self.s = scalars
         self.lanes, self.warps = lanes, warps
         self.count = lanes * warps
         dimension = ir.Attribute.parse("#gpu<dim x>")
-        self.id = scalars.op("gpu.thread_id", [], scalars.index, dimension=dimension)
+        self.id = number or scalars.op("gpu.thread_id", [], scalars.index, dimension=dimension)
         self.lane = scalars.mod(self.id, lanes)
         self.warp = scalars.div(self.id, lanes)
 

@@ -61,7 +61,7 @@ class SkewedLoops:
         kernel, s = self.kernel, self.s
         bounds = {x: [kernel.scalar(v) for v in list(x.operands)[:3]] for x in self.loops}
         runs = {loop: s.less(low, high) for loop, (low, high, _) in bounds.items()}
-        count = s.value(kernel.counts.get(self.key, 0))
+        count = s.value(kernel.counts[self.key])
         self.turn = take_turns(kernel)
         start = State(kernel._spread(self.starts, self.layouts), self._no_words())
         state = self._first(self.loops, bounds, runs, start, count)
@@ -74,6 +74,7 @@ class SkewedLoops:
             low = s.select(ours, second, low)
             count = s.select(ours, s.value(s.add(count, 1)), count)
             state, count = self._loop(loop, (low, high, step), state, count)
+        kernel.release_once(self.loops[-1])  # what only first products read
         state = self._last(begun, state, count)
         kernel.counts[self.key] = count
         kernel._bind(self.loops[-1].results, self.layouts, list(state.carried))
@@ -176,7 +177,7 @@ class SkewedLoops:
         g = read_generic(skew.delayed)
         product = kernel._oriented(g)
         factor = kernel.tile(g.inputs[product.a])
-        words = kernel.compute.fragments(g, product, factor, self._layout(skew.delayed))
+        words = kernel.consumer.fragments(g, product, factor, self._layout(skew.delayed))
         yielded = list(end.operands)
         yielded[skew.carried] = g.init
         return State(kernel._spread(yielded, self.layouts), words)
@@ -196,7 +197,7 @@ class SkewedLoops:
             hopper.await_turn(self.turn[0], 2 * self.kernel.group_threads)
         tiles = [*(kernel.tile(v) for v in g.inputs), kernel.tile(g.init)]
         layout = self._layout(skew.leading)
-        return layout, kernel.compute.issue(g, kernel._oriented(g), tiles, layout)
+        return layout, kernel.consumer.issue(g, kernel._oriented(g), tiles, layout)
 
     def _issue_delayed(self, loop: Any, state: State, count: Any) -> list[Any]:
         """Start the delayed product of the iteration before the one with number `count`."""
@@ -210,7 +211,7 @@ class SkewedLoops:
         tiles[product.b] = kernel.tile(value)
         argument = loop.regions[0].blocks[0].arguments[1 + skew.carried]
         tiles[2] = kernel.tile(argument)
-        return kernel.compute.issue(g, product, tiles, self._layout(skew.delayed))
+        return kernel.consumer.issue(g, product, tiles, self._layout(skew.delayed))
 
     def _release_delayed(self, loop: Any, count: Any) -> None:
         (value,) = self._loads_of(self.skews[loop].delayed)
@@ -260,7 +261,7 @@ def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
     if "neptune.turns" not in kernel.forall.attributes or kernel.groups == 1:
         return None
     if kernel.turn is None:
-        s, group = kernel.s, kernel.compute.group
+        s, group = kernel.s, kernel.consumer.group
         mine = s.op("arith.addi", [group, s.constant(FIRST_TURN, s.i32)], s.i32)
         after = s.op("arith.addi", [mine, s.constant(1, s.i32)], s.i32)
         last = s.op("arith.cmpi", [group, s.constant(kernel.groups - 1, s.i32)], s.i1,

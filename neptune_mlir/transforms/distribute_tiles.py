@@ -40,6 +40,7 @@ from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.transforms.distribute_pipeline import pipeline_of
 from neptune_mlir.transforms.distribute_scalars import Scalars
+from neptune_mlir.transforms.program_queue import declare_counters
 from neptune_mlir.transforms.registry import register
 
 
@@ -54,13 +55,17 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
     signatures = host.read()
     with ir.InsertionPoint(module.body), ir.Location.unknown():
         kernels = gpu.GPUModuleOp("kernels")
-        block = kernels.regions[0].blocks[0] if len(kernels.regions[0].blocks) else (
-            kernels.regions[0].blocks.append()
+        block = (
+            kernels.regions[0].blocks[0]
+            if len(kernels.regions[0].blocks)
+            else (kernels.regions[0].blocks.append())
         )
         with ir.InsertionPoint(block):
             writers = [_writer(signature) for signature in signatures]
             for writer in writers[:1]:
                 writer.chip.declare_module()
+            if any("neptune.resident" in x.forall.attributes for x in signatures):
+                declare_counters()
             for writer in writers:
                 writer.write()
     host.finish(module)
@@ -198,14 +203,23 @@ class KernelWriter:
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
 
     def _program_position(self, block: Any) -> None:
-        """Loop variables of the forall from the number of the block.
+        """Loop variables of the forall from the number of the block."""
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
+        self._place_program(number)
+        for argument, array in zip(
+            list(self.body.arguments)[len(self.bounds) :], self.results, strict=True
+        ):
+            rank = len(array.strides)
+            self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
+
+    def _place_program(self, number: Any) -> None:
+        """Loop variables of the forall from the number of a program.
 
         The last runs fastest, and downwards: in a triangular grid the last programs are the long
         ones, and what starts last should be short.
         """
         s = self.s
-        dimension = ir.Attribute.parse("#gpu<dim x>")
-        number = s.op("gpu.block_id", [], s.index, dimension=dimension)
         rank = len(self.bounds)
         for k in reversed(range(rank)):
             if k:
@@ -216,11 +230,6 @@ class KernelWriter:
             if k == rank - 1:
                 here = s.sub(s.sub(self.bounds[k], 1), here)
             self.scalars[self.body.arguments[k]] = here
-        for argument, array in zip(
-            list(self.body.arguments)[rank:], self.results, strict=True
-        ):
-            rank = len(array.strides)
-            self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
 
     # ---- scalars of the tile program
 
@@ -386,14 +395,18 @@ class KernelWriter:
         valid = tuple(
             None
             if isinstance(sizes[d], int) and sizes[d] >= n
-            else sizes[d] if isinstance(sizes[d], int) else self.scalar(sizes[d])
+            else sizes[d]
+            if isinstance(sizes[d], int)
+            else self.scalar(sizes[d])
             for d, n in zip(dims, shape, strict=True)
         )
         window = Window(None, view.offsets, view.dims, shape, valid)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-        values = self.compute.registers(tile, layout)
-        self.memory.store_global(view.array, window, layout, values)
+        self._write(view.array, window, layout, self.compute.registers(tile, layout))
+
+    def _write(self, array: Array, window: Window, layout: Layout, values: list[Any]) -> None:
+        self.memory.store_global(array, window, layout, values)
 
     def _any_layout(self, shape: Sequence[int]) -> Layout:
         return blocked(shape, self.threads.lanes, self.threads.warps)

@@ -10,8 +10,9 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
 * no tile changes threads otherwise (row reductions stay in a row's lanes).
 
 A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
-groups are to take turns at the matrix units (option `turns`); another is left as it is, with a
-remark that says why.
+groups are to take turns at the matrix units (option `turns`), and `neptune.resident` where blocks
+are to stay and run program after program, the next one's loads beside the end of the one before
+(option `resident`); another is left as it is, with a remark that says why.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Unfit(Exception):
 
 @register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
 def specialize_warps(
-    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = True
-) -> None:
+    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = True,
+    resident: bool = True,
+) -> None:  # fmt: skip
     reasons: dict[int, list[str]] = {}
     for groups in sorted(REGISTERS, reverse=True):
         trial = ir.Module.parse(str(module), module.context)
@@ -64,9 +66,9 @@ def specialize_warps(
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
-            if turns:
-                with module.context:
-                    forall.attributes["neptune.turns"] = ir.UnitAttr.get()
+            for name, wanted in (("turns", turns), ("resident", resident)):
+                if wanted:
+                    forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:
             remark(forall.location, f"warps are not specialised: {'; '.join(reasons[k])}")

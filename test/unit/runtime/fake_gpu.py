@@ -27,6 +27,9 @@ class FakeDriver:
         self.functions = {}
         self.error = 0
 
+    def multiprocessors(self, device):
+        return 4
+
     def capability(self, device):
         return self.capabilities[device]
 
