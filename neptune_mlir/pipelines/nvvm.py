@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from neptune_mlir.bindings import ir
-from neptune_mlir.codegen import nvptx, ptxas
+from neptune_mlir.codegen import clock_samples, nvptx, ptxas
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Compiled
@@ -56,7 +56,7 @@ def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> C
         kernels = _to_kernels(module, chip, entry, options)
         plan = gpu.plan_of(module)
         text = to_llvm(module)
-    code = nvptx.ptx(text, chip)
+    code = clock_samples.instrument(nvptx.ptx(text, chip))
     cubin = ptxas.assemble_without_spills(code, chip)
     if any(kernel.operands for kernel in kernels):
         _check_specialised(cubin)

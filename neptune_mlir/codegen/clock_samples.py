@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Clock samples: a kernel that writes down when it waits, copies and multiplies.
+
+    with clock_samples.recording() as kernels:
+        bundle = compile(...)
+    kernels["attention_0"].sites          # what its samples mean
+
+While recording, the PTX of every kernel gets samples before and after each *site*: an instruction
+that waits, starts a copy or issues matrix products (`KINDS`), and the kernel as a whole. The
+first lane of each warp of the first `BLOCKS` blocks appends pairs of 32-bit words, clock and tag,
+to its part of a global array. The kernels themselves know nothing of it, whatever wrote them.
+
+A sample takes about ten cycles and five registers, so a sampled kernel is a little slower.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+BLOCKS = 4  # that write samples: the first of the grid
+CAPACITY = 4096  # samples of a warp
+BYTES = 8  # of a sample
+KERNEL = "kernel"  # site 0
+
+# what a site does, by the first that its text contains
+KINDS = {
+    "wgmma.mma_async": "issue products",
+    "wgmma.wait_group": "wait for products",
+    "cp.async.bulk.tensor": "start a copy",
+    "mbarrier.try_wait": "wait for an mbarrier",
+    "cp.async.wait_group": "wait for copies",
+    "bar.sync": "wait for threads",
+    "barrier.sync": "wait for threads",
+}
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(")
+_THREADS = re.compile(r"\.maxntid\s+(\d+)")
+_BEGIN, _END = "// begin inline asm", "// end inline asm"
+_PENDING = re.compile(r"wgmma\.wait_group\.sync\.aligned\s+(\d+)")
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What the samples of a kernel mean.
+
+    Attributes:
+        symbol: the global array: `BLOCKS` x `warps` x `CAPACITY` samples, those never written 0.
+        warps: of a block.
+        sites: kinds by number. A sample at the start of site k has the tag 2 k + 1, at its end
+            2 k + 2.
+        pending: by site, how many groups of products a wait leaves under way.
+    """
+
+    symbol: str
+    warps: int
+    sites: list[str]
+    pending: dict[int, int]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"symbol": self.symbol, "warps": self.warps, "sites": self.sites,
+                "pending": sorted(self.pending.items())}  # fmt: skip
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Sampled:
+        pending = {int(site): int(left) for site, left in data["pending"]}
+        return Sampled(data["symbol"], data["warps"], data["sites"], pending)
+
+
+_recorded: ContextVar[dict[str, Sampled] | None] = ContextVar("recorded", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[dict[str, Sampled]]:
+    """What is compiled for NVIDIA inside has samples; gives what they mean, by kernel."""
+    found: dict[str, Sampled] = {}
+    token = _recorded.set(found)
+    try:
+        yield found
+    finally:
+        _recorded.reset(token)
+
+
+def instrument(ptx: str) -> str:
+    """The PTX with samples while recording, else as it is."""
+    kernels = _recorded.get()
+    if kernels is None:
+        return ptx
+    out: list[str] = []
+    lines = iter(ptx.splitlines())
+    for line in lines:
+        entry = _ENTRY.search(line)
+        if entry is None:
+            out.append(line)
+            continue
+        name = entry[1]
+        text, sampled = _kernel(name, [line, *_body(lines)])
+        size = BLOCKS * sampled.warps * CAPACITY * BYTES
+        out.append(f".visible .global .align 16 .b8 {sampled.symbol}[{size}];")
+        out += text
+        kernels[name] = sampled
+    return "\n".join(out) + "\n"
+
+
+def _body(lines: Iterator[str]) -> Iterator[str]:
+    """The rest of a kernel, up to the brace in the first column that ends it."""
+    inline = False  # which may have such a brace too
+    for line in lines:
+        yield line
+        inline = line.strip() == _BEGIN or (inline and line.strip() != _END)
+        if line.startswith("}") and not inline:
+            return
+
+
+def _kernel(name: str, lines: list[str]) -> tuple[list[str], Sampled]:
+    found = _THREADS.search("\n".join(lines))
+    warps = -(-int(found[1]) // 32) if found else 32
+    sampled = Sampled(f"{name}_clock_samples", warps, [KERNEL], {})
+    last = max(k for k, line in enumerate(lines) if line.startswith("\t.reg"))
+    out = [*lines[: last + 1], *_start(sampled), *_sample(1)]
+    rest = iter(lines[last + 1 :])
+    for line in rest:
+        if line.strip() == _BEGIN:
+            block = [line]
+            while block[-1].strip() != _END:
+                block.append(next(rest))
+        else:
+            block = [line]
+        out += _around(block, sampled)
+    return out, sampled
+
+
+def _around(block: list[str], sampled: Sampled) -> list[str]:
+    """An instruction, or inline PTX, with samples if it is a site."""
+    text = "\n".join(block)
+    if text.strip() == "ret;":
+        return [*_sample(2), *block]
+    kind = next((kind for token, kind in KINDS.items() if token in text), None)
+    if kind is None:
+        return block
+    site = len(sampled.sites)
+    sampled.sites.append(kind)
+    if left := _PENDING.search(text):
+        sampled.pending[site] = int(left[1])
+    return [*_sample(2 * site + 1), *block, *_sample(2 * site + 2)]
+
+
+def _start(sampled: Sampled) -> list[str]:
+    """Registers of the whole kernel: where the next sample goes, how many may still come, and
+    whether this thread writes any."""
+    return [
+        "\t.reg .b64 %sample_at;",
+        "\t.reg .b32 %sample_left, %sample_clock, %sample_tag;",
+        "\t.reg .pred %sample_on;",
+        "\tmov.u32 %sample_clock, %ctaid.x;",
+        f"\tsetp.lt.u32 %sample_on, %sample_clock, {BLOCKS};",
+        "\tmov.u32 %sample_tag, %laneid;",
+        "\tsetp.eq.and.u32 %sample_on, %sample_tag, 0, %sample_on;",
+        "\tmov.u32 %sample_tag, %tid.x;",
+        "\tshr.u32 %sample_tag, %sample_tag, 5;",
+        f"\tmad.lo.u32 %sample_tag, %sample_clock, {sampled.warps}, %sample_tag;",
+        f"\tmov.u64 %sample_at, {sampled.symbol};",
+        f"\tmad.wide.u32 %sample_at, %sample_tag, {CAPACITY * BYTES}, %sample_at;",
+        f"\tmov.u32 %sample_left, {CAPACITY};",
+    ]
+
+
+def _sample(tag: int) -> list[str]:
+    return [
+        "\tmov.u32 %sample_clock, %clock;",
+        f"\tmov.u32 %sample_tag, {tag};",
+        "\t@%sample_on st.global.v2.b32 [%sample_at], {%sample_clock, %sample_tag};",
+        f"\tadd.s64 %sample_at, %sample_at, {BYTES};",
+        "\tadd.s32 %sample_left, %sample_left, -1;",
+        "\tsetp.gt.and.s32 %sample_on, %sample_left, 0, %sample_on;",
+    ]
