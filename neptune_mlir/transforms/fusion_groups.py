@@ -286,19 +286,24 @@ class Grouping:
             for member in inside:
                 for loop, axis in (self._shared_reads(group, member, nest) or {}).items():
                     loops.setdefault(loop, axis)
-            complete = set(loops) == set(range(len(nest.domain)))
+            missing = [k for k in range(len(nest.domain)) if k not in loops]
+            complete = all(nest.domain[k] == 1 for k in missing)
             if complete and len(set(loops.values())) == len(loops):
+                for loop in missing:  # a result that keeps a reduced dimension
+                    loops[loop] = len(group.axes)
+                    group.axes.append(self._axis(nest, loop))
                 group.finish[key] = tuple(loops[k] for k in range(len(nest.domain)))
 
 
 def _expands(nest: Nest) -> bool:
-    """Is the result larger than everything it reads (an outer product, as scores are)?
+    """Is the result larger than some tensor it is made of (a product of two, as scores are)?
 
-    Such a tensor is not worth a trip through memory. One that some operand covers (a row
+    Such a tensor is not worth a trip through memory. One that every operand covers (a row
     sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
     """
     result = set(nest.result_axes)
-    return not any(result <= T.axes_of(r) for r in T.leaves(nest.body, "read"))
+    reads = T.leaves(nest.body, "read")
+    return not reads or not all(result <= T.axes_of(r) for r in reads)
 
 
 def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:

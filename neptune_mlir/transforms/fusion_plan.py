@@ -49,11 +49,17 @@ def chain_of(program: Program, group: Group) -> list[Reduction]:
 
 
 def plan_fusions(program: Program) -> list[Fusion]:
-    """Every fusion of a program, consumers first. Changes nothing; remarks on what cannot fuse."""
+    """Every fusion of a program, those of most reductions first, among equals consumers first.
+
+    So a projection that follows attention does not take the last reduction of it away. Changes
+    nothing; remarks on what cannot fuse.
+    """
     taken: set[str] = set()
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
+    grouping = Grouping(program, taken, excluded)
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
+    seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
     while seeds:
         seed = seeds.pop()
         if seed in taken:

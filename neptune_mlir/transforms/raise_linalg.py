@@ -93,6 +93,7 @@ class Raiser:
         for op in list(self.block.operations):
             with ir.InsertionPoint(op), op.location:
                 self._visit(op.operation)
+        self.nests.again.settle()
 
     def _visit(self, op: Any) -> None:
         rule = _RULES.get(op.name)

@@ -17,6 +17,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import mlir_type
+from neptune_mlir.transforms.raise_again import Again, Group, Made, digits_of
 from neptune_mlir.transforms.raise_sizes import Size, Sizes
 from neptune_mlir.transforms.raise_views import (
     Access,
@@ -30,8 +31,6 @@ from neptune_mlir.transforms.raise_views import (
     read,
 )
 
-Group = tuple[int, ...]  # digits that form one loop
-
 
 class NestBuilder:
     """Emits nests and materialised tensors at the current insertion point."""
@@ -42,8 +41,7 @@ class NestBuilder:
         self.digits = digits
         self._size_values: dict[Size, Any] = {}
         self._expanded: dict[tuple[str, tuple[tuple[Size, ...], ...]], Any] = {}
-        # what a map computes, so that a gather can look through it: key -> (groups, body)
-        self.computed: dict[str, tuple[tuple[Group, ...], Term]] = {}
+        self.again = Again(self)
 
     # ---- sizes -----------------------------------------------------------------------------
 
@@ -75,16 +73,24 @@ class NestBuilder:
         combiner: str | None = None,
         *,
         together: Dims | None = None,
+        join: bool = False,
     ) -> Access:
         """Emit a nest of `body` over the digits `loops`; `result` are those of its result.
 
         Args:
             combiner: reduces the loops that are not in `result`.
             together: only digits of one of these dimensions may become one loop.
+            join: they shall, where no access and no position in the body speaks against it.
         Returns: how the digits of `result` select an element of the new tensor.
         Raises NotRaised where an access cannot be expressed.
         """
-        body, groups = self._form_loops(loops, body, set(result), together)
+        given = body
+        wished: set[tuple[int, int]] = set()
+        if join:
+            placed = {leaf.attr for leaf in T.leaves(body, "index")}
+            pairs = [p for dim in (together or ()) for p in itertools.pairwise(dim)]
+            wished = {pair for pair in pairs if not placed & set(pair)}
+        body, groups = self._form_loops(loops, body, set(result), together, wished)
         loop_of = {digit: k for k, group in enumerate(groups) for digit in group}
         kept: list[Group] = []
         for digit in result:
@@ -98,12 +104,16 @@ class NestBuilder:
         else:
             tensor = build_reduce(self.values, combiner, term, domain, extents, axes)
         key = self.values.key(tensor)
-        if combiner is None:
-            self.computed[key] = (tuple(kept), body)
+        self.again.made[key] = Made(tuple(loops), given, combiner, tuple(kept), body.dtype)
         return Access(key, tuple(kept))
 
     def _form_loops(
-        self, loops: Sequence[int], body: Term, parallel: set[int], together: Dims | None
+        self,
+        loops: Sequence[int],
+        body: Term,
+        parallel: set[int],
+        together: Dims | None,
+        wished: set[tuple[int, int]],
     ) -> tuple[Term, list[Group]]:
         place = {digit: k for k, digit in enumerate(loops)}
         zone = {d: k for k, dim in enumerate(together or ()) for d in dim}
@@ -131,14 +141,20 @@ class NestBuilder:
                         joined.update(pairs)  # type: ignore[arg-type]
                     else:
                         apart.add(access)
-            groups = self._groups(loops, joined)
+            groups = self._groups(loops, joined | wished)
             group_of = {digit: group for group in groups for digit in group}
+            refused: set[tuple[int, int]] = set()
             for access in found:
                 for parts in access.dims:
                     if parts and not self._fits(parts, group_of):
-                        # Whoever asked for these loops to be one is expanded instead.
                         wanted = {d for p in parts if isinstance(p, int) for d in group_of[p]}
+                        refused |= {pair for pair in wished - joined if wanted & set(pair)}
+                        # Whoever asked for these loops to be one is expanded instead.
                         apart |= {a for a in found if self._joins(a, wanted)}
+            if refused:
+                wished = wished - refused
+                apart = set()
+                continue
             if not apart:
                 return body, groups
             table = {read(a, t.dtype): self._expand(a, t.dtype)
@@ -200,6 +216,11 @@ class NestBuilder:
 
     def _expand(self, access: Access, dtype: str) -> Term:
         """The same element, read from the tensor with one dimension per part."""
+        flat = [p for parts in access.dims for p in parts if isinstance(p, int)]
+        split = tuple((p,) for parts in access.dims if len(parts) > 1 for p in parts)
+        remade = self.again.make(access, flat, split)  # type: ignore[arg-type]
+        if remade is not None:
+            return read(remade, dtype)
         factors = tuple(tuple(self.digits.total((p,)) for p in parts) for parts in access.dims)
         if (access.key, factors) not in self._expanded:
             self._expanded[access.key, factors] = self.values.key(
@@ -251,39 +272,34 @@ class NestBuilder:
 
     def materialise(self, view: View, kind: Any) -> Any:
         """A tensor of type `kind` that holds `view`."""
-        from neptune_mlir.bindings import tensor as tensor_dialect
-
         dims = tuple(self.digits.pieces(dim) for dim in view.dims)
         if view.body is None:
             extents, values = self.shape([self.digits.total(dim) for dim in dims])
-            empty = (
-                tensor_dialect.EmptyOp(extents, mlir_type(view.dtype)).result
-                if not values
-                else (
-                    ir.Operation.create(
-                        "tensor.empty",
-                        [ir.RankedTensorType.get(extents, mlir_type(view.dtype))],
-                        values,
-                    ).results[0]
-                )
-            )
+            held = ir.RankedTensorType.get(extents, mlir_type(view.dtype))
+            empty = ir.Operation.create("tensor.empty", [held], values).results[0]
             return self.cast(empty, kind)
         body = self.digits.rename(view.body, {}, self.size_term)
         access = body.attr if body.op == "read" else None
-        if access is None or not self._is_reshape(access, dims):
-            # extents of 1 are loops here, since the type has them
-            dims = tuple(dim or (self.digits.unit(),) for dim in dims)
-            flat = [d for dim in dims for d in dim]
-            access = self.build(flat, body, flat, together=dims)
-        return self.cast(self._collapse(access, dims, view.dtype), kind)
+        if access is not None and self._is_reshape(access, dims):
+            return self.cast(self.collapse(access, dims, view.dtype), kind)
+        # extents of 1 are loops here, since the type has them
+        whole = tuple(dim or (self.digits.unit(),) for dim in dims)
+        flat = self._flat(whole)
+        again = None
+        if access is not None and sorted(digits_of(access)) == sorted(self._flat(dims)):
+            again = self.again.make(access, flat, whole)
+        access = again or self.build(flat, body, flat, together=whole, join=True)
+        return self.cast(self.collapse(access, whole, view.dtype), kind)
 
     @staticmethod
-    def _is_reshape(access: Access, dims: Dims) -> bool:
-        """Does the tensor in memory hold the digits of `dims` in their order, without units?"""
-        held = [p for parts in access.dims for p in parts]
-        return all(dims) and all(access.dims) and held == [d for dim in dims for d in dim]
+    def _flat(dims: Dims) -> list[int]:
+        return [d for dim in dims for d in dim]
 
-    def _collapse(self, access: Access, dims: Dims, dtype: str) -> Any:
+    def _is_reshape(self, access: Access, dims: Dims) -> bool:
+        """Does the tensor in memory hold the digits of `dims` in their order, without units?"""
+        return all(dims) and all(access.dims) and digits_of(access) == self._flat(dims)
+
+    def collapse(self, access: Access, dims: Dims, dtype: str) -> Any:
         """The tensor of `access` with its dimensions regrouped to `dims`."""
         if tuple(access.dims) == tuple(dims):
             return self.values[access.key]

@@ -253,16 +253,16 @@ class _Structured:
         def rule(node: Term) -> Term | None:
             if node.op != "read" or not node.attr.digits() & digits:
                 return None
-            if node.attr.key not in self.nests.computed:
+            made = self.nests.again.made.get(node.attr.key)
+            if made is None or made.combiner is not None:
                 return None
-            groups, computed = self.nests.computed[node.attr.key]
             table: dict[int, tuple[Part, ...]] = {}
-            for group, parts in zip(groups, node.attr.dims, strict=True):
+            for group, parts in zip(made.kept, node.attr.dims, strict=True):
                 if len(group) != len(parts):
                     raise NotRaised("it gathers from a reshaped tensor")
                 table.update({g: (p,) for g, p in zip(group, parts, strict=True)})
             return self._look_through(
-                self.digits.rename(computed, table, self.nests.size_term), digits
+                self.digits.rename(made.body, table, self.nests.size_term), digits
             )
 
         return T.rewrite(body, rule)

@@ -44,3 +44,26 @@ func.func @gather(%x: tensor<8xf32>, %i: tensor<4xindex>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %g : tensor<4xf32>
 }
+
+// The softmax reads the product with its rows in two factors: the product is made in that shape,
+// once, and who reads it whole gets it reshaped.
+// CHECK-LABEL: func.func @both
+// CHECK:      tensor.expand_shape %arg0
+// CHECK:      %[[S:.*]] = "neptune.reduce"
+// CHECK:      arith.mulf
+// CHECK:      domain = array<i64: 2, 4, 5, 6>
+// CHECK:      %[[WHOLE:.*]] = tensor.collapse_shape %[[S]]
+// CHECK-NOT:  arith.mulf
+// CHECK:      "neptune.read"(%[[S]])
+// CHECK:      combiner = "max"
+// CHECK:      return %{{.*}}, %[[WHOLE]]
+func.func @both(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<2x4x5xf32>, tensor<8x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x5xf32>) -> tensor<8x5xf32>
+  %s = linalg.matmul ins(%x, %w : tensor<8x6xf32>, tensor<6x5xf32>) outs(%f : tensor<8x5xf32>) -> tensor<8x5xf32>
+  %t = tensor.expand_shape %s [[0, 1], [2]] output_shape [2, 4, 5] : tensor<8x5xf32> into tensor<2x4x5xf32>
+  %e3 = tensor.empty() : tensor<2x4x5xf32>
+  %y = linalg.softmax dimension(0) ins(%t : tensor<2x4x5xf32>) outs(%e3 : tensor<2x4x5xf32>) -> tensor<2x4x5xf32>
+  return %y, %s : tensor<2x4x5xf32>, tensor<8x5xf32>
+}
