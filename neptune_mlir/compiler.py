@@ -232,8 +232,11 @@ module attributes {transform.with_named_sequence} {
 
 
 @bindings.exclusive
-def compile_unfused(text: str, source: str, entry: str | None) -> Any:
+def compile_unfused(text: str, source: str, entry: str | None, *, vectorize: bool = True) -> Any:
     """The program as written, through upstream's loops: what results are checked against.
+
+    Args:
+        vectorize: False compiles several times sooner into code that runs slower.
 
     Raises:
         NeptuneError: the program has no lowering to loops.
@@ -245,4 +248,4 @@ def compile_unfused(text: str, source: str, entry: str | None) -> Any:
     with bindings.source_name(source):
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        return FunctionExecutable(cpu.compile_unfused(lowering.module, entry))
+        return FunctionExecutable(cpu.compile_unfused(lowering.module, entry, vectorize=vectorize))

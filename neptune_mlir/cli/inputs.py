@@ -97,8 +97,10 @@ def _random(generator: np.random.Generator, argument: Any, shape: list[int]) -> 
     dtype = argument.dtype
     if dtype in ("f16", "bf16", "f32", "f64"):
         values = generator.standard_normal(shape, dtype=np.float32)
+        if not shape:
+            values = abs(values)  # an epsilon or a scale, more likely than a signed value
         if argument.kind == "scalar":
-            return float(abs(values))  # an epsilon or a scale, more likely than a signed value
+            return float(values)
         if dtype == "bf16" and storage_dtype("bf16") == np.uint16:
             return bf16_bits(values)
         return values.astype(storage_dtype(dtype))

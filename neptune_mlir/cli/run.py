@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
         arguments = random_inputs(plan, options.size, options.seed)
     run = kernel if target == "cpu" else on_gpu(kernel)
     results, run_s = timed(run, arguments, options.repeat)
-    dtypes = [_result_dtype(plan, k) for k in range(len(results))]
+    dtypes = [result_dtype(plan, k) for k in range(len(results))]
     report: dict[str, Any] = {
         "target": target,
         "nests": kernel.facts["nests"],
@@ -123,7 +123,8 @@ def timed(
     return list(value) if isinstance(value, tuple) else [value], statistics.median(times)
 
 
-def _result_dtype(plan: Any, k: int) -> str:
+def result_dtype(plan: Any, k: int) -> str:
+    """The MLIR element type of result `k` of a launch plan."""
     kind, number = plan.results[k]
     return (plan.buffers if kind == "buffer" else plan.arguments)[number].dtype
 

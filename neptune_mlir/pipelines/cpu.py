@@ -124,7 +124,11 @@ def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
 
 
 def compile_unfused(
-    module: Any, entry: str | None = None, target: CpuTarget | None = None
+    module: Any,
+    entry: str | None = None,
+    target: CpuTarget | None = None,
+    *,
+    vectorize: bool = True,
 ) -> Bundle:
     """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
     the bundle with `runtime.function.FunctionExecutable`."""
@@ -142,7 +146,7 @@ def compile_unfused(
         ]
     }
     runner.run(module, _steps(UNFUSED, target, None))
-    return Bundle("cpu-function", plan, _object(module, target, vectorize=True), facts)
+    return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 
 def _entry(module: Any, entry: str | None) -> Any:

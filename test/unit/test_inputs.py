@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs as users have them: linalg by hand, from array languages, and from PyTorch.
+
+Each file of test/inputs says what becomes of it: `// kernels: 1`. Every program is compiled with
+small tiles, so that even these small tensors take several steps of the stream, a ragged last one
+and all corrections, and is compared with the program as written.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neptune_mlir
+from neptune_mlir.cli.inputs import random_inputs, to_float64
+from neptune_mlir.cli.run import TOLERANCE, Error, result_dtype
+from neptune_mlir.compiler import compile_unfused
+from neptune_mlir.pipelines import cpu, schedule
+
+INPUTS = sorted((Path(__file__).parents[1] / "inputs").glob("*.mlir"))
+SIZE = 37  # of dimensions that are `?`: a multiple of no tile
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_tiles(tmp_path_factory):
+    """The shipped schedules, chosen as always, with 4 rows and 4 steps of the stream a tile."""
+    knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
+    small = {
+        name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
+        for name, text in schedule.shipped().items()
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(schedule, "shipped", lambda: small)
+        patch.setattr(cpu, "KNOBS", {})
+        yield
+
+
+def as_list(value):
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def results(path, change=lambda arguments: None):
+    """The kernel, and pairs of results (fused, unfused) in float64 with their element types."""
+    kernel = neptune_mlir.compile(path)
+    plan = kernel.bundle.plan
+    arguments = random_inputs(plan, SIZE)
+    change(arguments)
+    unfused = compile_unfused(kernel.source.text, str(path), None, vectorize=False)
+    got, wanted = as_list(kernel(*arguments)), as_list(unfused(*arguments))
+    assert len(got) == len(wanted)
+    dtypes = [result_dtype(plan, k) for k in range(len(got))]
+    return kernel, [
+        (to_float64(a, dtype), to_float64(b, dtype), dtype)
+        for a, b, dtype in zip(got, wanted, dtypes, strict=True)
+    ]
+
+
+def test_there_are_inputs():
+    assert len(INPUTS) >= 50
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda p: p.stem)
+def test_fuses_and_is_right(path):
+    kernel, pairs = results(path)
+    expected = int(re.search(r"^// kernels: (\d+)", path.read_text(), re.M)[1])
+    assert len(kernel.bundle.plan.launches) == expected
+    for got, wanted, dtype in pairs:
+        error = Error.between(got, wanted)
+        assert error.undefined == 0
+        assert error.relative <= TOLERANCE.get(dtype, 0.0)
+
+
+def test_row_that_sees_nothing_is_zero():
+    """PyTorch's attention gives 0 for a query whose keys are all masked."""
+
+    def mask_a_row(arguments):
+        arguments[3][2] = False
+
+    path = next(p for p in INPUTS if p.stem == "torch_sdpa_bool_mask")
+    _, ((got, wanted, _),) = results(path, mask_a_row)
+    assert (got[:, :, 2] == 0).all() and (wanted[:, :, 2] == 0).all()
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
