@@ -9,6 +9,7 @@
     problem.py   an operator at a length: inputs, float64 reference, operations, bytes
     peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel,
                  flash4_peer.py FlashAttention-4
+    profile.py   where a kernel's cycles go, from clock samples; timeline.py draws it
     timing.py    medians of events with the L2 flushed, CUDA graphs for short ones
     clocks.py    SM clock and power meanwhile
     figures.py   statistics, errors, speed-of-light bound and score

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.codegen import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 
 SUITES = ("operators", "prefill", "zoo")
@@ -20,12 +22,14 @@ LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
 def build(
     folder: Path, suites: Sequence[str], target: str, dtypes: Sequence[str],
     variants: Sequence[str] = (), only: str = "", say: Callable[[str], None] = print,
+    profile: bool = False,
 ) -> int:  # fmt: skip
     """Write the bundles into a folder; returns how many could not be compiled.
 
     Args:
         variants: further candidates, `LABEL=NAME:NUMBER;...` with `schedule`, knobs of the
             schedule and options of the target's compiler as names.
+        profile: with clock samples, in files of their own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
@@ -35,9 +39,11 @@ def build(
             if only not in name or (spec["kind"] == "zoo" and label != "neptune"):
                 continue
             stem = name if label == "neptune" else f"{name}-{label}"
+            stem += "-profile" if profile else ""
             started = time.perf_counter()
             try:
-                bundle = _compile(program().to_mlir(), name, target, settings)
+                with clock_samples.recording() if profile else nullcontext({}) as sampled:
+                    bundle = _compile(program().to_mlir(), name, target, settings)
             except UsageError:
                 raise
             except NeptuneError as error:
@@ -49,6 +55,8 @@ def build(
                 continue
             codes.setdefault(name, bundle.code)
             bundle.facts["bench"] = {**spec, "label": label}
+            if profile:
+                bundle.facts["clock_samples"] = {k: x.as_json() for k, x in sampled.items()}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
             save(folder / f"{stem}.npz")
             say(f"{stem:44} {time.perf_counter() - started:4.1f} s  {_kernels(bundle)}")

@@ -77,16 +77,24 @@ class Options:
     budget: float = math.inf
 
 
-def bundles_of(folder: Path, operators: str = "") -> dict[Path, dict[str, Any]]:
-    """What each bundle of a folder says of itself. Raises UsageError where there is none."""
+def bundles_of(
+    folder: Path, operators: str = "", profile: bool = False
+) -> dict[Path, dict[str, Any]]:
+    """What each bundle of a folder says of itself; those with clock samples or those without.
+
+    Raises UsageError where there is none.
+    """
     found = {}
     for path in sorted(folder.glob("*.bundle")):
-        spec = Bundle.from_bytes(path.read_bytes()).facts.get("bench")
-        if spec and any(part in spec["operator"] for part in operators.split(",")):
+        facts = Bundle.from_bytes(path.read_bytes()).facts
+        spec = facts.get("bench")
+        if not spec or ("clock_samples" in facts) != profile:
+            continue
+        if any(part in spec["operator"] for part in operators.split(",")):
             found[path] = spec
     if not found:
         raise UsageError(f"{folder} has no bundles" + (f" of {operators}" if operators else ""),
-                         hint=f"neptune bench build {folder}")  # fmt: skip
+                         hint=f"neptune bench build {folder}" + " --profile" * profile)  # fmt: skip
     return found
 
 

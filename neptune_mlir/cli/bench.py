@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variant", action="append", default=[], metavar="LABEL=NAME:VALUE;...",
         help="one more candidate of ours: schedule, its knobs, options of the target's compiler",
     )  # fmt: skip
+    build.add_argument("--profile", action="store_true", help="with clock samples")
     run = actions.add_parser("run", help="measure, on a GPU")
     run.add_argument("folder", type=Path)
     run.add_argument("--quick", action="store_true", help="f16, lengths 1024, 4096 and 16384")
@@ -47,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--resume", action="store_true", help="keep what the --json file has")
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
+    run.add_argument(
+        "--profile", action="store_true",
+        help="where the cycles go of what `build --profile` made, at the first of --lengths",
+    )  # fmt: skip
     show = actions.add_parser("show", help="tables of a JSON file")
     show.add_argument("results", type=Path)
     for which in (run, show):
@@ -64,7 +69,7 @@ def _build(options: argparse.Namespace) -> int:
 
     failed = build(
         options.folder, options.suite.split(","), options.target, options.dtype.split(","),
-        options.variant, options.only, _say,
+        options.variant, options.only, _say, options.profile,
     )  # fmt: skip
     return 1 if failed else 0
 
@@ -76,6 +81,8 @@ def _run(options: argparse.Namespace) -> int:
     log = options.folder / "bench.log"
     if options.check_only:
         return _check(options, log)
+    if options.profile:
+        return _profile(options)
     wanted = run.Options(
         lengths=_numbers("lengths", options.lengths)
         or (run.QUICK_LENGTHS if options.quick else run.LENGTHS),
@@ -118,6 +125,29 @@ def _check(options: argparse.Namespace, log: Path) -> int:
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} bundles right")
     return 0 if rows and right == len(rows) else 1
+
+
+def _profile(options: argparse.Namespace) -> int:
+    from neptune_mlir.bench import profile, run
+    from neptune_mlir.bench.problem import Problem
+    from neptune_mlir.bench.timeline import timeline
+    from neptune_mlir.runtime.bundle import Bundle
+
+    length = (_numbers("lengths", options.lengths) or run.LENGTHS)[0]
+    found = {}
+    for path, spec in run.bundles_of(options.folder, options.operators, profile=True).items():
+        if spec["kind"] != "operator" or (options.dtype or spec["dtype"]) != spec["dtype"]:
+            continue
+        problem = Problem.of(spec, length)
+        samples = profile.run(str(path), problem)
+        kernels = profile.sampled_kernels(Bundle.from_bytes(path.read_bytes()))
+        for kernel, words in samples.items():
+            name = f"{path.stem}, {length} keys" + (f", {kernel}" if len(samples) > 1 else "")
+            found[name] = profile.tracks(words, kernels[kernel])
+            print(f"{profile.table(name, found[name]).text()}\n", flush=True)
+    if options.plot:
+        options.plot.write_text(timeline(found))
+    return 0
 
 
 def _show(options: argparse.Namespace) -> int:

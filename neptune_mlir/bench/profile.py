@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where a kernel's cycles go, from clock samples (`neptune_mlir.codegen.clock_samples`).
+
+A bundle built for this runs twice; the second run's samples are read back and become tracks, one
+a warp: spans of what it waited for or issued. What lies between spans is its other work. Warps
+with the same part in the program (producer, each consumer group) are summed up together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.report import Table
+from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.driver import Driver
+
+ISSUE, WAIT, COPY = "issue products", "wait for products", "start a copy"
+UNDER_WAY, OTHER = "products under way", "other work"
+GROUP = 4  # warps
+
+
+@dataclass(frozen=True)
+class Span:
+    """Cycles since the block's first sample."""
+
+    kind: str
+    start: int
+    end: int
+
+
+@dataclass
+class Track:
+    """What one warp did. `products` are the times from issuing matrix products to having them."""
+
+    block: int
+    warp: int
+    role: str = ""
+    spans: list[Span] = field(default_factory=list)
+    products: list[Span] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+
+
+class SampleDriver(Driver):
+    """A driver that reads and clears global arrays of the code it loaded."""
+
+    def load(self, context: int, code: bytes) -> int:
+        self._loaded = context, super().load(context, code)
+        return self._loaded[1]
+
+    def _array(self, symbol: str) -> tuple[ctypes.c_uint64, ctypes.c_size_t]:
+        context, module = self._loaded
+        address, size = ctypes.c_uint64(), ctypes.c_size_t()
+        self._inside(context, "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size),
+                     ctypes.c_void_p(module), symbol.encode())  # fmt: skip
+        return address, size
+
+    def clear(self, symbol: str) -> None:
+        address, size = self._array(symbol)
+        self._inside(self._loaded[0], "cuMemsetD8_v2", address, 0, size)
+
+    def read(self, symbol: str) -> np.ndarray[Any, Any]:
+        """The array as 32-bit words."""
+        address, size = self._array(symbol)
+        words = np.zeros(size.value // 4, np.uint32)
+        self._inside(self._loaded[0], "cuMemcpyDtoH_v2",
+                     ctypes.c_void_p(words.ctypes.data), address, size)  # fmt: skip
+        return words
+
+
+def run(path: str, problem: Problem) -> dict[str, np.ndarray[Any, Any]]:
+    """Samples of each kernel of a bundle, in a process with a GPU and torch."""
+    from pathlib import Path
+
+    import torch
+
+    from neptune_mlir.bench.check import workspace
+    from neptune_mlir.runtime.cuda import CudaExecutable
+
+    bundle = Bundle.from_bytes(Path(path).read_bytes())
+    driver = SampleDriver()
+    execute = CudaExecutable(bundle, driver)
+    arrays = problem.inputs("cuda")
+    out = torch.empty_like(arrays[0], memory_format=torch.contiguous_format)
+    call = execute.prepare(*arrays, out=out, workspace=workspace(execute, arrays))
+    kernels = sampled_kernels(bundle)
+    call()
+    torch.cuda.synchronize()
+    for kernel in kernels.values():
+        driver.clear(kernel.symbol)
+    call()
+    torch.cuda.synchronize()
+    return {name: driver.read(kernel.symbol) for name, kernel in kernels.items()}
+
+
+def sampled_kernels(bundle: Bundle) -> dict[str, Sampled]:
+    found = bundle.facts.get("clock_samples", {})
+    return {name: Sampled.from_json(data) for name, data in found.items()}
+
+
+def tracks(words: Any, kernel: Sampled) -> list[Track]:
+    """What each warp did that wrote samples."""
+    samples = np.asarray(words, np.uint32).reshape(BLOCKS, kernel.warps, CAPACITY, 2)
+    found = []
+    for block, warps in enumerate(samples):
+        written = warps[..., 1] != 0
+        if not written.any():
+            continue
+        clocks = warps[..., 0].astype(np.int64)
+        origin = clocks[written[:, 0], 0].min()
+        for warp in range(kernel.warps):
+            count = int(written[warp].sum())
+            # the clock has 32 bits
+            at = (clocks[warp, :count] - origin) % (1 << 32)
+            track = _track(at, warps[warp, :count, 1].astype(int), kernel)
+            if track.spans:
+                track.block, track.warp = block, warp
+                found.append(track)
+    _name_roles(found)
+    return found
+
+
+def _track(at: Any, tags: Any, kernel: Sampled) -> Track:
+    track = Track(0, 0)
+    begun: dict[int, int] = {}
+    issued: list[int] = []
+    for clock, tag in zip(at.tolist(), tags.tolist(), strict=True):
+        site, ends = (tag - 1) // 2, tag % 2 == 0
+        track.end = clock
+        kind = kernel.sites[site]
+        if kind == KERNEL:
+            track.start = track.start if ends else clock
+        elif not ends:
+            begun[site] = clock
+            if kind == ISSUE:
+                issued.append(clock)
+        elif site in begun:
+            track.spans.append(Span(kind, begun.pop(site), clock))
+            if kind == WAIT:
+                done = max(len(issued) - kernel.pending.get(site, 0), 0)
+                track.products += [Span(UNDER_WAY, start, clock) for start in issued[:done]]
+                issued = issued[done:]
+    return track
+
+
+def _name_roles(found: Sequence[Track]) -> None:
+    """A warp that starts copies and multiplies nothing, beside warps that do, is a producer."""
+    kinds = {id(t): {span.kind for span in t.spans} for t in found}
+    producers = [t for t in found if COPY in kinds[id(t)] and ISSUE not in kinds[id(t)]]
+    for track in found:
+        group = f"consumer {track.warp // GROUP}" if producers else "all warps"
+        track.role = "producer" if track in producers else group
+
+
+def union(spans: Sequence[Span]) -> int:
+    """Cycles that at least one of the spans covers."""
+    total, reached = 0, -1
+    for span in sorted(spans, key=lambda s: s.start):
+        total += max(0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total
+
+
+def table(name: str, found: Sequence[Track]) -> Table:
+    """Shares of the cycles of each role, in percent, over the sampled blocks."""
+    kinds = list(dict.fromkeys(span.kind for track in found for span in track.spans))
+    lines = []
+    for role in sorted({track.role for track in found}):
+        own = [t for t in found if t.role == role]
+        cycles = sum(t.end - t.start for t in own)
+        spent = {k: sum(s.end - s.start for t in own for s in t.spans if s.kind == k)
+                 for k in kinds}  # fmt: skip
+        under_way = sum(union(t.products) for t in own)
+        line = [role, f"{cycles / len(own):.0f}"]
+        line += [_percent(spent[k], cycles) for k in kinds]
+        line += [_percent(cycles - sum(spent.values()), cycles), _percent(under_way, cycles)]
+        lines.append(line)
+    together, length = 0, 0
+    for block in {t.block for t in found}:
+        own = [t for t in found if t.block == block]
+        together += union([s for t in own for s in t.products])
+        length += max(t.end for t in own) - min(t.start for t in own)
+    if together:
+        lines.append(["block", f"{length / len({t.block for t in found}):.0f}",
+                      *[""] * (len(kinds) + 1), _percent(together, length)])  # fmt: skip
+    return Table(f"{name}, % of cycles", ["", "cycles", *kinds, OTHER, UNDER_WAY], lines)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if part else ""

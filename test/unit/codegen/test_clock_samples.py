@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Samples around the sites of a kernel, and nothing unless recording."""
+
+from __future__ import annotations
+
+import pytest
+
+from neptune_mlir.codegen import clock_samples, ptxas
+from neptune_mlir.errors import ToolError
+from neptune_mlir.targets.nvidia import nvidia
+
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+
+.visible .entry kernel_0(
+\t.param .u64 kernel_0_param_0
+)
+.maxntid 96, 1, 1
+{
+\t.reg .b32 \t%r<3>;
+\t.reg .b64 \t%rd<2>;
+
+\tbar.sync \t0;
+\t// begin inline asm
+\t{
+.reg .pred p;
+setp.ne.b32 p, 1, 0;
+}
+\t// end inline asm
+\t// begin inline asm
+\twgmma.wait_group.sync.aligned 1;
+\t// end inline asm
+\tmov.u32 \t%r1, %tid.x;
+\tret;
+}
+"""
+
+
+def test_nothing_changes_unless_recording() -> None:
+    assert clock_samples.instrument(PTX) == PTX
+
+
+def test_sites() -> None:
+    with clock_samples.recording() as kernels:
+        text = clock_samples.instrument(PTX)
+    assert clock_samples.instrument(PTX) == PTX
+    sampled = kernels["kernel_0"]
+    assert sampled.warps == 3
+    assert sampled.sites == ["kernel", "wait for threads", "wait for products"]
+    assert sampled.pending == {2: 1}
+    assert clock_samples.Sampled.from_json(sampled.as_json()) == sampled
+    # in the order of the program: begin of the kernel, begin and end of each site, end
+    tags = [line.split()[-1] for line in text.splitlines() if "mov.u32 %sample_tag, " in line]
+    assert [t for t in tags if t[0].isdigit()] == ["1;", "3;", "4;", "5;", "6;", "2;"]
+    size = clock_samples.BLOCKS * 3 * clock_samples.CAPACITY * clock_samples.BYTES
+    assert f".b8 kernel_0_clock_samples[{size}];" in text
+    # without them, the kernel is as it was
+    kept = [line for line in text.splitlines() if "sample" not in line]
+    assert kept == PTX.splitlines()
+
+
+def test_the_assembler_takes_it() -> None:
+    with clock_samples.recording():
+        text = clock_samples.instrument(PTX)
+    try:
+        made = ptxas.assemble(text, nvidia("sm_90a"))
+    except ToolError as error:
+        pytest.skip(str(error))
+    assert b"kernel_0_clock_samples" in made.code
+    assert made.figures["kernel_0"].spill_stores == 0
