@@ -42,7 +42,8 @@ def build(
             stem += "-profile" if profile else ""
             started = time.perf_counter()
             try:
-                with clock_samples.recording() if profile else nullcontext({}) as sampled:
+                recording: Any = clock_samples.recording() if profile else nullcontext({})
+                with recording as sampled:
                     bundle = _compile(program().to_mlir(), name, target, settings)
             except UsageError:
                 raise
