@@ -39,12 +39,13 @@ class Driver:
         self._library = _open()
         self._primary: dict[int, int] = {}
         self._lock = threading.Lock()
-        self._call("cuInit", 0)
+        self.call("cuInit", 0)
         self.launch: Any = self._library.cuLaunchKernel
         self.push: Any = self._library.cuCtxPushCurrent_v2
         self.pop: Any = self._library.cuCtxPopCurrent_v2
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver by name, with ctypes objects and small integers."""
         error = getattr(self._library, name)(*arguments)
         if error:
             self.fail(error, name)
@@ -62,11 +63,11 @@ class Driver:
     def device_names(self) -> list[str]:
         """The devices' names, by their number."""
         count = ctypes.c_int()
-        self._call("cuDeviceGetCount", ctypes.byref(count))
+        self.call("cuDeviceGetCount", ctypes.byref(count))
         names = []
         for device in range(count.value):
             text = ctypes.create_string_buffer(256)
-            self._call("cuDeviceGetName", text, len(text), self._handle(device))
+            self.call("cuDeviceGetName", text, len(text), self._handle(device))
             names.append(text.value.decode())
         return names
 
@@ -75,7 +76,7 @@ class Driver:
 
     def _attribute(self, number: int, device: int) -> int:
         value = ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
         return value.value
 
     def capability(self, device: int) -> tuple[int, int]:
@@ -85,31 +86,31 @@ class Driver:
 
     def _handle(self, device: int) -> int:
         handle = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(handle), device)
+        self.call("cuDeviceGet", ctypes.byref(handle), device)
         return handle.value
 
     def context(self, device: int) -> int:
         """The context that this thread works in when it is on `device`, else the device's
         primary one (which torch, CuPy and JAX use; kept for the life of the process)."""
         current = ctypes.c_void_p()
-        self._call("cuCtxGetCurrent", ctypes.byref(current))
+        self.call("cuCtxGetCurrent", ctypes.byref(current))
         handle = self._handle(device)
         if current.value:
             where = ctypes.c_int()
-            self._call("cuCtxGetDevice", ctypes.byref(where))
+            self.call("cuCtxGetDevice", ctypes.byref(where))
             if where.value == handle:
                 return current.value
         with self._lock:
             if device not in self._primary:
                 primary = ctypes.c_void_p()
-                self._call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), handle)
+                self.call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), handle)
                 self._primary[device] = primary.value or 0
             return self._primary[device]
 
     def device_of(self, address: int) -> int:
         """The number of the device whose memory an address is in."""
         number = ctypes.c_int(-1)
-        self._call(
+        self.call(
             "cuPointerGetAttribute", ctypes.byref(number), _DEVICE_ORDINAL,
             ctypes.c_uint64(address),
         )  # fmt: skip
@@ -135,11 +136,11 @@ class Driver:
         return found.value or 0
 
     def _inside(self, context: int, name: str, *arguments: Any) -> None:
-        self._call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
+        self.call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
         try:
-            self._call(name, *arguments)
+            self.call(name, *arguments)
         finally:
-            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     # ---- order, and tensor maps
 
@@ -167,7 +168,7 @@ class Driver:
         start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
         made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
         rank = len(extents)
-        self._call(
+        self.call(
             "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),

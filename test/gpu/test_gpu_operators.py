@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import pytest
+from programs import bundle
+
+from neptune_mlir.runtime.cuda import CudaExecutable
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -14,31 +18,20 @@ pytestmark = [
 ]
 
 
-def target() -> str:
-    major, minor = torch.cuda.get_device_capability()
-    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+@cache
+def kernel(name):
+    return CudaExecutable(bundle(name))
 
 
-@pytest.fixture(scope="module")
-def attention():
-    import neptune_mlir
-    from neptune_mlir import ops
-
-    kernels = {}
-
-    def get(**options):
-        key = tuple(sorted(options.items()))
-        if key not in kernels:
-            kernels[key] = neptune_mlir.compile(ops.attention(**options), target=target())
-        return kernels[key]
-
-    return get
-
-
-def inputs(head, n, *, heads=2, kv_heads=None, q_len=None, dtype=None):
+def inputs(head, n, *, batch=2, heads=2, kv_heads=None, q_len=None, dtype=None):
     kind = dtype or torch.float16
     sizes = [(heads, q_len or n), (kv_heads or heads, n), (kv_heads or heads, n)]
-    return [torch.randn(2, h, m, head, device="cuda", dtype=kind) for h, m in sizes]
+    return [torch.randn(batch, h, m, head, device="cuda", dtype=kind) for h, m in sizes]
+
+
+def decode_inputs(n):
+    """Of the program "decode"."""
+    return inputs(128, n, batch=1, heads=4, q_len=1)
 
 
 def error(out, q, k, v, *, causal=False):
@@ -53,61 +46,61 @@ def error(out, q, k, v, *, causal=False):
     return float((out.double() - want).norm() / want.norm())
 
 
-@pytest.mark.parametrize("head", [64, 80, 128, 256])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("n", [1, 63, 64, 200, 1025])
-def test_one_bundle_serves_every_length(attention, head, causal, n):
-    q, k, v = inputs(head, n)
-    out = attention(head_dim=head, dtype="f16", causal=causal)(q, k, v)
-    assert error(out, q, k, v, causal=causal) < 1e-3
+@pytest.mark.parametrize("name", [
+    *(f"d{head}{mask}" for head in (64, 80, 128, 256) for mask in ("", "-causal")),
+    "d64-hopper", "d128-causal-hopper",
+])  # fmt: skip
+def test_attention_at_any_length(name):
+    head = int(name.partition("-")[0][1:])
+    for n in (1, 63, 64, 200, 1025):
+        q, k, v = inputs(head, n)
+        out = torch.full_like(q, math.nan)
+        kernel(name)(q, k, v, out=out)
+        assert error(out, q, k, v, causal="causal" in name) < 1e-3, n
 
 
-def test_bf16(attention):
+def test_bf16():
     q, k, v = inputs(128, 500, dtype=torch.bfloat16)
-    out = attention(head_dim=128, dtype="bf16", causal=True)(q, k, v)
-    assert error(out, q, k, v, causal=True) < 8e-3
+    assert error(kernel("d128-causal-bf16")(q, k, v), q, k, v, causal=True) < 8e-3
 
 
-def test_grouped_heads(attention):
+def test_grouped_heads():
     q, k, v = inputs(64, 300, heads=8, kv_heads=2)
-    out = attention(head_dim=64, dtype="f16", causal=True, group=4)(q, k, v)
-    assert error(out, q, k, v, causal=True) < 1e-3
+    assert error(kernel("d64-causal-grouped")(q, k, v), q, k, v, causal=True) < 1e-3
 
 
-def test_decode(attention):
-    q, k, v = inputs(128, 1000, q_len=1)
-    out = attention(head_dim=128, dtype="f16", q_len=1)(q, k, v)
-    assert error(out, q, k, v) < 1e-3
+@pytest.mark.parametrize("n", [1, 100, 1000, 5000])
+def test_decode(n):
+    q, k, v = decode_inputs(n)
+    assert error(kernel("decode")(q, k, v), q, k, v) < 1e-3
 
 
-def test_strides_and_graphs(attention):
-    kernel = attention(head_dim=64, dtype="f16")
+def test_rms_norm():
+    x, weight = torch.randn(77, 1024, device="cuda"), torch.randn(1024, device="cuda")
+    got = kernel("rms_norm")(x, weight).double()
+    want = x.double() * (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+    assert float((got - want).norm() / want.norm()) < 1e-6
+
+
+def test_heads_beside_positions_in_memory():
     q, k, v = (
         torch.randn(2, 300, 4, 64, device="cuda", dtype=torch.float16).transpose(1, 2)
         for _ in range(3)
     )
-    out = torch.empty(2, 4, 300, 64, device="cuda", dtype=torch.float16)
-    kernel(q, k, v, out=out)
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        kernel(q, k, v, out=out)
-    out.fill_(math.nan)
-    q.copy_(torch.randn_like(q))
-    graph.replay()
-    assert error(out, q, k, v) < 1e-3
+    for name in ("d64", "d64-hopper"):
+        assert error(kernel(name)(q, k, v), q, k, v) < 1e-3
 
 
-def test_wrong_arguments(attention):
-    from neptune_mlir.errors import ArgumentError
+def test_parts_of_one_packed_array():
+    packed = torch.randn(2, 300, 4, 4, 64, device="cuda", dtype=torch.float16)
+    q, k, v, out = (packed[:, :, :, part].transpose(1, 2) for part in range(4))
+    for name in ("d64", "d64-hopper"):
+        kernel(name)(q, k, v, out=out)
+        assert error(out, q, k, v) < 1e-3
 
-    kernel = attention(head_dim=64, dtype="f16")
-    q, k, v = inputs(64, 64)
-    with pytest.raises(ArgumentError, match="not on a GPU"):
-        kernel(q.cpu(), k, v)
-    with pytest.raises(ArgumentError, match="type"):
-        kernel(q.float(), k, v)
-    with pytest.raises(ArgumentError, match="overlaps"):
-        kernel(q, k, v, out=q)
-    with pytest.raises(ArgumentError, match="aligned"):
-        kernel(torch.randn(2 * 2 * 64 * 64 + 1, device="cuda").half()[1:].view(2, 2, 64, 64), k, v)
+
+def test_heads_that_share_memory():
+    q, k, v = inputs(64, 200, heads=4, kv_heads=1)
+    k, v = k.expand(2, 4, 200, 64), v.expand(2, 4, 200, 64)  # stride 0
+    for name in ("d64", "d64-hopper"):
+        assert error(kernel(name)(q, k, v), q, k, v) < 1e-3

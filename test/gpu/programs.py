@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The programs of the GPU tests. Where the compiler is, they are built when a test asks for them;
+`tools/gpu_tests.py` builds them beforehand for machines that have a GPU and no compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.runtime.bundle import Bundle
+
+FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder of built bundles
+
+
+def _compile(
+    program: Callable[[], Any], shapes: Any, target: str = "sm_80,sm_90a", **options: Any
+) -> Bundle:
+    """`shapes`, of the arguments, with "n" for the length, is for those who make up inputs."""
+    from neptune_mlir import compiler
+    from neptune_mlir.pipelines import nvvm
+
+    module, facts = compiler.lower_text(program().to_mlir(), "test", target, None, "tile")
+    facts["shapes"] = shapes
+    return nvvm.compile_tiles(module, target=target, facts=facts, **options)
+
+
+def _attention(
+    head: int, *, options: dict[str, Any] | None = None, **settings: Any
+) -> Callable[[], Bundle]:
+    from neptune_mlir import ops
+
+    heads = settings.get("heads", 2)
+    q = [1, heads * settings.get("group", 1), settings.get("q_len", "n"), head]
+    shapes = [q, [1, heads, "n", head], [1, heads, "n", head]]
+    program = partial(ops.attention, head_dim=head, **{"dtype": "f16", **settings})
+    return partial(_compile, program, shapes, **(options or {}))
+
+
+def _builders() -> dict[str, Callable[[], Bundle]]:
+    from neptune_mlir import ops
+
+    hopper = {"hopper": True}
+    found = {
+        f"d{head}{'-causal' if causal else ''}": _attention(head, causal=causal)
+        for head in (64, 80, 128, 256)
+        for causal in (False, True)
+    }
+    return found | {
+        "d128-causal-bf16": _attention(128, causal=True, dtype="bf16"),
+        "d64-causal-grouped": _attention(64, causal=True, group=4),
+        # few results of long sums: cut into chunks that a second kernel joins, by way of a
+        # workspace
+        "decode": _attention(128, q_len=1, batch=1, heads=4, kv_heads=4),
+        "d64-hopper": _attention(64, options=hopper),
+        "d128-causal-hopper": _attention(128, causal=True, options=hopper),
+        "rms_norm": partial(_compile, partial(ops.rms_norm, cols=1024), [["n", 1024], [1024]]),
+        "ampere": _attention(64, options={"target": "sm_80"}),
+    }
+
+
+def build() -> Iterator[tuple[str, Bundle]]:
+    """Every program, by name."""
+    for name, make in _builders().items():
+        yield name, make()
+
+
+@cache
+def bundle(name: str) -> Bundle:
+    """One of the programs, built or read."""
+    folder = os.environ.get(FOLDER)
+    if folder:
+        return Bundle.from_bytes((Path(folder) / f"{name}.bundle").read_bytes())
+    return _builders()[name]()
