@@ -11,10 +11,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neptune_mlir.bench.figures import median
 from neptune_mlir.bench.problem import Problem
 from neptune_mlir.bench.report import Table
 from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
@@ -75,29 +77,36 @@ class SampleDriver(Driver):
         return words
 
 
-def run(path: str, problem: Problem) -> dict[str, np.ndarray[Any, Any]]:
-    """Samples of each kernel of a bundle, in a process with a GPU and torch."""
-    from pathlib import Path
+@dataclass(frozen=True)
+class Recorded:
+    """A bundle's run: samples of each kernel, and the time of a call."""
 
+    samples: dict[str, np.ndarray[Any, Any]]
+    us: float
+
+
+def record(path: Path, problem: Problem) -> Recorded:
+    """Run a bundle, with or without samples, in a process with a GPU and torch."""
     import torch
 
     from neptune_mlir.bench.check import workspace
+    from neptune_mlir.bench.timing import event_us
     from neptune_mlir.runtime.cuda import CudaExecutable
 
-    bundle = Bundle.from_bytes(Path(path).read_bytes())
+    bundle = Bundle.from_bytes(path.read_bytes())
     driver = SampleDriver()
     execute = CudaExecutable(bundle, driver)
     arrays = problem.inputs("cuda")
     out = torch.empty_like(arrays[0], memory_format=torch.contiguous_format)
     call = execute.prepare(*arrays, out=out, workspace=workspace(execute, arrays))
-    kernels = sampled_kernels(bundle)
     call()
-    torch.cuda.synchronize()
+    us = median([event_us(call) for _ in range(5)])
+    kernels = sampled_kernels(bundle)
     for kernel in kernels.values():
         driver.clear(kernel.symbol)
     call()
     torch.cuda.synchronize()
-    return {name: driver.read(kernel.symbol) for name, kernel in kernels.items()}
+    return Recorded({name: driver.read(k.symbol) for name, k in kernels.items()}, us)
 
 
 def sampled_kernels(bundle: Bundle) -> dict[str, Sampled]:
@@ -106,7 +115,7 @@ def sampled_kernels(bundle: Bundle) -> dict[str, Sampled]:
 
 
 def tracks(words: Any, kernel: Sampled) -> list[Track]:
-    """What each warp did that wrote samples."""
+    """What each warp did that wrote samples, up to the time when the first one ran out of room."""
     samples = np.asarray(words, np.uint32).reshape(BLOCKS, kernel.warps, CAPACITY, 2)
     found = []
     for block, warps in enumerate(samples):
@@ -114,17 +123,24 @@ def tracks(words: Any, kernel: Sampled) -> list[Track]:
         if not written.any():
             continue
         clocks = warps[..., 0].astype(np.int64)
-        origin = clocks[written[:, 0], 0].min()
-        for warp in range(kernel.warps):
-            count = int(written[warp].sum())
-            # the clock has 32 bits
-            at = (clocks[warp, :count] - origin) % (1 << 32)
-            track = _track(at, warps[warp, :count, 1].astype(int), kernel)
+        counts = written.sum(1)
+        # the clock has 32 bits
+        clocks = (clocks - _earliest(clocks[counts > 0, 0])) % (1 << 32)
+        until = clocks[counts == CAPACITY, -1].min(initial=1 << 32)
+        for warp in np.flatnonzero(counts):
+            at = clocks[warp, : counts[warp]]
+            seen = at <= until
+            track = _track(at[seen], warps[warp, : counts[warp], 1][seen].astype(int), kernel)
             if track.spans:
-                track.block, track.warp = block, warp
+                track.block, track.warp = block, int(warp)
                 found.append(track)
-    _name_roles(found)
-    return found
+    return _with_roles(found)
+
+
+def _earliest(starts: Any) -> int:
+    """Of 32-bit clocks that lie close together."""
+    after_first = (starts - starts[0] + (1 << 31)) % (1 << 32) - (1 << 31)
+    return int(starts[0] + after_first.min())
 
 
 def _track(at: Any, tags: Any, kernel: Sampled) -> Track:
@@ -150,13 +166,21 @@ def _track(at: Any, tags: Any, kernel: Sampled) -> Track:
     return track
 
 
-def _name_roles(found: Sequence[Track]) -> None:
-    """A warp that starts copies and multiplies nothing, beside warps that do, is a producer."""
+def _with_roles(found: Sequence[Track]) -> list[Track]:
+    """A warp that starts copies and multiplies nothing, beside warps that do, is a producer; the
+    rest of its group is idle and left out."""
     kinds = {id(t): {span.kind for span in t.spans} for t in found}
-    producers = [t for t in found if COPY in kinds[id(t)] and ISSUE not in kinds[id(t)]]
-    for track in found:
+    multiplying = any(ISSUE in seen for seen in kinds.values())
+    producers = {
+        t.warp for t in found
+        if multiplying and COPY in kinds[id(t)] and ISSUE not in kinds[id(t)]
+    }  # fmt: skip
+    idle = {warp // GROUP for warp in producers}
+    kept = [t for t in found if t.warp in producers or t.warp // GROUP not in idle]
+    for track in kept:
         group = f"consumer {track.warp // GROUP}" if producers else "all warps"
-        track.role = "producer" if track in producers else group
+        track.role = "producer" if track.warp in producers else group
+    return kept
 
 
 def union(spans: Sequence[Span]) -> int:

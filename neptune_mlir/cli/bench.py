@@ -139,10 +139,14 @@ def _profile(options: argparse.Namespace) -> int:
         if spec["kind"] != "operator" or (options.dtype or spec["dtype"]) != spec["dtype"]:
             continue
         problem = Problem.of(spec, length)
-        samples = profile.run(str(path), problem)
+        recorded = profile.record(path, problem)
+        plain = path.with_name(path.name.replace("-profile", ""))
+        time = f"{recorded.us:.0f} us with samples"
+        if plain.exists():
+            time += f", {profile.record(plain, problem).us:.0f} us without"
         kernels = profile.sampled_kernels(Bundle.from_bytes(path.read_bytes()))
-        for kernel, words in samples.items():
-            name = f"{path.stem}, {length} keys" + (f", {kernel}" if len(samples) > 1 else "")
+        for kernel, words in recorded.samples.items():
+            name = f"{path.stem}, {kernel}, {length} keys, {time}"
             found[name] = profile.tracks(words, kernels[kernel])
             print(f"{profile.table(name, found[name]).text()}\n", flush=True)
     if options.plot:

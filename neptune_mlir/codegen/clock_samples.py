@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BLOCKS = 4  # that write samples: the first of the grid
-CAPACITY = 4096  # samples of a warp
+CAPACITY = 16384  # samples of a warp
 BYTES = 8  # of a sample
 KERNEL = "kernel"  # site 0
 

@@ -17,7 +17,12 @@ from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KINDS, Sampled
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 
-KERNEL = Sampled("k_clock_samples", 8, ["kernel", ISSUE, WAIT, "start a copy", WAIT], {2: 1, 4: 0})
+KERNEL = Sampled(
+    "k_clock_samples",
+    8,
+    ["kernel", ISSUE, WAIT, "start a copy", WAIT, "wait for threads"],
+    {2: 1, 4: 0},
+)
 START = (1 << 32) - 50  # the clock wraps around
 
 
@@ -46,13 +51,23 @@ PRODUCER = [(5, 1), (20, 7), (25, 8), (45, 2)]
 
 
 def test_tracks() -> None:
-    first, second = profile.tracks(words((0, CONSUMER), (4, PRODUCER), (5, PRODUCER[:1])), KERNEL)
+    idle = [(0, 1), (4, 11), (9, 12), (12, 2)]
+    first, second = profile.tracks(words((0, CONSUMER), (4, PRODUCER), (5, idle)), KERNEL)
     assert (first.role, second.role) == ("consumer 0", "producer")
     assert (first.start, first.end, second.start, second.end) == (0, 100, 5, 45)
     assert second.spans == [Span("start a copy", 20, 25)]
     assert [(s.start, s.end) for s in first.spans if s.kind == WAIT] == [(30, 60), (70, 90)]
     # the first wait leaves one group of products under way
     assert [(s.start, s.end) for s in first.products] == [(10, 60), (20, 90)]
+
+
+def test_what_comes_after_a_warp_ran_out_of_room_is_left_out() -> None:
+    full = [(k, 7 + k % 2) for k in range(CAPACITY)]
+    found = profile.tracks(words((0, full), (4, [(5, 1), (9, 3), (CAPACITY + 9, 2)])), KERNEL)
+    assert [t.warp for t in found] == [0]
+    later = [(5, 1), (9, 7), (12, 8), (CAPACITY + 9, 2)]
+    _, second = profile.tracks(words((0, full), (4, later)), KERNEL)
+    assert (second.start, second.end) == (5, 12)
 
 
 def test_table() -> None:
