@@ -40,7 +40,8 @@ def _mfma(name: str, rows: int, k: int, operand: str) -> MatrixInstruction:
     """`v_mfma` of CDNA, 64 lanes: a lane holds k in runs of 4.
 
     The wide ones of gfx950 document 8 consecutive k a lane. Sums run over k in any order that A
-    and B share; in this one an accumulator can become B.
+    and B share; in this one an accumulator can become B. An instruction on f32 takes one k a lane:
+    4 of them count as one, so that their order of k allows the same.
     """
     groups = 64 // rows  # of lanes that share a row of A
     runs = k // (4 * groups)
@@ -51,7 +52,7 @@ def _mfma(name: str, rows: int, k: int, operand: str) -> MatrixInstruction:
         a=f"reg[k:4*1{more}] lane[m:{rows}*1 k:{groups}*4]",
         b=f"reg[k:4*1{more}] lane[n:{rows}*1 k:{groups}*4]",
         c=f"reg[m:4*1{blocks}] lane[n:{rows}*1 m:{groups}*4]",
-        chain="b", words=name.endswith("1k"),
+        chain="b", parts=4 if operand == "f32" else 1, words=name.endswith("1k"),
     )  # fmt: skip
 
 
@@ -60,6 +61,8 @@ _CDNA2 = (
     _mfma("16x16x16f16", 16, 16, "f16"),
     _mfma("32x32x8bf16.1k", 32, 8, "bf16"),
     _mfma("16x16x16bf16.1k", 16, 16, "bf16"),
+    _mfma("32x32x2f32", 32, 8, "f32"),
+    _mfma("16x16x4f32", 16, 16, "f32"),
 )
 _CDNA4 = (
     _mfma("32x32x16.f16", 32, 16, "f16"),
@@ -101,7 +104,7 @@ def _cdna(
 ) -> AmdTarget:
     registers = 4 * 64 * 512
     return AmdTarget(
-        name, 64, shared, shared, registers, 2048, matrix, copies, False,
+        name, 64, shared, shared, registers, 2048, matrix, copies, False, 64,
         thread_registers=512, granule=8, moves=("quad",),
     )  # fmt: skip
 
@@ -109,7 +112,7 @@ def _cdna(
 def _rdna(name: str, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
     registers = 2 * 32 * 1536
     return AmdTarget(
-        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False,
+        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64,
         thread_registers=256, granule=24, moves=("quad", "row", "half"),
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ class MatrixInstruction:
             k = 4 (lane / 32) + register.
         chain: the operand ("a" or "b") of the next product that an accumulator can become
             without changing threads.
+        parts: how many of the chip's instructions this is, each with an equal part of k.
         words: whether 16-bit floats are passed as 16-bit integers.
     """
 
@@ -33,6 +34,7 @@ class MatrixInstruction:
     b: str
     c: str
     chain: str
+    parts: int = 1
     words: bool = False
 
     @property
@@ -56,6 +58,8 @@ class GpuTarget:
         copies: kinds of asynchronous copy from global to shared memory.
         swizzle: whether addresses of operands in shared memory come so few (`ldmatrix`) that
             swizzled rows pay; else rows are padded.
+        unroll: products that a thread sums one after the other, where no matrix instruction fits,
+            before a loop is better.
     """
 
     name: str
@@ -67,6 +71,7 @@ class GpuTarget:
     matrix: tuple[MatrixInstruction, ...]
     copies: tuple[str, ...]
     swizzle: bool
+    unroll: int
 
     def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
         """The matrix instructions whose operands have this element type."""

@@ -395,7 +395,9 @@ class _Assignment:
         if g.reduced and reduction_of(g) is None:
             return False
         held = any(self.layout(g.inputs[k]) is not None for k in self._full_rank(g))
-        return not g.reduced or held or iteration.registers <= UNROLL_LIMIT
+        # each element of a full-rank input is used once: shared memory would only be a detour
+        limit = UNROLL_LIMIT if self._full_rank(g) else self.target.unroll
+        return not g.reduced or held or iteration.registers <= limit
 
     def _assign(self, g: Generic, iteration: Layout) -> None:
         self.via[g.result] = "registers"

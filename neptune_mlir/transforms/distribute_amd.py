@@ -143,9 +143,15 @@ class Amd(Chip):
             a, b = (s.op("llvm.bitcast", [v], words) for v in (a, b))
         if i.name.startswith("rocdl.wmma"):
             return _operation(i.name, [a, b, c], c.type)
-        none = ir.Attribute.parse("#rocdl<mfma_perm_b none>")
         zero = ir.IntegerAttr.get(s.i32, 0)
-        return _operation(i.name, [a, b, c], c.type, cbsz=zero, abid=zero, blgp=none)
+        none = ir.Attribute.parse("#rocdl<mfma_perm_b none>")
+        if i.parts == 1:
+            return _operation(i.name, [a, b, c], c.type, cbsz=zero, abid=zero, blgp=none)
+        for k in range(i.parts):
+            place = s.constant(k, s.i32)
+            pair = [s.op("llvm.extractelement", [v, place], s.f32) for v in (a, b)]
+            c = _operation(i.name, [*pair, c], c.type, cbsz=zero, abid=zero, blgp=none)
+        return c
 
 
 def _operation(name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:

@@ -63,7 +63,7 @@ class AmdBlock(simt.Block):
         super().__init__(*rest)
 
     def step(self, op: Any, mask: np.ndarray) -> None:
-        found = re.fullmatch(r"rocdl\.(mfma|wmma)\.f32\.(\d+)x\d+x(\d+)\.?(b?f16).*", op.name)
+        found = re.fullmatch(r"rocdl\.(mfma|wmma)\.f32\.(\d+)x\d+x(\d+)\.?(b?f16|f32).*", op.name)
         if found is None:
             super().step(op, mask)
             return
@@ -71,6 +71,7 @@ class AmdBlock(simt.Block):
         kind, m, k, dtype = found[1], int(found[2]), int(found[3]), found[4]
         form = mfma(m, k) if kind == "mfma" else wmma(self.target.name.startswith("gfx12"))
         a, b, c = (self.env[v] for v in op.operands)
+        a, b = (x[:, None] if x.ndim == 1 else x for x in (a, b))
         if "vector" in str(op.operands[0].type) and "xi16" in str(op.operands[0].type):
             a, b = (simt.from_bytes(simt.to_bytes(x, "i16"), dtype) for x in (a, b))
         assert a.shape[1] == b.shape[1] == form[3] and c.shape[1] == form[4]
@@ -117,7 +118,8 @@ class AmdBlock(simt.Block):
             return None
         taken = operands[0]
         assert mask.all() and (taken == taken[0]).all(), "threads disagree on a branch"
-        return self.run(op.regions[0 if taken[0] else 1].blocks[0], mask)
+        made = self.run(op.regions[0 if taken[0] else 1].blocks[0], mask)
+        return made if len(op.results) > 1 else made[0]
 
     def _llvm_mlir_zero(self, op: Any, operands: Any, mask: Any) -> Any:
         kind, count = self._vector(op.results[0].type)

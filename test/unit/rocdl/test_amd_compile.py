@@ -66,7 +66,7 @@ def test_instructions_that_matter(target, dtype, instruction):
     assert ".amdhsa_code_object_version 5" in text
     assert set(re.findall(r"\.private_segment_fixed_size: (\d+)", text)) == {"0"}
     assert not re.search(r"\b(scratch_|buffer_)(load|store)", text)
-    # tiles come in 16 bytes a thread, and the copies of an iteration are under way in the one before
+    # tiles come and go in 16 bytes a thread
     assert re.search(r"global_load_(dwordx4|b128)", text)
     assert re.search(r"ds_(write|store)_b128", text)
 

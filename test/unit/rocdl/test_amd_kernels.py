@@ -73,6 +73,8 @@ def array(*shape, dtype=np.float32):
 
 
 OTHERS = {
+    "f32 attention": lambda: (
+        ops.attention(head_dim=32), [array(1, 1, 70, 32), array(1, 1, 70, 32), array(1, 1, 70, 32)]),
     "softmax": lambda: (ops.softmax(), [array(5, 300)]),
     "layer norm": lambda: (ops.layer_norm(), [array(5, 200), array(200), array(200)]),
     "cross entropy": lambda: (ops.cross_entropy(), [array(5, 100), RNG.integers(0, 100, 5)]),

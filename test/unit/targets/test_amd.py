@@ -133,5 +133,5 @@ def test_occupancy(name, threads, registers, shared, blocks):
 def test_unknown_target():
     with pytest.raises(UsageError, match="gfx803"):
         amd("gfx803")
-    with pytest.raises(UsageError, match="one of: .*sm_90a.*gfx1201"):
+    with pytest.raises(UsageError, match=r"one of: .*sm_90a.*gfx1201"):
         gpu_target("gfx803")
