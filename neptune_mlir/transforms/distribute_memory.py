@@ -206,16 +206,27 @@ class Memory:
     # ---- global memory
 
     def address(self, array: Array, window: Window, position: Sequence[Index]) -> Any:
-        """Address of an element of a window."""
-        return self.offset_pointer(
-            self.window_start(array, window),
-            self._bytes(array, [(p, window.dims[k]) for k, p in enumerate(position)]),
-            array.pointer.type,
-        )
+        """Address of an element of a window. What loops move is added last: the rest of the sum
+        stays one value in front of them."""
+        offsets = list(zip(window.offsets, range(len(window.offsets)), strict=True))
+        still = [at for at in offsets if self._stays(at[0])]
+        moving = [at for at in offsets if at not in still]
+        inside = [(p, window.dims[k]) for k, p in enumerate(position)]
+        pointer = array.pointer
+        for terms in (still, inside, moving):
+            if terms:
+                offset = self._bytes(array, terms)
+                pointer = self.offset_pointer(pointer, offset, array.pointer.type)
+        return pointer
 
-    def window_start(self, array: Array, window: Window) -> Any:
-        where = list(zip(window.offsets, range(len(window.offsets)), strict=True))
-        return self.offset_pointer(array.pointer, self._bytes(array, where), array.pointer.type)
+    @staticmethod
+    def _stays(position: Index) -> bool:
+        """Whether a position is made outside all loops."""
+        if isinstance(position, int):
+            return True
+        owner = position.owner
+        around = owner.owner if isinstance(owner, ir.Block) else owner.operation.parent
+        return bool(around.operation.name == "gpu.func")
 
     def _bytes(self, array: Array, terms: Sequence[tuple[Index, int]]) -> Any:
         """Sum of position * stride, in bytes, as i64."""

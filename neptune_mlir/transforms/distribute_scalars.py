@@ -13,7 +13,9 @@ Rewrites, all of them properties of the operators:
 * `tanh x` is `1 - 2 / (exp(2x) + 1)`;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
-* a value rounded and widened again is used unrounded (`contract`).
+* a value rounded and widened again is used unrounded (`contract`);
+* a position as a number is one conversion a thread, and an addition: `float(i + 8)` is
+  `float(i) + 8.0`.
 """
 
 from __future__ import annotations
@@ -146,6 +148,23 @@ class Scalars:
             return a
         return self._fold("arith.xori", a, b, int.__xor__)
 
+    def linear(self, value: Any) -> tuple[dict[Any, int], int]:
+        """A position as a sum: how often it has each value that is no sum itself, and a number."""
+        number = self.constant_of(value)
+        if number is not None:
+            return {}, int(number)
+        name, operands = self._made.get(value, ("", ()))
+        if name == "arith.index_cast":
+            return self.linear(operands[0])
+        if name not in ("arith.addi", "arith.subi") or value.type != self.index:
+            return {value: 1}, 0
+        terms, constant = self.linear(operands[0])
+        sign = 1 if name == "arith.addi" else -1
+        more, other = self.linear(operands[1])
+        for term, times in more.items():
+            terms[term] = terms.get(term, 0) + sign * times
+        return {v: n for v, n in terms.items() if n}, constant + sign * other
+
     def minimum(self, a: Index, b: Index) -> Index:
         return self._fold("arith.minsi", a, b, min)
 
@@ -174,7 +193,7 @@ class Scalars:
         rewrite = _REWRITES.get(name)
         if rewrite is not None:
             made = rewrite(self, *operands)
-            if made is not None:
+            if made is not None and made.type == op.results[0].type:
                 return made
         attributes = {key: op.attributes[key] for key in op.attributes}
         return self.op(name, operands, op.results[0].type, **attributes)
@@ -288,6 +307,18 @@ def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
     return None
 
 
+def _to_float(s: Scalars, x: Any) -> Any:
+    terms, constant = s.linear(x)
+    if not terms or not constant or any(v.type not in (s.index, s.i32) for v in terms):
+        return None
+    base: Index = 0
+    for value, times in terms.items():
+        part = s.mul(s.value(value), abs(times))
+        base = s.add(base, part) if times > 0 else s.sub(base, part)
+    start = s.op("arith.sitofp", [s.value(base, s.i32)], s.f32)
+    return s.op("arith.addf", [start, s.constant(float(constant), s.f32)], s.f32)
+
+
 def _widen(s: Scalars, x: Any) -> Any:
     rounded = s.parts(x, "arith.truncf")
     return rounded[0] if rounded and rounded[0].type == s.f32 else None
@@ -301,4 +332,5 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "arith.divf": _divide,
     "arith.select": _choose,
     "arith.extf": _widen,
+    "arith.sitofp": _to_float,
 }
