@@ -64,7 +64,7 @@ class CudaExecutable:
                 nothing has been launched then.
             ToolError: the driver reports an error.
         """
-        call = self.prepare(*arguments, out=out, workspace=workspace, stream=stream)
+        call = self._prepare(arguments, out, workspace, stream, kept=False)
         call()
         return call.results[0] if len(call.results) == 1 else call.results
 
@@ -84,6 +84,12 @@ class CudaExecutable:
         """Check everything once. The call that this returns works on the same memory each time,
         and keeps the arrays alive. Arguments and errors are those of a call.
         """
+        return self._prepare(arguments, out, workspace, stream, kept=True)
+
+    def _prepare(
+        self, arguments: Sequence[Any], out: Any, workspace: Any, stream: Any, kept: bool
+    ) -> PreparedCall:
+        """`kept`: the call may run more than once."""
         given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
         image = self._image(self._device_of(arguments))
         device, plan = image.device, image.plan
@@ -113,10 +119,15 @@ class CudaExecutable:
         elif len(given) != len(plan.results):
             raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
         arrays = bind(plan, sizes, views, given, workspace, take, image.alignment)
+
+        def number(limit: int) -> int:
+            again = kept or self._driver.is_capturing(handle)
+            return image.numbers.take(limit, again)
+
         launches = []
         for sized in sizes.launches:
             kernel = image.kernels[sized.launch.kernel]
-            values = parameters(sized, arrays, self._driver)
+            values = parameters(sized, arrays, self._driver, number)
             values += [ctypes.c_void_p(0)] * kernel.hidden
             programs = min(sized.programs, kernel.blocks or sized.programs)
             launches.append(

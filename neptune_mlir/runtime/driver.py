@@ -144,6 +144,14 @@ class Driver:
 
     # ---- order, and tensor maps
 
+    def is_capturing(self, stream: int) -> bool:
+        """Whether what a stream is given becomes part of a graph."""
+        status = ctypes.c_int()
+        if not stream:
+            return False  # the default stream cannot be captured
+        self.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
+        return status.value != 0
+
     def wait(self, context: int, stream: int, producer: int) -> None:
         """Let what `stream` does next wait for what `producer` has been given so far."""
         event = ctypes.c_void_p()

@@ -11,6 +11,7 @@ from typing import Any
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Plan
 
 
@@ -36,6 +37,7 @@ class LoadedImage:
     plan: Plan
     alignment: dict[tuple[str, int], int]
     kernels: dict[str, LoadedKernel]
+    numbers: CallNumbers
 
 
 def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> LoadedImage:
@@ -61,7 +63,7 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
         )
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
-    return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels)
+    return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels, CallNumbers())
 
 
 def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
@@ -20,19 +20,39 @@ _PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
 _maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
 _MAPS_LIMIT = 4096
-_calls = itertools.count()  # for kernels whose calls under way must have different numbers
+
+
+class CallNumbers:
+    """Numbers for kernels whose calls under way must not share one (operand "counter").
+
+    Calls that run once take the lower half of the numbers in turn; those that may run again at
+    any time, prepared or captured in a graph, take the upper half.
+    """
+
+    def __init__(self) -> None:
+        self._once, self._kept = itertools.count(), itertools.count()
+
+    def take(self, limit: int, kept: bool) -> int:
+        half = limit // 2
+        return half + next(self._kept) % half if kept else next(self._once) % half
 
 
 def parameters(
-    sized: SizedLaunch, arrays: Mapping[tuple[str, int], ArrayView], driver: Driver
-) -> list[Any]:
-    """The parameters of a launch as ctypes objects; `arrays` holds the plan's, by reference."""
+    sized: SizedLaunch, arrays: Mapping[tuple[str, int], ArrayView], driver: Driver,
+    number: Callable[[int], int],
+) -> list[Any]:  # fmt: skip
+    """The parameters of a launch as ctypes objects.
+
+    Args:
+        arrays: those of the plan, by reference.
+        number: gives the call a number below a limit.
+    """
     made: list[Any] = []
     for operand, value in zip(sized.launch.operands, sized.values, strict=True):
         if operand[0] == "value":
             made.append(c_scalar(operand[1], value))
         elif operand[0] == "counter":
-            made.append(ctypes.c_int32(next(_calls) % operand[1]))
+            made.append(ctypes.c_int32(number(operand[1])))
         elif operand[0] == "map":
             kind, number, *box = operand[1:]
             made.append(tensor_map(driver, arrays[kind, number], *box))

@@ -8,8 +8,8 @@ through slots in shared memory; one that is no program's ends the block. While t
 finish one program, the first tiles of the next are on their way.
 
 The counter belongs to the code (`COUNTERS`, zero when the code is loaded); the runtime gives
-every prepared call one of them, for calls that run at the same time must not share one. It
-counts modulo the number of programs, so that it is zero again when a launch is over.
+every call one of them, for calls that run at the same time must not share one. It counts
+modulo the number of programs, so that it is zero again when a launch is over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
 COUNTERS = "neptune_counters"
-CALLS = 1024  # counters: so many calls may be under way at the same time
+CALLS = 1 << 16  # counters: half of them for prepared and captured calls, which may run any time
 SLOTS = 2
 
 

@@ -75,7 +75,7 @@ def test_the_launch_describes_tensor_maps():
     (launch,) = bundle.plan.launches
     maps = [operand for operand in launch.operands if operand[0] == "map"]
     # blocks take programs from a queue; the plan says how many programs there are
-    assert ["counter", 1024] in [list(x) for x in launch.operands]
+    assert ["counter", 65536] in [list(x) for x in launch.operands]
     (figures,) = bundle.facts["images"][0]["kernels"].values()
     assert figures["resident"] and figures["blocks_per_sm"] == 1
     # argument, the dimension of its rows, rows and columns of a box

@@ -25,7 +25,7 @@ class FakeDriver:
         self.loads, self.launches, self.waits, self.maps = [], [], [], []
         self.contexts, self.calls = [], []
         self.functions = {}
-        self.error = 0
+        self.error, self.capturing = 0, None
 
     def multiprocessors(self, device):
         return 4
@@ -47,6 +47,9 @@ class FakeDriver:
         number = 0x7F00 + len(self.functions)
         self.functions[number] = name
         return number
+
+    def is_capturing(self, stream):
+        return stream == self.capturing
 
     def wait(self, context, stream, producer):
         self.waits.append((context, stream, producer))

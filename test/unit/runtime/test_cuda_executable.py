@@ -291,6 +291,32 @@ def test_an_image_may_have_launches_of_its_own(gpu):
     assert len(gpu.launches[2].values) == 6
 
 
+def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
+    counted = replace(
+        PLAN,
+        launches=(
+            replace(PLAN.launches[0], operands=(*PLAN.launches[0].operands, ["counter", 8])),
+            PLAN.launches[1],
+        ),
+    )
+    gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int32), None)}
+    run = CudaExecutable(replace(BUNDLE, plan=counted), gpu)
+    x, y, out, scratch = arrays(4)
+    given = {"out": out, "workspace": scratch}
+
+    def number(call):
+        call()
+        return gpu.launches[-2].values[-1]
+
+    prepared = [run.prepare(x, y, 1.0, **given) for _ in range(3)]
+    once = [number(lambda: run(x, y, 1.0, **given)) for _ in range(6)]
+    gpu.capturing = 9
+    captured = number(lambda: run(x, y, 1.0, **given, stream=9))
+    assert [number(call) for call in prepared] == [4, 5, 6] and captured == 7
+    assert once == [0, 1, 2, 3, 0, 1]
+    assert number(prepared[0]) == 4
+
+
 def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
     from neptune_mlir.runtime.arrays import ArrayView
