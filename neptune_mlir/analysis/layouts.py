@@ -23,6 +23,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -183,6 +184,46 @@ def _parse_parts(text: str, dims: Mapping[str, int]) -> dict[str, Digits]:
         return digit(None if name == "-" else dims[name], int(size), int(stride or 0))
 
     return {name: tuple(map(parse, body.split())) for name, body in _PART.findall(text)}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How a tile gets another layout by exchanges between lanes that differ in one bit.
+
+    `sources` has for each register needed where its element is, in lanes whose bit is 0 and in
+    those where it is 1: the register held, and whether it is the other lane's.
+    """
+
+    distance: int
+    sources: list[tuple[tuple[int, bool], tuple[int, bool]]]
+
+
+def crossing(needed: Layout, held: Layout) -> Crossing | None:
+    """The exchange that makes `needed` of `held` (layouts of one tile), if one bit is enough."""
+    if needed.lanes != held.lanes or needed.warps != held.warps:
+        return None
+    distance = 1
+    while distance < needed.lanes:
+        found = _sources_across(needed, held, distance)
+        if found is not None:
+            return Crossing(distance, found)
+        distance *= 2
+    return None
+
+
+def _sources_across(needed: Layout, held: Layout, distance: int) -> Any:
+    lanes = np.arange(needed.lanes * needed.warps)
+    halves = []
+    for bit in (0, distance):
+        here = lanes[lanes & distance == bit]
+        where: dict[bytes, tuple[int, bool]] = {}
+        for crossed in (True, False):  # a lane's own element wins
+            from_here = here ^ distance if crossed else here
+            for k in reversed(range(held.registers)):
+                where[held.positions[k, from_here].tobytes()] = (k, crossed)
+        halves.append([where.get(p.tobytes()) for p in needed.positions[:, here]])
+    pairs = list(zip(*halves, strict=True))
+    return None if any(a is None or b is None for a, b in pairs) else pairs
 
 
 # ---- constructions

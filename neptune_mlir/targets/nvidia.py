@@ -64,7 +64,9 @@ def _chip(
     name: str, block: int, sm: int, threads: int, copies: tuple[str, ...] = ("cp.async",),
     ptx: str = "+ptx80",
 ) -> NvidiaTarget:  # fmt: skip
-    return NvidiaTarget(name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 512, ptx)
+    return NvidiaTarget(
+        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 512, ptx
+    )
 
 
 TARGETS: dict[str, NvidiaTarget] = {

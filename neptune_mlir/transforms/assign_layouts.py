@@ -448,7 +448,9 @@ class _Assignment:
                 which = "a" if k == product.a else "b"
                 needed: Layout = self.operand_layout(g, product, which)
                 if needed.sources(held, range_of(held)) is None:
-                    self._copy(g.op, k, self._shared(value), f"operand {which} of a product")
+                    crosses = L.crossing(needed, held) is not None
+                    to = needed if crosses else self._shared(value)
+                    self._copy(g.op, k, to, f"operand {which} of a product")
             elif via == "loop":
                 self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
             else:

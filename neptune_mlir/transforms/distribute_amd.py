@@ -18,6 +18,7 @@ from neptune_mlir.transforms.distribute_scalars import Scalars
 
 _QUAD = {1: 0b10_11_00_01, 2: 0b01_00_11_10}  # quad_perm: which lane of 4 each lane reads
 _ROW_XMASK = 0x160  # | mask: the lane whose number differs in the mask, of 16
+_ALL_16 = (0x76543210, -0x1234568)  # each lane of 16 reads its counterpart (0xFEDCBA98)
 _SWIZZLE_XOR = 0x1F  # | mask << 10: all lanes of 32, exclusive or with the mask
 
 
@@ -66,6 +67,12 @@ class Amd(Chip):
             return self._modified(s, word, _QUAD[distance])
         if distance < 16 and "row" in self.target.moves:
             return self._modified(s, word, _ROW_XMASK | distance)
+        if distance == 16 and "half" in self.target.moves:
+            low, high = (s.constant(lanes, s.i32) for lanes in _ALL_16)
+            return _operation(
+                "rocdl.permlanex16", [word, word, low, high], s.i32,
+                fi=ir.BoolAttr.get(False), boundControl=ir.BoolAttr.get(False),
+            )  # fmt: skip
         if distance < 32:
             pattern = s.constant(_SWIZZLE_XOR | distance << 10, s.i32)
             return _operation("rocdl.ds_swizzle", [word, pattern], s.i32)

@@ -80,12 +80,33 @@ class Compute:
         return [values[k] for k in sources]
 
     def convert(self, values: Sequence[Any], held: Layout, needed: Layout, dtype: str) -> list[Any]:
-        """Move a tile between threads, through shared memory."""
+        """Move a tile between threads: lanes exchange elements, or shared memory does."""
+        crossing = L.crossing(needed, held)
+        if crossing is not None:
+            return self._exchange(values, crossing)
         top = self.memory.top
         tile = self.to_shared(values, held, dtype)
         found = self.memory.load_shared(tile, self.threads.positions(needed))
         self.memory.release(top)
         return found
+
+    def _exchange(self, values: Sequence[Any], crossing: L.Crossing) -> list[Any]:
+        s = self.s
+        bit = s.mod(s.div(self.threads.lane, crossing.distance), 2)
+        first = s.less(bit, 1)
+        others: dict[int, Any] = {}
+
+        def value(register: int, crossed: bool) -> Any:
+            if not crossed:
+                return values[register]
+            if register not in others:
+                others[register] = self.shuffle(values[register], crossing.distance)
+            return others[register]
+
+        return [
+            value(*low) if low == high else s.select(first, value(*low), value(*high))
+            for low, high in crossing.sources
+        ]
 
     def to_shared(self, values: Sequence[Any], held: Layout, dtype: str) -> SharedTile:
         layout = L.shared(held.shape, element_bytes(dtype))

@@ -66,6 +66,12 @@ def test_other_threads_hold_operand_b():
     assert b.sources(p, (0, 1)) is None
 
 
+def test_a_transposition_is_no_exchange_across_one_bit():
+    grid = WarpGrid(4, 1, 4)
+    p, b = L.accumulator((64, 64), 0, 1, grid, MMA), L.operand_b((64, 64), 0, 1, grid, MMA)
+    assert L.crossing(b, p) is None
+
+
 def test_rows_of_an_accumulator_are_replicated_over_four_lanes():
     rows = L.accumulator((64, 64), 0, 1, WarpGrid(4, 1, 4), MMA).project([0])
     assert rows.registers == 2

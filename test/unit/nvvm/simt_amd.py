@@ -99,6 +99,12 @@ class AmdBlock(simt.Block):
         lanes = operands[0].astype(np.int64) // 4 % wave
         return operands[1][self._lanes() // wave * wave + lanes]
 
+    def _rocdl_permlanex16(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert mask.all() and self.target.wave == 32
+        picks = [int(operands[2][0]) & 0xFFFFFFFF, int(operands[3][0]) & 0xFFFFFFFF]
+        assert picks == [0x76543210, 0xFEDCBA98], "only each lane's counterpart"
+        return operands[1][self._lanes() ^ 16]
+
     def _rocdl_update_dpp(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         assert mask.all()
         control = ir.IntegerAttr(op.attributes["dppCtrl"]).value

@@ -63,6 +63,9 @@ def test_probabilities_stay_in_registers():
     for target in ("gfx90a", "gfx942", "gfx950", "gfx1201"):
         kernel, _ = run(ten.small("prefill_global"), target, arguments)
         assert not kernel.remarks, target
+    kernel, _ = run(ten.small("prefill_global"), "gfx1100", arguments)
+    assert "shared memory" not in "".join(map(str, kernel.remarks))
+    assert "rocdl.permlanex16" in str(kernel.module)
 
 
 RNG = np.random.default_rng(1)
@@ -74,7 +77,7 @@ def array(*shape, dtype=np.float32):
 
 OTHERS = {
     "f32 attention": lambda: (
-        ops.attention(head_dim=32), [array(1, 1, 70, 32), array(1, 1, 70, 32), array(1, 1, 70, 32)]),
+        ops.attention(head_dim=32), [array(1, 1, 70, 32) for _ in "qkv"]),
     "softmax": lambda: (ops.softmax(), [array(5, 300)]),
     "layer norm": lambda: (ops.layer_norm(), [array(5, 200), array(200), array(200)]),
     "cross entropy": lambda: (ops.cross_entropy(), [array(5, 100), RNG.integers(0, 100, 5)]),
