@@ -16,6 +16,7 @@ from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, ToolError, UsageError
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
+from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.transforms import registry
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
@@ -50,6 +51,7 @@ class Lowering:
     target: str
     schedule: str | None
     facts: dict[str, Any] = field(default_factory=dict)
+    way: Way = field(default_factory=Way)
 
     @classmethod
     def of_text(cls, text: str, source: str, target: str, schedule: str | None) -> Lowering:
@@ -73,8 +75,7 @@ class Lowering:
         chosen = self.schedule or schedules.choose(self.module, parallelism(self.target))
         self.facts["schedule"] = chosen
         # a schedule that somebody chose keeps its own tile sizes
-        own = {} if self.schedule else getattr(pipeline_of(self.target), "KNOBS", {})
-        knobs = own.get(chosen, "")
+        knobs = "" if self.schedule else self.way.knobs.get(chosen, "")
         self.run([runner.Step("apply-schedule", {"file": chosen, "knobs": knobs})])
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": knobs
@@ -147,10 +148,28 @@ def lower_text(
     text: str, source: str, target: str, schedule: str | None, level: str
 ) -> tuple[Any, dict[str, Any]]:
     """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
-    lowering = Lowering.of_text(text, source, target, schedule)
-    with bindings.source_name(source):
-        lowering.to(level)
+    lowering = _lower(text, source, target, schedule, level)
     return lowering.module, lowering.facts
+
+
+def _lower(text: str, source: str, target: str, schedule: str | None, level: str) -> Lowering:
+    """A program at one of COMMON_LEVELS, by the first of the target's ways that takes it."""
+    refused: list[str] = []
+    for way in ways_of(pipeline_of(target), target.partition(",")[0]):
+        lowering = Lowering.of_text(text, source, target, schedule)
+        lowering.way = way
+        with bindings.source_name(source):
+            lowering.to(level)
+            if level != "tile":
+                break
+            with registry.collect_remarks() as remarks:
+                taken = way.takes(lowering.module)
+        found = [str(r) for r in remarks]
+        if taken:
+            lowering.facts["remarks"] += [*refused, *(r for r in found if r not in refused)]
+            break
+        refused += found
+    return lowering
 
 
 @bindings.exclusive
@@ -170,7 +189,8 @@ def compile_text(
 
 
 def families_of(target: str) -> list[str]:
-    """A target as targets of one pipeline each. Raises UsageError for what shares no bundle."""
+    """A target as targets that share tile programs. Raises UsageError for what shares no
+    bundle."""
     if target.startswith("triton"):
         return [target]
     listed = [name.strip() for name in target.split(",")]
@@ -178,7 +198,8 @@ def families_of(target: str) -> list[str]:
         raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
     families: dict[Any, list[str]] = {}
     for name in listed:
-        families.setdefault(pipeline_of(name), []).append(name)
+        pipeline = pipeline_of(name)
+        families.setdefault((pipeline, len(ways_of(pipeline, name))), []).append(name)
     return [",".join(names) for names in families.values()]
 
 
@@ -187,9 +208,8 @@ def _compile_family(
 ) -> Any:
     """The bundle of a program for targets of one pipeline."""
     pipeline = pipeline_of(target)
-    lowering = Lowering.of_text(text, source, target, schedule)
+    lowering = _lower(text, source, target, schedule, "tile")
     with bindings.source_name(source):
-        lowering.to("tile")
         chip = {} if target == "cpu" else {"target": target}
         return pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
 
@@ -210,9 +230,8 @@ def emit_text(
             f"target '{target}' has no level '{level}'",
             hint=", ".join((*COMMON_LEVELS, *levels, "bundle")),
         )
-    lowering = Lowering.of_text(text, source, target, schedule)
+    lowering = _lower(text, source, target, schedule, "tile")
     with bindings.source_name(source):
-        lowering.to("tile")
         chip = {} if target == "cpu" else {"target": target}
         return pipeline.emit_tiles(lowering.module, level, entry, **chip)
 

@@ -6,23 +6,40 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from neptune_mlir.analysis.tiles import foralls
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import clock_samples, nvptx, ptxas
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Compiled
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.skew_loops import skew_loops
-from neptune_mlir.transforms.specialize_warps import specialize_warps
+from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
 
 # What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
 # rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
 # head dims 64 and 128.
 KNOBS = {"streamed": "held:24576"}
+
+
+def ways(target: str) -> tuple[Way, ...]:
+    """How tile programs may be made for a chip, the best first."""
+    portable = Way(KNOBS)
+    if target != "sm_90a":
+        return (portable,)
+    return (Way({"streamed": "warp_groups:1"}, _takes_warp_groups), portable)
+
+
+def _takes_warp_groups(module: Any) -> bool:
+    """Marks kernels for specialised warps; whether all that matter qualify."""
+    with module.context, ir.Location.unknown():
+        gpu.prepare(module)
+        return mark_kernels(module)
 
 
 def compile_tiles(
@@ -105,7 +122,9 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     options = dict(options)
     hopper, skew, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
     hopper = hopper and chip.name == "sm_90a"
-    if hopper:
+    if any("neptune.consumers" in forall.attributes for forall in foralls(module)):
+        hopper = chip.name == "sm_90a"
+    elif hopper:
         stages = options.get("stages", 2)
         specialize_warps(
             module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident)

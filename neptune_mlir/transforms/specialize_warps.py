@@ -50,7 +50,17 @@ def specialize_warps(
     module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = True,
     resident: bool = True,
 ) -> None:  # fmt: skip
+    mark_kernels(module, target, stages, turns, resident)
+
+
+def mark_kernels(
+    module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = True,
+    resident: bool = True,
+) -> bool:  # fmt: skip
+    """Run the pass; says whether it suits the program: some kernel has consumers, and none that
+    streams tiles for a matrix product is without."""
     reasons: dict[int, list[str]] = {}
+    suits = True
     for groups in sorted(REGISTERS, reverse=True):
         trial = ir.Module.parse(str(module), module.context)
         with collect_remarks():  # about a trial
@@ -63,6 +73,7 @@ def specialize_warps(
             except Unfit as reason:
                 found = reasons.setdefault(k, [])
                 found += [str(reason)] if str(reason) not in found else []
+                suits = suits and (groups > 1 or not _streams_for_products(tried))
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
@@ -72,6 +83,16 @@ def specialize_warps(
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:
             remark(forall.location, f"warps are not specialised: {'; '.join(reasons[k])}")
+    return suits and any("neptune.consumers" in f.attributes for f in foralls(module))
+
+
+def _streams_for_products(forall: Any) -> bool:
+    body = forall.regions[0].blocks[0]
+    return any(
+        op.block != body and "neptune.via" in op.attributes
+        and ir.StringAttr(op.attributes["neptune.via"]).value == "mma"
+        for op in nested(body)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -35,19 +35,23 @@ from neptune_mlir.transforms.registry import register
 WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
+GROUP_REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
+ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
+GROUP_MEMORY = 224 << 10  # bytes of shared memory for tiles
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, held: int = 0,
-    least: int = 0
-) -> None:
+    least: int = 0, warp_groups: int = 0,
+) -> None:  # fmt: skip
     """
     Args:
         sizes: all sizes of every stream, `1x1x64x64x0x0`.
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
         held: how many elements of products the target likes a program to hold.
+        warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`).
     """
     given = _parse_sizes(sizes)
     for function in functions(module):
@@ -60,7 +64,7 @@ def tile(
             chosen = (
                 given
                 if given and is_stream
-                else default_tile(op, values, rows, stream, held, least)
+                else default_tile(op, values, rows, stream, held, least, warp_groups)
             )
             if len(chosen) != len(list(op.domain)):
                 raise ScheduleError(
@@ -94,8 +98,9 @@ def kernel_ops(function: Any) -> list[Any]:
 
 
 def default_tile(
-    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0, least: int = 0
-) -> list[int]:
+    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0, least: int = 0,
+    warp_groups: int = 0,
+) -> list[int]:  # fmt: skip
     """The tile sizes that the default rule gives a kernel."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = _nests(op, values)
@@ -115,6 +120,8 @@ def default_tile(
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
+        if warp_groups and axis is not None and not rows and not stream:
+            rows, stream = _group_sizes(nests, domain, column if uncut else None)
         many = uncut and 128 * (domain[column] + (stream or 64)) <= held
         for a in ends:
             sizes[a] = rows or (128 if many else 64)
@@ -141,6 +148,29 @@ def default_tile(
     if padded is not None:
         chosen[padded] = least
     return chosen
+
+
+def _group_sizes(
+    nests: Sequence[FusedNest], domain: Sequence[int], column: int | None
+) -> tuple[int, int]:
+    """Rows and streamed size for warp groups: three groups where a thread's registers hold the
+    products of a tile of 128 and no function but exp is computed beside them, else two, and what
+    of the streamed axis then fits registers and shared memory (two stages, 16-bit elements)."""
+    width = domain[column] if column is not None else 0
+    depth = max(
+        (math.prod(domain[a] for a in n.reduced_axes if domain[a] != DYNAMIC)
+         for n in nests if _free_axes([n])), default=0,
+    )  # fmt: skip
+    # registers of a thread for s scores of a row (kept rounded as well) and for the result
+    light = not any(
+        t.op in ROOMY for n in nests if n.body is not None for t in T.walk(n.body)
+    )
+    fits = width and 3 * 128 // 4 + width // 2 <= GROUP_REGISTERS[3]
+    groups = 3 if light and fits else 2
+    rows = 64 * groups
+    by_registers = (GROUP_REGISTERS[groups] - width // 2) * 4 // 3
+    by_memory = (GROUP_MEMORY - rows * depth * 2) // max(1, 4 * (depth + width))
+    return rows, max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
 def _nests(op: Any, values: Values) -> list[FusedNest]:

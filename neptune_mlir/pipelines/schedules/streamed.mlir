@@ -12,17 +12,20 @@ module attributes {transform.with_named_sequence} {
     %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
 
     // 0 leaves a size to the rule of the pass.
-    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 8, 16, 32, 64, 128, 256]
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 8, 16, 32, 64, 128, 192, 256]
         -> !transform.any_param
-    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
+    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 80, 96, 112, 128, 160, 176, 192, 256]
         -> !transform.any_param
     // Elements of products that a program may hold; with room, the rule takes 128 rows.
     %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held)
-        {axes = ["rows", "stream", "held"]}
-        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
-        -> !transform.any_op
+    // 1: sizes for warp groups of 64 rows.
+    %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %groups)
+        {axes = ["rows", "stream", "held", "warp_groups"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

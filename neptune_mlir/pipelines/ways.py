@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ways to make the tile program of a target: schedule knobs, and what a program has to be like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way.
+
+    Attributes:
+        knobs: bindings of shipped schedules, by the schedule's name.
+        takes: looks at a tile program (and may mark it): whether this way suits it.
+    """
+
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    takes: Callable[[Any], bool] = lambda module: True
+
+
+def ways_of(pipeline: Any, target: str) -> tuple[Way, ...]:
+    """The ways of a pipeline for one chip, the best first; the last takes any program."""
+    if hasattr(pipeline, "ways"):
+        return tuple(pipeline.ways(target))
+    return (Way(getattr(pipeline, "KNOBS", {})),)
