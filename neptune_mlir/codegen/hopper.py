@@ -90,8 +90,13 @@ def store_word(address: Any, word: Any, lane: Any) -> None:
     )  # fmt: skip
 
 
-def load_word(address: Any) -> Any:
-    return asm("ld.shared.b32 $0, [$1];", "=r,r", [address], ir.IntegerType.get_signless(32))
+def load_word(address: Any, lane: Any) -> Any:
+    """Lane 0 reads a word of shared memory; the others get 0."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@!p mov.b32 $0, 0;\n"
+        "@p ld.shared.b32 $0, [$1];\n}",
+        "=r,r,r", [address, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
 
 
 def named_barrier(number: int, threads: int) -> None:

@@ -123,9 +123,10 @@ class ProgramQueue:
     def _get(self, number: Any) -> Any:
         slot, full, empty, parity = self._slot(number)
         hopper.wait_barrier(full, parity)
-        word = self.kernel.uniform(hopper.load_word(slot))  # all lanes have read it then
-        hopper.arrive_if_first(empty, self.s.value(self.kernel.threads.lane, self.s.i32))
-        return self.s.value(word)
+        lane = self.s.value(self.kernel.threads.lane, self.s.i32)
+        word = hopper.load_word(slot, lane)  # by the lane whose arrival lets it be overwritten
+        hopper.arrive_if_first(empty, lane)
+        return self.s.value(self.kernel.uniform(word))
 
     def _slot(self, number: Any) -> tuple[Any, Any, Any, Any]:
         """Addresses of a slot and its barriers, and the parity of its phase."""
