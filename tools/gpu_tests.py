@@ -19,6 +19,7 @@ import ctypes
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "test" / "gpu")]
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
-LENGTHS = (1, 70, 200, 600)  # less than a tile, ragged, several tiles, several rounds of a ring
+# batch and length: less than a tile, ragged, several rounds of a ring, more programs than the
+# chip runs at once
+CASES = ((1, 1), (1, 70), (2, 600), (40, 300))
 # controls: program, the tool that must report it, what its PTX loses
 CONTROLS = {
     "control-bounds": ("d64", "memcheck", None),
@@ -112,16 +115,20 @@ def _sanitize_one(tool: str, path: Path, timeout: float) -> tuple[str, str]:
                __file__, "one", str(path)]  # fmt: skip
     if tool == "racecheck":
         command[3:3] = ["--racecheck-report", "all"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired as error:
-        return f"no answer in {timeout:g} s", (error.stdout or b"").decode()
-    output = done.stdout + done.stderr
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the sanitizer and the program under it
+        return f"no answer in {timeout:g} s", process.communicate()[0]
     if "no code for this device" in output:
         return "clean", output  # nothing ran
     summary = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", output)
     if not summary or (re.match("0 ", summary[-1]) and "all launches done" not in output):
-        return f"failed ({done.returncode})", output
+        return f"failed ({process.returncode})", output
     return ("clean" if re.match("0 ", summary[-1]) else summary[-1]), output
 
 
@@ -172,10 +179,11 @@ def one(path: Path) -> int:
     execute = CudaExecutable(bundle)
     kinds = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
     draw = np.random.default_rng(0)
-    for n in LENGTHS:
+    for b, n in CASES[:2] if "control" in bundle.facts else CASES:
         arrays = []
         for shape, argument in zip(bundle.facts["shapes"], bundle.plan.arguments, strict=True):
-            values = draw.standard_normal([n if x == "n" else x for x in shape], np.float32)
+            extents = [{"b": b, "n": n}.get(x, x) for x in shape]
+            values = draw.standard_normal(extents, np.float32)
             if argument.dtype == "bf16":
                 values = (values.view(np.uint32) >> 16).astype(np.uint16)
             arrays.append(Memory(cuda, values.astype(kinds[argument.dtype])))
@@ -200,7 +208,7 @@ def one(path: Path) -> int:
             found = result.numpy()
             if kind == "bf16":
                 found = (found.astype(np.uint32) << 16).view(np.float32)
-            assert np.isfinite(found).all(), f"{path.stem} at {n}: not finite"
+            assert np.isfinite(found).all(), f"{path.stem} at {b}, {n}: not finite"
     print("all launches done")
     return 0
 

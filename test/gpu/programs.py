@@ -18,7 +18,8 @@ FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder
 def _compile(
     program: Callable[[], Any], shapes: Any, target: str = "sm_80,sm_90a", **options: Any
 ) -> Bundle:
-    """`shapes`, of the arguments, with "n" for the length, is for those who make up inputs."""
+    """`shapes`, of the arguments, is for those who make up inputs: "b" is the batch, "n" the
+    length."""
     from neptune_mlir import compiler
     from neptune_mlir.pipelines import nvvm
 
@@ -33,8 +34,9 @@ def _attention(
     from neptune_mlir import ops
 
     heads = settings.get("heads", 2)
-    q = [1, heads * settings.get("group", 1), settings.get("q_len", "n"), head]
-    shapes = [q, [1, heads, "n", head], [1, heads, "n", head]]
+    b = settings.get("batch", "b")
+    q = [b, heads * settings.get("group", 1), settings.get("q_len", "n"), head]
+    shapes = [q, [b, heads, "n", head], [b, heads, "n", head]]
     program = partial(ops.attention, head_dim=head, **{"dtype": "f16", **settings})
     return partial(_compile, program, shapes, **(options or {}))
 
