@@ -120,6 +120,32 @@ def test_two_threads():
     assert not failures, failures
 
 
+@pytest.mark.parametrize("name", ["d64", "d64-hopper"])
+def test_calls_under_way_at_the_same_time(name):
+    """Of different sizes, on several streams, prepared and not, in turns."""
+    run, jobs = fresh(name), []
+    for k, stream in enumerate(torch.cuda.Stream() for _ in range(4)):
+        arrays = inputs(64, 200 + 100 * k, batch=60 + 7 * k)
+        given = memory_for(run, *arrays)
+        jobs.append((stream, arrays, given, run.prepare(*arrays, **given)))
+    torch.cuda.synchronize()
+    for turn in range(20):
+        for stream, arrays, given, call in jobs:
+            if turn % 2:
+                call(stream)
+            else:
+                run(*arrays, **given, stream=stream)
+    torch.cuda.synchronize()
+    for stream, arrays, given, call in jobs:
+        given["out"].fill_(math.nan)
+    torch.cuda.synchronize()
+    for stream, arrays, given, call in jobs:
+        call(stream)
+    torch.cuda.synchronize()
+    for _, arrays, given, _ in jobs:
+        assert error(given["out"], *arrays) < 1e-3
+
+
 def test_a_prepared_call_in_threads_that_know_no_device():
     run = fresh("d64")
     q, k, v = inputs(64, 300)
