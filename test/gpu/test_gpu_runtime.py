@@ -136,10 +136,10 @@ def test_calls_under_way_at_the_same_time(name):
             else:
                 run(*arrays, **given, stream=stream)
     torch.cuda.synchronize()
-    for stream, arrays, given, call in jobs:
+    for _, _, given, _ in jobs:
         given["out"].fill_(math.nan)
     torch.cuda.synchronize()
-    for stream, arrays, given, call in jobs:
+    for stream, _, _, call in jobs:
         call(stream)
     torch.cuda.synchronize()
     for _, arrays, given, _ in jobs:
