@@ -27,12 +27,23 @@ _SWIZZLE_128B, _L2_256B = 3, 3
 TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
+        ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
+    )  # fmt: skip
+
+
 class Driver:
     """The driver of this machine, initialised.
 
-    `launch(function, grid x, y, z, block x, y, z, shared bytes, stream, parameters, extra)`,
-    `push(context)` and `pop(address of a handle)` take ctypes objects or small integers and
-    return an error number, which `fail` turns into an exception.
+    `launch(address of a LaunchConfig, function, addresses of the parameters, None)`,
+    `push(context)` and `pop(address of a handle)` take ctypes objects and return an error
+    number, which `fail` turns into an exception.
     """
 
     def __init__(self) -> None:
@@ -40,7 +51,7 @@ class Driver:
         self._primary: dict[int, int] = {}
         self._lock = threading.Lock()
         self.call("cuInit", 0)
-        self.launch: Any = self._library.cuLaunchKernel
+        self.launch: Any = self._library.cuLaunchKernelEx  # fewer arguments to convert
         self.push: Any = self._library.cuCtxPushCurrent_v2
         self.pop: Any = self._library.cuCtxPopCurrent_v2
 

@@ -309,7 +309,7 @@ def test_cuda_array_interface():
 # ---- host time
 
 
-def host_us(call, launches=300, rounds=30):
+def host_us(call, launches=200, rounds=15):
     """Microseconds of this thread a call, the median of rounds too short to fill the queue."""
     times = []
     for _ in range(rounds):
@@ -334,12 +334,17 @@ def test_host_time(name):
     call = run.prepare(*arrays, **given)
     fixed = run.prepare(*arrays, **given, stream=torch.cuda.Stream())
     launches = len(call.launches)
-    figures = {
-        "prepared": host_us(call) / launches,
-        "prepared, given stream": host_us(fixed) / launches,
-        "checked": host_us(lambda: run(*arrays, **given), 100) / launches,
-        "torch's add": host_us(lambda: torch.add(arrays[0], 1, out=given["out"])),
+    candidates = {
+        "prepared": (call, launches),
+        "prepared, given stream": (fixed, launches),
+        "checked": (lambda: run(*arrays, **given), launches),
+        "torch's add": (lambda: torch.add(arrays[0], 1, out=given["out"]), 1),
     }
+    figures = dict.fromkeys(candidates, math.inf)
+    # in turns, the best of each: a shared machine slows down by half for seconds at a time
+    for _ in range(6):
+        for kind, (work, count) in candidates.items():
+            figures[kind] = min(figures[kind], host_us(work) / count)
     text = ", ".join(f"{kind} {us:.2f}" for kind, us in figures.items())
     line = f"host time of {name}, us a launch ({launches} a call): {text}"
     print(line, file=sys.stderr)
