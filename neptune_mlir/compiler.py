@@ -72,13 +72,17 @@ class Lowering:
         self.facts["nests"] = count(self.module, "neptune.map", "neptune.reduce")
 
     def to_fused(self) -> None:
-        chosen = self.schedule or schedules.choose(self.module, parallelism(self.target))
-        self.facts["schedule"] = chosen
         # a schedule that somebody chose keeps its own tile sizes
-        knobs = "" if self.schedule else self.way.knobs.get(chosen, "")
-        self.run([runner.Step("apply-schedule", {"file": chosen, "knobs": knobs})])
+        knobs = {} if self.schedule else self.way.knobs
+        adapts = "programs:" in knobs.get("private", "")
+        chosen = self.schedule or schedules.choose(
+            self.module, parallelism(self.target), adapts
+        )
+        self.facts["schedule"] = chosen
+        bound = knobs.get(chosen, "")
+        self.run([runner.Step("apply-schedule", {"file": chosen, "knobs": bound})])
         self.facts["provenance"]["schedule"] = {
-            "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": knobs
+            "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": bound
         }  # fmt: skip
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
@@ -196,15 +200,11 @@ def families_of(target: str) -> list[str]:
     listed = [name.strip() for name in target.split(",")]
     if len(listed) > 1 and any(n == "cpu" or n.startswith("triton") for n in listed):
         raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
-    families: list[tuple[Any, list[str]]] = []
+    families: dict[Any, list[str]] = {}
     for name in listed:
-        ways = (pipeline_of(name), ways_of(pipeline_of(name), name))
-        alike = next((names for known, names in families if known == ways), None)
-        if alike is None:
-            families.append((ways, [name]))
-        else:
-            alike.append(name)
-    return [",".join(names) for _, names in families]
+        pipeline = pipeline_of(name)
+        families.setdefault((pipeline, len(ways_of(pipeline, name))), []).append(name)
+    return [",".join(names) for names in families.values()]
 
 
 def _compile_family(

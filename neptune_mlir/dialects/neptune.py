@@ -304,16 +304,22 @@ class StreamOp(Neptune.Operation, name="stream", traits=_PURE):
 class PrivateOp(Neptune.Operation, name="private", traits=_PURE):
     """Runs one stream per chunk of its streamed axis, independently (in parallel).
 
-    The axis is cut into `chunks` equal pieces (the last ones may be short or empty, then they
+    The axis is cut into `chunks` pieces of about the same length (some may be empty, then they
     hold the identities). The region holds one `neptune.stream` whose `finish` is the identity,
     and a `neptune.produce` of its results; the stream sees its own chunk only. Results have a
-    leading dimension of extent `chunks`.
+    leading dimension of extent `chunks`. Where that is known at run time only (as in a `domain`),
+    `count` is the number.
 
     Rejected: a region that is not one stream and a `neptune.produce` of its results, `chunks`
-    under 1, result types that are not `chunks` x the stream's.
+    under 1 and no `count`, result types that are not `chunks` x the stream's.
     """
 
-    __annotations__ = {"chunks": Any, **_mixed("result", ext.Result[Any]), "body": ext.Region}
+    __annotations__ = {
+        "count": Sequence[ext.Operand[ir.IndexType]],
+        "chunks": Any,
+        **_mixed("result", ext.Result[Any]),
+        "body": ext.Region,
+    }
 
     verify_invariants = staticmethod(verify.private)
     verify_region_invariants = staticmethod(verify.private_region)
@@ -351,6 +357,7 @@ def _flat_accessors() -> None:
     """Accessors that need no segment attribute (one variadic group needs none in IRDL)."""
     for op in (MapOp, ReduceOp, CorrectOp, StreamOp, GlobalOp):
         op.extents = property(lambda self: list(self.operation.operands))
+    PrivateOp.count = property(lambda self: next(iter(self.operation.operands), None))
     AccumulateOp.extents = property(lambda self: list(self.operation.operands)[1:])
     AccumulateOp.init = property(lambda self: self.operation.operands[0])
     ProduceOp.values = property(lambda self: list(self.operation.operands))

@@ -72,11 +72,15 @@ class PruneMasksOp(TransformNeptune.Operation, name="prune_masks"):
 class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
     """Runs `privatize`: every stream is cut into `chunks` private ones and a global join.
 
-    Rejected: a `chunks` that is not one whole number, 1 or more.
+    With 0 chunks, `programs` says how many programs there are to be, and the stream has to be
+    tiled.
+
+    Rejected: a number that is not one whole number, both under 1.
     """
 
     target: ext.Operand[transform.AnyOpType]
     chunks: ext.Operand[Any]
+    programs: Sequence[ext.Operand[Any]]
     result: ext.Result[transform.AnyOpType]
 
 
@@ -84,7 +88,8 @@ class TileOp(TransformNeptune.Operation, name="tile"):
     """Runs `tile`: gives every axis of the fused nests its tile size.
 
     `axes` says which role each of the `sizes` is for: `rows`, `stream` (see the pass, whose rule
-    decides the roles without a size, and those of size 0), or that it is the rule's `held`.
+    decides the roles without a size, and those of size 0), or that it is a number of the rule:
+    `held`, `least`.
 
     Rejected: another number of `axes` than of `sizes`, an unknown role, a size that is not one
     whole number.
@@ -125,7 +130,8 @@ def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
 
 
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:
-    return {"chunks": _number(op, state, op.operation.operands[1], "chunks")}
+    numbers = zip(("chunks", "programs"), list(op.operation.operands)[1:], strict=False)
+    return {name: _number(op, state, value, name) for name, value in numbers}
 
 
 def _tile_options(op: Any, state: Any) -> dict[str, Any]:

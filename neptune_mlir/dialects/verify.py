@@ -503,8 +503,11 @@ def _accumulates(value: Any, body: Any, position: int) -> bool:
 
 @_check
 def private(op: Any) -> None:
-    if _integer(op, "chunks") < 1:
-        raise _Rejected(op, f"cuts its axis into {_integer(op, 'chunks')} chunks")
+    chunks, counts = _integer(op, "chunks"), len(op.operands)
+    if chunks < 1 and chunks != DYNAMIC:
+        raise _Rejected(op, f"cuts its axis into {chunks} chunks")
+    if counts != (chunks == DYNAMIC):
+        raise _Rejected(op, f"has {counts} counts for {_extent_text(chunks)} chunks")
 
 
 @_check
@@ -532,8 +535,8 @@ def private_region(op: Any) -> None:
     wanted = [_shape_text([chunks, *kind.shape], kind.element_type) for kind in kinds]
     if [str(kind) for kind in found] != wanted:
         raise _Rejected(
-            op, f"has results ({_types_text(found)}), {chunks} chunks of the stream's "
-            f"make ({', '.join(wanted)})",
+            op, f"has results ({_types_text(found)}), {_extent_text(chunks)} chunks of the "
+            f"stream's make ({', '.join(wanted)})",
         )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from neptune_mlir.transforms.registry import remark
 class Compiled:
     """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
     registers, spills (bytes a thread), blocks_per_sm, resident (1: a launch has no more blocks
-    than the chip runs at once)."""
+    than the chip runs at once), follows (1: the kernel waits by itself for the one before it in
+    the plan, so it may be launched while that runs)."""
 
     code: bytes
     kernels: dict[str, dict[str, int]]
@@ -103,7 +104,7 @@ def describe(
             remark(ir.Location.unknown(), message, "warning")
         infos[kernel.name] = {
             "threads": kernel.threads, "shared": kernel.shared, "registers": registers,
-            "spills": spills,
+            "spills": spills, "follows": int(kernel.follows),
             "blocks_per_sm": chip.blocks_per_sm(kernel.threads, registers, kernel.shared),
             "resident": int(kernel.resident),
         }  # fmt: skip

@@ -23,8 +23,12 @@ from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_wa
 
 # What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
 # rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
-# head dims 64 and 128.
-KNOBS = {"streamed": "held:24576"}
+# head dims 64 and 128. Streams in chunks wait for memory: 2 programs a multiprocessor (of 132),
+# with tiles under way in each, keep it busy, and few chunks are cheap to join.
+KNOBS = {
+    "streamed": "held:24576;least:16",
+    "private": "stream:32;least:16;chunks:0;programs:264;columns:32",
+}
 
 
 def ways(target: str) -> tuple[Way, ...]:
@@ -32,7 +36,7 @@ def ways(target: str) -> tuple[Way, ...]:
     portable = Way(KNOBS)
     if target != "sm_90a":
         return (portable,)
-    return (Way({"streamed": "warp_groups:1"}, _takes_warp_groups), portable)
+    return (Way({**KNOBS, "streamed": "warp_groups:1"}, _takes_warp_groups), portable)
 
 
 def _takes_warp_groups(module: Any) -> bool:

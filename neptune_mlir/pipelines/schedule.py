@@ -151,14 +151,18 @@ def _readable(message: str, source: str) -> str:
 LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
 
 
-def choose(payload: Any, parallel_programs: int) -> str:
+def choose(payload: Any, parallel_programs: int, adapts: bool = False) -> str:
     """The template for a program (at program level): `private` or `streamed`.
 
     The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
     elements (or a run-time number of them) into each. With fewer results than the target runs
     programs at once, rows alone leave it idle, so the stream is cut: `private`. Everything else,
     and whatever is known at run time only, is `streamed`.
+
+    Where the number of chunks `adapts` to the extents, a run-time number of independent problems
+    (a batch of contractions) counts as one: of many, each is cut into one chunk.
     """
+    problems = Problems()
     fewest = None
     for function in payload.body.operations:
         if function.operation.name != "func.func":
@@ -166,21 +170,78 @@ def choose(payload: Any, parallel_programs: int) -> str:
         for block in function.regions[0].blocks:
             for op in block.operations:
                 if op.operation.name == "neptune.reduce":
-                    results, reduced = _extents(op.operation)
+                    single = problems.axes(op.operation) if adapts else frozenset()
+                    results, reduced = _extents(op.operation, single)
                     if reduced >= LONG_STREAM:
                         fewest = results if fewest is None else min(fewest, results)
     return "private" if fewest is not None and fewest < parallel_programs else "streamed"
 
 
-def _extents(reduce: Any) -> tuple[float, float]:
-    """Numbers of results and of elements in each, infinite where known at run time only."""
+def _extents(reduce: Any, single: frozenset[int]) -> tuple[float, float]:
+    """Numbers of results and of elements in each, infinite where known at run time only.
+
+    Run-time extents of the loops `single` count as 1.
+    """
     dynamic = ir.ShapedType.get_dynamic_size()
     results = reduced = 1.0
     kept = set(reduce.attributes["result_axes"])
     for loop, extent in enumerate(reduce.attributes["domain"]):
-        size = float("inf") if extent == dynamic else float(extent)
+        size = float(extent)
+        if extent == dynamic:
+            size = 1.0 if loop in single else float("inf")
         if loop in kept:
             results *= size
         else:
             reduced *= size
     return results, reduced
+
+
+class Problems:
+    """Which loops of a nest number independent problems: contractions that share no operand."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, tuple[frozenset[int], bool]] = {}
+
+    def axes(self, nest: Any) -> frozenset[int]:
+        """The loops that everything the nest reads varies along, down to the arguments; none
+        where no contraction is on the way."""
+        axes, contracts = self._of(nest)
+        return axes if contracts else frozenset()
+
+    def _of(self, nest: Any) -> tuple[frozenset[int], bool]:
+        if nest not in self._found:
+            self._found[nest] = self._find(nest)
+        return self._found[nest]
+
+    def _find(self, nest: Any) -> tuple[frozenset[int], bool]:
+        kept = frozenset(nest.attributes["result_axes"])
+        axes, contracts, operands = kept, False, []
+        for op in nest.regions[0].blocks[0].operations:
+            if op.operation.name != "neptune.read":
+                continue
+            tensor = op.operation.operands[0]
+            places = [_loops_of(e) for e in op.operation.attributes["map"].value.results]
+            varies = frozenset().union(*places)
+            operands.append(varies & kept)
+            source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
+            if source is not None and source.name in ("neptune.map", "neptune.reduce"):
+                inner, found = self._of(source)
+                contracts |= found
+                made = source.attributes["result_axes"]
+                varies = frozenset().union(
+                    *(place for place, loop in zip(places, made, strict=True) if loop in inner)
+                )
+            axes &= varies
+        reduces = nest.name == "neptune.reduce"
+        contracts |= reduces and any(a - b and b - a for a in operands for b in operands)
+        return axes, contracts
+
+
+def _loops_of(expression: Any) -> frozenset[int]:
+    """The loops that an affine expression depends on."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return frozenset([ir.AffineDimExpr(expression).position])
+    if isinstance(expression, ir.AffineBinaryExpr):
+        binary = ir.AffineBinaryExpr(expression)
+        return _loops_of(binary.lhs) | _loops_of(binary.rhs)
+    return frozenset()

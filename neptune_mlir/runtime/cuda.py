@@ -31,8 +31,7 @@ from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_res
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
 
-_SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
-_STREAMS_LIMIT = 64
+_SIZES_LIMIT = 1024
 
 
 class CudaExecutable:
@@ -131,8 +130,9 @@ class CudaExecutable:
             values = parameters(sized, arrays, self._driver, number)
             values += [ctypes.c_void_p(0)] * kernel.hidden
             programs = min(sized.programs, kernel.blocks or sized.programs)
+            early = kernel.follows and bool(launches)
             launches.append(
-                Launch(kernel.function, programs, kernel.threads, kernel.shared, values)
+                Launch(kernel.function, programs, kernel.threads, kernel.shared, values, early)
             )
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
@@ -182,22 +182,24 @@ class CudaExecutable:
 
 
 class Launch:
-    """One kernel with its parameters."""
+    """One kernel with its parameters, as `cuLaunchKernel` takes them. An `early` one may start
+    while the one before it still runs, and waits for it by itself."""
+
+    __slots__ = ("addresses", "early", "function", "programs", "shared", "threads", "values")
 
     def __init__(
         self, function: ctypes.c_void_p, programs: int, threads: int, shared: int,
-        values: list[Any],
+        values: list[Any], early: bool = False,
     ):  # fmt: skip
-        self.function, self.values = function, values
-        self.programs, self.threads, self.shared = programs, threads, shared
-        self.addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-
-    def on(self, stream: int) -> tuple[Any, ...]:
-        """The arguments of `Driver.launch` for a stream."""
-        config = drivers.LaunchConfig(
-            self.programs, 1, 1, self.threads, 1, 1, self.shared, stream, None, 0
+        self.early = drivers.EarlyLaunch(programs, threads, shared) if early else None
+        self.function, self.programs, self.threads, self.shared = (
+            function,
+            programs,
+            threads,
+            shared,
         )
-        return ctypes.byref(config), self.function, self.addresses, None
+        self.values = values
+        self.addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
 
 
 class PreparedCall:
@@ -220,7 +222,6 @@ class PreparedCall:
         self._current, self._device = current, image.device
         self._context = ctypes.c_void_p(image.context)
         self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
-        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of `launch`, by stream
 
     def __call__(self, stream: Any = None) -> None:
         """Enqueue the kernels on a stream (default: as for the call without preparation).
@@ -229,25 +230,28 @@ class PreparedCall:
             ToolError: the driver reports an error.
         """
         handle = self._current(self._device) if stream is None else stream_handle(stream)
-        ready = self._ready.get(handle) or self._make_ready(handle)
+        on = ctypes.c_void_p(handle)
         driver = self._driver
+        launch = driver.launch
         # the default stream is that of the current context, and a new thread has none
         error = driver.push(self._context)
         if error:
             driver.fail(error, "cuCtxPushCurrent")
         try:
-            for arguments in ready:
-                error = driver.launch(*arguments)
+            for x in self.launches:
+                if x.early is not None:
+                    error = driver.launch_early(
+                        ctypes.byref(x.early.on(on)), x.function, x.addresses, None
+                    )
+                else:
+                    error = launch(
+                        x.function, x.programs, 1, 1, x.threads, 1, 1, x.shared, on, x.addresses,
+                        None,
+                    )  # fmt: skip
                 if error:
                     driver.fail(error, "a kernel launch")
         finally:
             driver.pop(self._left)
-
-    def _make_ready(self, handle: int) -> list[tuple[Any, ...]]:
-        if len(self._ready) >= _STREAMS_LIMIT:
-            self._ready.clear()
-        ready = self._ready[handle] = [launch.on(handle) for launch in self.launches]
-        return ready
 
 
 def _constant(value: int, device: int) -> int:

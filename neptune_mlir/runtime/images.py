@@ -18,13 +18,15 @@ from neptune_mlir.runtime.plan import Plan
 @dataclass(frozen=True)
 class LoadedKernel:
     """A kernel in a context; `hidden` counts null pointers that follow its parameters. A launch
-    has at most `blocks` blocks (0: one for each program)."""
+    has at most `blocks` blocks (0: one for each program). A kernel that `follows` waits by itself
+    for those before it."""
 
     function: ctypes.c_void_p
     threads: int
     shared: int
     hidden: int
     blocks: int
+    follows: bool
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,9 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
             else 0
         )
         kernels[name] = LoadedKernel(
-            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0), blocks
-        )
+            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0), blocks,
+            bool(facts.get("follows")),
+        )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
     return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels, CallNumbers())

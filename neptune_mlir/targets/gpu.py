@@ -60,8 +60,6 @@ class GpuTarget:
             swizzled rows pay; else rows are padded.
         unroll: products that a thread sums one after the other, where no matrix instruction fits,
             before a loop is better.
-        resident: registers of a thread that a factor which a loop multiplies each time may take;
-            a larger one stays in shared memory.
     """
 
     name: str
@@ -74,11 +72,15 @@ class GpuTarget:
     copies: tuple[str, ...]
     swizzle: bool
     unroll: int
-    resident: int
 
     def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
         """The matrix instructions whose operands have this element type."""
         return tuple(m for m in self.matrix if m.operand == dtype)
+
+    @property
+    def overlaps_launches(self) -> bool:
+        """Whether a kernel can start while the one before it runs, and wait for it by itself."""
+        return False
 
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one multiprocessor, by what one block takes."""

@@ -26,6 +26,10 @@ class NvidiaTarget(GpuTarget):
         return int(digits[:-1]), int(digits[-1])
 
     @property
+    def overlaps_launches(self) -> bool:
+        return self.capability >= (9, 0)
+
+    @property
     def exact(self) -> bool:
         """Whether code for this target runs on this very architecture only (`a` suffix)."""
         return self.name.endswith("a")
@@ -65,7 +69,7 @@ def _chip(
     ptx: str = "+ptx80",
 ) -> NvidiaTarget:  # fmt: skip
     return NvidiaTarget(
-        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 512, 0, ptx
+        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 512, ptx
     )
 
 

@@ -67,7 +67,18 @@ class Chip:
         raise NotImplementedError
 
     def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
-        """Bring a window to shared memory now (a barrier is to follow)."""
+        """Start bringing a window to shared memory (`arrive` and a barrier are to follow)."""
+        raise NotImplementedError
+
+    def arrive(self) -> None:
+        """Wait for all that this thread has fetched."""
+
+    def let_next_start(self) -> None:
+        """The next kernel may start once all blocks of this one have come here."""
+        raise NotImplementedError
+
+    def wait_for_last(self) -> None:
+        """Wait until the kernels launched before have ended, and their results can be read."""
         raise NotImplementedError
 
     # ---- scalars

@@ -20,7 +20,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.transforms.distribute_chip import Operand
-from neptune_mlir.transforms.distribute_memory import Memory, SharedTile, Threads
+from neptune_mlir.transforms.distribute_memory import Memory, SharedTile, Threads, under
 from neptune_mlir.transforms.distribute_scalars import Index, Scalars
 
 
@@ -74,7 +74,7 @@ class Compute:
             load = tile.load
             values = self.s.remember((id(tile), needed), lambda: load(needed))
         else:
-            values = self.memory.load_shared(tile, self.threads.positions(needed))
+            values = self.memory.load_shared(tile, self.threads.existing(needed))
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
@@ -86,7 +86,7 @@ class Compute:
             return self._exchange(values, crossing)
         top = self.memory.top
         tile = self.to_shared(values, held, dtype)
-        found = self.memory.load_shared(tile, self.threads.positions(needed))
+        found = self.memory.load_shared(tile, self.threads.existing(needed))
         self.memory.release(top)
         return found
 
@@ -242,15 +242,16 @@ class Compute:
         top = memory.top
         tile = SharedTile(layout, memory.take(layout.bytes), dtype)
         memory.barrier()
-        positions = self.threads.positions(out)
-        for value, position in zip(values, positions, strict=True):
+        for value, position in zip(values, self.threads.positions(out), strict=True):
             offset = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
-            memory.store_element(
-                memory.to_memory(value, dtype), memory.shared_pointer(offset), layout.element
-            )
+            inside = memory.in_bounds(position, out.shape) if out.padded else None
+            with under(s, inside):
+                memory.store_element(
+                    memory.to_memory(value, dtype), memory.shared_pointer(offset), layout.element
+                )
         memory.barrier()
         found = []
-        for position in positions:
+        for position in self.threads.existing(out):
             parts = memory.load_shared(tile, [[k, *position] for k in range(count)])
             found.append(s.reduce(name, parts))
         memory.release(top)

@@ -24,6 +24,7 @@ class KernelSignature:
     bounds: list[Any]
     outputs: int
     places: list[tuple[str, int]]
+    follows: bool = False  # starts early, and waits for the kernel before it
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference

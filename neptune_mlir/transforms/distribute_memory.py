@@ -71,6 +71,16 @@ class Threads:
             for d in range(len(layout.shape))
         ]
 
+    def existing(self, layout: Layout) -> list[list[Index]]:
+        """As `positions`, but the last one that exists for those that are padding."""
+        limits = layout.shape if layout.padded else [None] * len(layout.shape)
+
+        def inside(position: list[Index]) -> list[Index]:
+            pairs = zip(position, limits, strict=True)
+            return [p if n is None else self.s.minimum(p, n - 1) for p, n in pairs]
+
+        return [inside(position) for position in self.positions(layout)]
+
     def positions(self, layout: Layout) -> list[list[Index]]:
         """Position of every register of this thread."""
         base = self.base(layout)

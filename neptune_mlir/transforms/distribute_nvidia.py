@@ -9,6 +9,7 @@ from typing import Any
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.bindings import ir, llvm
+from neptune_mlir.codegen.hopper import asm
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.transforms.distribute_chip import Chip, Operand
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads, under
@@ -38,11 +39,19 @@ class Nvidia(Chip):
         scope = ir.Attribute.parse("#gpu.barrier_scope<workgroup>")
         ir.Operation.create("gpu.barrier", attributes={"scope": scope})
 
+    def let_next_start(self) -> None:
+        asm("griddepcontrol.launch_dependents;", "")
+
+    def wait_for_last(self) -> None:
+        asm("griddepcontrol.wait;", "~{memory}")  # the intrinsic lets loads move in front of it
+
     # ---- copies
 
     def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
         self.start_copy(memory, array, window, tile)
         self.commit()
+
+    def arrive(self) -> None:
         self.wait(0)
 
     def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:

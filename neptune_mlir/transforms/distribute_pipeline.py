@@ -101,6 +101,7 @@ class AsyncPipeline(Staged):
         slot = carried[0]
         self.chip.wait(self.stages - 2)
         self.memory.barrier()
+        self.kernel.landing.clear()  # what was fetched before the loop is older
         ahead = s.add(position, s.mul(step, self.stages - 1))
         self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high)
         for value, _, tile in self.loads:
@@ -158,6 +159,7 @@ class RegisterPipeline(Staged):
             held = held[count:]
             self.kernel.tiles[value] = tile
         self.memory.barrier()
+        self.kernel.landing.clear()
         return self._issue(self.s.add(position, step), high)
 
 

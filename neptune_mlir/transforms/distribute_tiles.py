@@ -32,7 +32,7 @@ from neptune_mlir.analysis.tiles import (
     slice_parts,
 )
 from neptune_mlir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.errors import LoweringError, OutOfMemory
+from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms.distribute_chip import chip_of
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
@@ -66,7 +66,10 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
                 writer.chip.declare_module()
             if any("neptune.resident" in x.forall.attributes for x in signatures):
                 declare_counters()
-            for writer in writers:
+            for number, writer in enumerate(writers):
+                if writer.target.overlaps_launches:
+                    writer.signature.follows = number > 0
+                    writer.is_followed = number + 1 < len(writers)
                 writer.write()
     host.finish(module)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
@@ -111,6 +114,8 @@ class KernelWriter:
         self.arrays: dict[Any, Array] = {}
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
         self.views: dict[Any, View] = {}  # parts of results
+        self.landing: set[Any] = set()  # tiles that are on their way to shared memory
+        self.is_followed = False  # by a kernel that may start early
 
     # ---- the function
 
@@ -149,7 +154,7 @@ class KernelWriter:
     def _finish(self, operation: Any) -> None:
         limit, used = self.target.shared_block, self.memory.peak
         if used > limit:
-            raise OutOfMemory(
+            raise LoweringError(
                 f"kernel '{self.signature.name}' needs {used} bytes of shared memory, and a block "
                 f"of {self.target.name} has {limit}",
                 loc=location_text(self.forall.location),
@@ -201,6 +206,10 @@ class KernelWriter:
             self.s.mark_uniform(value)
             self.scalars[scalar] = value
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
+        if self.is_followed:
+            self.chip.let_next_start()
+        if self.signature.follows:
+            self.chip.wait_for_last()
 
     def _program_position(self, block: Any) -> None:
         """Loop variables of the forall from the number of the block."""
@@ -292,6 +301,10 @@ class KernelWriter:
                 "a tile that this kernel does not make",
                 loc=location_text(self.forall.location),
             )
+        if value in self.landing:
+            self.chip.arrive()
+            self.memory.barrier()
+            self.landing.clear()
         return self.tiles[value]
 
     def _empty(self, op: Any) -> None:
@@ -331,17 +344,11 @@ class KernelWriter:
             return
         if value in self.tiles:  # staged by the loop around it
             return
-        text = ir.StringAttr(op.attributes["neptune.layout"]).value
-        if not text.startswith("shared"):
-            kept = parse_layout(text, found.shape)
-            loaded = self.memory.load_global(array, self.window(found), kept)
-            self.tiles[value] = Held(kept, loaded)
-            return
-        layout = parse_shared(text, found.shape)
+        layout = parse_shared(ir.StringAttr(op.attributes["neptune.layout"]).value, found.shape)
         tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
         self.memory.settle()
         self.chip.fetch(self.memory, array, self.window(found), tile)
-        self.memory.barrier()
+        self.landing.add(value)
         self.tiles[value] = tile
 
     def _generic(self, op: Any) -> None:
@@ -426,7 +433,7 @@ class KernelWriter:
         body = op.regions[0].blocks[0]
         layouts = self._carried_layouts(op, starts)
         carried = self._spread(starts, layouts)
-        top = self.memory.top
+        top, landing = self.memory.top, set(self.landing)
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried()])
@@ -443,6 +450,7 @@ class KernelWriter:
             scf.YieldOp([*yielded, *ahead])
         self.memory.release(top)
         pipeline.finish()
+        self.landing = landing  # a loop may run no iteration
         self._bind(op.results, layouts, list(loop.results))
 
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:

@@ -62,7 +62,8 @@ def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
     # an axis that no nest runs over (of a shared domain) would only repeat programs
     used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
     grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
-    bounds: list[Index] = [kernel.chunks] if kernel.chunks else []
+    chunked = kernel.chunks is not None
+    bounds: list[Index] = [kernel.chunks] if chunked else []
     bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
     shapes = [_result_shape(kernel, key) for key in kernel.results]
     empties = [
@@ -78,7 +79,7 @@ def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
     forall.operation.attributes["neptune.kernel"] = ir.StringAttr.get(name)
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
-        chunk = ids.pop(0) if kernel.chunks else None
+        chunk = ids.pop(0) if chunked else None
         frame = Frame(forall.body, _grid_tiles(kernel, grid, ids))
         program = Program(kernel, values, frame)
         if kernel.stream is not None:
@@ -92,7 +93,7 @@ def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
 
 
 def _result_shape(kernel: Kernel, key: str) -> list[Index]:
-    chunks = [kernel.chunks] if kernel.chunks else []
+    chunks = [] if kernel.chunks is None else [kernel.chunks]
     return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
 
 
@@ -134,11 +135,14 @@ def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
     axis = kernel.axes[kernel.stream]
     start, stop = 0, axis.extent
     with root.here():
-        if chunk is not None:  # chunks are cut between tiles
-            tiles = ix.ceildiv(ix.ceildiv(axis.extent, axis.size), kernel.chunks)
-            length = ix.scale(tiles, axis.size)
-            start = ix.mul(length, chunk)
-            stop = ix.minimum(axis.extent, ix.add(start, length))
+        if chunk is not None:  # chunks are cut between tiles, and differ by one at most
+            tiles = ix.ceildiv(axis.extent, axis.size)
+
+            def cut(number: Index) -> Index:
+                return ix.scale(ix.floordiv(ix.mul(tiles, number), kernel.chunks), axis.size)
+
+            start = cut(chunk)
+            stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
         return live_ranges(
             start, stop, axis.size, kernel.stream, affine_part(kernel.live), program.span,
             divides=axis.divides, exists=program.exists(kernel.stream),

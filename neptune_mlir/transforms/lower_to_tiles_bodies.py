@@ -16,7 +16,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
 from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
-from neptune_mlir.transforms.lower_to_tiles_kernel import Kernel
+from neptune_mlir.transforms.lower_to_tiles_kernel import LOOPED, Kernel
 
 _EXPENSIVE = frozenset({
     "div", "rem", "floordiv", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh",
@@ -120,7 +120,7 @@ class Bodies:
             return None
         body = nest.body
         for axis in ragged:
-            if self._kernel.axes[axis].role in ("stream", "loop"):
+            if self._kernel.reduces(axis) or self._kernel.axes[axis].role in LOOPED:
                 body = masked(body, self.inside(axis), self._masks(axis).get(nest.key))
         body = fold_conditions(body, known)
         return _safe_divisions(body) if ragged else body

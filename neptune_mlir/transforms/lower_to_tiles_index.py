@@ -68,7 +68,10 @@ def mul(a: Index, b: Index) -> Index:
     return arith.MulIOp(a, b).result
 
 
-def floordiv(a: Index, divisor: int) -> Index:
+def floordiv(a: Index, divisor: Index) -> Index:
+    """Quotient, rounded down; by a run-time `divisor` of an `a` that is not negative."""
+    if not is_static(divisor):
+        return arith.DivUIOp(value(a), divisor).result
     if is_static(a) or divisor == 1:
         return a // divisor if is_static(a) else a
     return _apply([a], lambda x: ir.AffineExpr.get_floor_div(x, divisor))
@@ -88,6 +91,14 @@ def round_up(a: Index, multiple: int) -> Index:
     return scale(ceildiv(a, multiple), multiple)
 
 
+def where_less(a: Index, b: Index, yes: Index, no: Index) -> Index:
+    """`yes` where a < b, else `no`."""
+    if is_static(a) and is_static(b):
+        return yes if a < b else no
+    less = arith.CmpIOp(arith.CmpIPredicate.slt, value(a), value(b)).result
+    return arith.SelectOp(less, value(yes), value(no)).result
+
+
 def minimum(*operands: Index) -> Index:
     return _extremum(affine.min, min, operands)
 
@@ -102,6 +113,28 @@ def _extremum(op: Callable[..., Any], fold: Callable[..., int], operands: Iterab
     unknown = list(dict.fromkeys(o for o in operands if not is_static(o)))
     rest = unknown + known
     return rest[0] if len(rest) == 1 else _affine(op, rest, lambda *exprs: list(exprs))
+
+
+def most(a: Index) -> int | None:
+    """A number that the index never exceeds, if its minimum or maximum names one."""
+    if is_static(a):
+        return int(a)
+    op = None if isinstance(a.owner, ir.Block) else a.owner.operation
+    if op is None or op.name not in ("affine.min", "affine.max"):
+        return None
+    attribute = op.attributes["map"].value
+    limits = []
+    for expression in attribute.results:
+        if isinstance(expression, ir.AffineConstantExpr):
+            limits.append(ir.AffineConstantExpr(expression).value)
+        elif isinstance(expression, ir.AffineDimExpr):
+            limits.append(most(op.operands[ir.AffineDimExpr(expression).position]))
+        else:
+            limits.append(None)
+    known = [limit for limit in limits if limit is not None]
+    if op.name == "affine.max":
+        return max(known) if len(known) == len(limits) else None
+    return min(known, default=None)
 
 
 def weighted_sum(parts: Iterable[tuple[Index, int]], constant: int) -> Index:

@@ -7,8 +7,8 @@ A stream, the stream of a private, a global, and a lone map or reduce all become
 Every axis plays one role in a kernel:
 
 * `grid`: cut, and no nest reduces over it: one grid dimension;
-* `whole`: not cut, every tile tensor holds all of it (so it is static), padded to the tile
-  size that was asked for;
+* `whole`: not cut, every tile tensor holds all of it (so it is static, or known to fit the
+  tile), padded to the tile size that was asked for;
 * `stream`: the streamed axis, a loop around the body of the stream;
 * `loop`: cut, and some nest reduces over it: a loop around each nest that reduces over it,
   and around the stores of the results that carry it. In `finish` the streamed axis is one too.
@@ -33,6 +33,7 @@ from neptune_mlir.bindings import location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
 from neptune_mlir.errors import LoweringError, ScheduleError
+from neptune_mlir.transforms import lower_to_tiles_index as ix
 
 TRUE = T.const(True, "i1")
 LOOPED = ("stream", "loop")  # roles of axes that a loop inside the program runs over
@@ -71,7 +72,7 @@ class Kernel:
     axes: list[Axis]
     nests: dict[str, FusedNest] = field(default_factory=dict)
     stream: int | None = None
-    chunks: int | None = None
+    chunks: Extent | None = None
     running: list[Running] = field(default_factory=list)
     finish_keys: list[str] = field(default_factory=list)  # of the final running values
     results: list[str] = field(default_factory=list)
@@ -86,6 +87,10 @@ class Kernel:
                 return self.running[k].origin.result_axes
         raise self.error("a result of the kernel is not made by one of its nests")
 
+    def reduces(self, axis: int) -> bool:
+        """Whether some nest reduces over `axis`."""
+        return any(axis in nest.reduced_axes for nest in self.nests.values())
+
     def error(self, message: str, hint: str | None = None) -> LoweringError:
         return LoweringError(message, loc=location_text(self.op.operation.location), hint=hint)
 
@@ -96,13 +101,14 @@ def read_kernel(op: Any, values: nests.Values) -> Kernel:
     if isinstance(op, N.PrivateOp):
         stream = op.body.blocks[0].operations[0].operation.opview
         kernel = _read_stream(stream, values)
-        kernel.op, kernel.chunks = op, op.chunks.value
+        kernel.op = op
+        kernel.chunks = op.chunks.value if op.count is None else op.count
         return kernel
     if isinstance(op, N.StreamOp):
         return _read_stream(op, values)
     if isinstance(op, N.GlobalOp):
         found, produced = read_region(op.body.blocks[0], values)
-        axes = _axes(op, found, None, _tiles(op))
+        axes = axes_of(op, found, None)
         return Kernel(op, axes, {n.key: n for n in found}, results=produced)
     if isinstance(op, N.MapOp | N.ReduceOp | N.AccumulateOp):
         return _read_lone(op, values)
@@ -117,7 +123,7 @@ def _read_stream(op: Any, values: nests.Values) -> Kernel:
     in_finish, results = read_region(finish, values)
     found = in_body + in_finish
     kernel = Kernel(
-        op, _axes(op, found, op.axis.value, _tiles(op)), {n.key: n for n in found},
+        op, axes_of(op, found, op.axis.value), {n.key: n for n in found},
         stream=op.axis.value, results=results,
         finish_keys=[values.key(a) for a in finish.arguments],
     )  # fmt: skip
@@ -138,12 +144,12 @@ def _read_lone(op: Any, values: nests.Values) -> Kernel:
     extents = _extents(op)
     cut = [a for a in nest.reduced_axes if tiles[a] and tiles[a] != extents[a]]
     if not cut:
-        return Kernel(op, _axes(op, [nest], None, tiles), {nest.key: nest}, results=[nest.key])
+        return Kernel(op, axes_of(op, [nest], None), {nest.key: nest}, results=[nest.key])
     stream = cut[-1]
     running, final = f"{nest.key}.running", f"{nest.key}.final"
     start, nest.init, nest.in_body = nest.init, running, True
     return Kernel(
-        op, _axes(op, [nest], stream, tiles), {nest.key: nest}, stream=stream,
+        op, axes_of(op, [nest], stream), {nest.key: nest}, stream=stream,
         running=[Running(running, nest.key, nest, start)], finish_keys=[final], results=[final],
     )  # fmt: skip
 
@@ -170,7 +176,15 @@ def _extents(op: Any) -> list[Extent]:
     return [next(dynamic) if d == nests.DYNAMIC else d for d in op.domain]
 
 
-def _axes(op: Any, found: Iterable[FusedNest], stream: int | None, tiles: list[int]) -> list[Axis]:
+def _fits(extent: Extent, size: int) -> bool:
+    """Whether a run-time extent is known to fit one tile."""
+    most = None if isinstance(extent, int) else ix.most(extent)
+    return most is not None and most <= size
+
+
+def axes_of(op: Any, found: Iterable[FusedNest], stream: int | None) -> list[Axis]:
+    """The axes of an op that has tile sizes, with the roles that they play for its nests."""
+    tiles = _tiles(op)
     reduced = {a for n in found for a in n.reduced_axes}
     names = [a.value for a in op.axis_names] if hasattr(op, "axis_names") else None
     axes: list[Axis] = []
@@ -184,7 +198,7 @@ def _axes(op: Any, found: Iterable[FusedNest], stream: int | None, tiles: list[i
         size = tile or extent or 1  # an empty axis is cut: no tile of it is ever made
         if k == stream:
             role = "stream"
-        elif size == extent:
+        elif size == extent or _fits(extent, size):
             role = "whole"
         elif k in reduced:
             role = "loop"

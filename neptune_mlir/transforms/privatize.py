@@ -29,10 +29,17 @@ from neptune_mlir.dialects.nests import (
     tensor_key,
 )
 from neptune_mlir.errors import ScheduleError
+from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.fused_region import FusedRegion, produce
 from neptune_mlir.transforms.fusion_groups import Axis
+from neptune_mlir.transforms.lower_to_tiles_index import Index
+from neptune_mlir.transforms.lower_to_tiles_kernel import axes_of
 from neptune_mlir.transforms.program import defining_op, functions
 from neptune_mlir.transforms.registry import lookup, register, remark
+from neptune_mlir.transforms.tile import nests_of
+
+LONG_CHUNK = 32  # tiles
+MOST_CHUNKS = 128  # a join takes them all at once
 
 
 def stream_axes(stream: Any) -> list[Axis]:
@@ -61,13 +68,41 @@ def _in_axes(term: Term, nest: Nest, shift: int = 0) -> Term:
     return T.rename_axes(term, {k: T.index(a + shift) for k, a in enumerate(nest.axes)})
 
 
-def private_stream(stream: Any, chunks: int) -> Any:
+def chunk_count(stream: Any, values: Values, programs: int) -> Index:
+    """Into how many chunks to cut a stream that has tile sizes, for a grid of about `programs`.
+
+    The target runs some more than `programs` at once: a grid of up to twice as many needs no
+    cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
+    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles.
+
+    At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
+    extents are.
+    """
+    nests = nests_of(stream, values)
+    grid: Index = 1
+    least = 1  # of `grid`
+    for axis in axes_of(stream, nests, stream.axis.value):
+        count = ix.ceildiv(axis.extent, axis.size)
+        if axis.role == "grid":
+            grid = ix.mul(grid, count)
+            least *= count if ix.is_static(count) and count else 1
+        elif axis.role == "stream":
+            tiles = count
+    some = ix.maximum(1, grid)
+    few = ix.minimum(tiles, ix.floordiv(programs, some))
+    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(8 * programs, some))
+    chosen = ix.where_less(2 * programs, grid, many, few)
+    return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+
+
+def private_stream(stream: Any, chunks: Index) -> Any:
     """A `neptune.private` before `stream` that holds its body; returns the op."""
+    extent, count = (chunks, []) if ix.is_static(chunks) else (DYNAMIC, [chunks])
     operation = stream.operation
     body = operation.regions[0].blocks[0]
     types = [a.type for a in body.arguments]
     leading = [
-        ir.RankedTensorType.get([chunks, *ir.RankedTensorType(t).shape],
+        ir.RankedTensorType.get([extent, *ir.RankedTensorType(t).shape],
                                 ir.RankedTensorType(t).element_type)
         for t in types
     ]  # fmt: skip
@@ -78,8 +113,9 @@ def private_stream(stream: Any, chunks: int) -> Any:
     private = ir.Operation.create(
         "neptune.private",
         results=leading,
+        operands=count,
         attributes={
-            "chunks": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), chunks),
+            "chunks": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), extent),
             "resultSegmentSizes": sizes,
         },
         regions=1,
@@ -105,12 +141,13 @@ def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, value
     `nests` are the stream's running nests, read before its body moved.
     """
     operation = stream.operation
-    chunks = private.attributes["chunks"].value
-    axes = [Axis(chunks, None, "chunk"), *stream_axes(stream)]
+    count = list(private.operands)
+    chunks = Axis(private.attributes["chunks"].value, count[0] if count else None, "chunk")
+    axes = [chunks, *stream_axes(stream)]
     op = ir.Operation.create(
         "neptune.global",
         results=[r.type for r in operation.results],
-        operands=list(operation.operands),
+        operands=[*count, *operation.operands],
         attributes={
             "domain": ir.DenseI64ArrayAttr.get([a.size for a in axes]),
             "axis_names": ir.ArrayAttr.get([ir.StringAttr.get(a.name) for a in axes]),
@@ -178,33 +215,41 @@ def _move_finish(finish: Any, block: Any, values: list[Any]) -> None:
             operation.attributes["neptune.axes"] = ir.DenseI64ArrayAttr.get(shifted)
 
 
-def privatize_stream(stream: Any, chunks: int) -> Any:
+def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0) -> Any:
     """Replace `stream` by a private/global pair; returns the `neptune.private`.
 
     Raises:
-        ScheduleError: `chunks` under 1.
+        ScheduleError: neither `chunks` nor `programs` is 1 or more.
     """
-    if chunks < 1:
+    if (chunks or programs) < 1:
         raise ScheduleError(f"cannot cut a stream into {chunks} chunks", hint="use 1 or more")
     operation = stream.operation
     values = Values()
     nests = running_nests(stream, values)
     with ir.InsertionPoint(operation), operation.location:
-        private = private_stream(stream, chunks)
+        count = chunks or chunk_count(stream, values, programs)
+        private = private_stream(stream, count)
         joined = join(stream, nests, private, values)
     for old, new in zip(operation.results, joined.results, strict=True):
         old.replace_all_uses_with(new)
     operation.erase()
-    remark(private.location, f"privatized into {chunks} chunks")
+    number = f"{count} chunks" if ix.is_static(count) else f"chunks for {programs} programs"
+    remark(private.location, f"privatized into {number}")
     return private
 
 
 @register("privatize", "cut streams into chunks that run in parallel (split-k), and join them")
-def privatize(module: Any, *, chunks: int = 8) -> None:
+def privatize(module: Any, *, chunks: int = 8, programs: int = 0) -> None:
+    """
+    Args:
+        chunks: 0 for as many as `programs` asks for.
+        programs: how many programs a launch should have, where chunks are that many; their number
+            is then known when the extents are. Needs tile sizes.
+    """
     if not _streams(module):  # a plain program: make them first
         lookup("rolling-update").run(module)
     for stream in _streams(module):
-        privatize_stream(stream, chunks)
+        privatize_stream(stream, chunks, programs)
 
 
 def _streams(module: Any) -> list[Any]:

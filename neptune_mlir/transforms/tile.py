@@ -12,14 +12,17 @@ looks at the part that an axis plays, never at what the program is for:
   rows share), else 64; the rest are rows, 64, or 128 in a stream whose products, the scores and
   the result, then have at most `held` elements;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
-  uncut if static and at most 256, else 256; the last of the rest 16; all others 1;
-* an axis that is also read divided by a constant: 1.
+  uncut if static and at most 256, else 256 (or `columns`); the last of the rest 16; all others 1;
+* an axis that is also read divided by a constant: 1. But where the target asks for at least so
+  many rows (`least`), and the rows of a contraction would be one, they are the points of that
+  axis that read the same; without such an axis the one row is padded.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -29,30 +32,47 @@ from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
 
 WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
+JOINED = 4096  # elements of a tile of private values
 GROUP_REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 GROUP_MEMORY = 224 << 10  # bytes of shared memory for tiles
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What a schedule asks of the rule: the options of the pass, 0 for nothing."""
+
+    rows: int = 0
+    stream: int = 0
+    columns: int = 0
+    held: int = 0
+    least: int = 0
+    warp_groups: int = 0
+
+
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
-    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, held: int = 0,
-    least: int = 0, warp_groups: int = 0,
+    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
+    held: int = 0, least: int = 0, warp_groups: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
         sizes: all sizes of every stream, `1x1x64x64x0x0`.
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
+        columns: instead of the rule's size for the contiguous axis, without a contraction.
         held: how many elements of products the target likes a program to hold.
+        least: rows of a product that cost the target as much as one.
         warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`).
     """
+    wishes = Wishes(rows, stream, columns, held, least, warp_groups)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -61,11 +81,7 @@ def tile(
             if "neptune.tile" in attributes:
                 continue
             is_stream = isinstance(op, N.StreamOp)
-            chosen = (
-                given
-                if given and is_stream
-                else default_tile(op, values, rows, stream, held, least, warp_groups)
-            )
+            chosen = given if given and is_stream else default_tile(op, values, wishes)
             if len(chosen) != len(list(op.domain)):
                 raise ScheduleError(
                     f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
@@ -97,13 +113,11 @@ def kernel_ops(function: Any) -> list[Any]:
     return found
 
 
-def default_tile(
-    op: Any, values: Values, rows: int = 0, stream: int = 0, held: int = 0, least: int = 0,
-    warp_groups: int = 0,
-) -> list[int]:  # fmt: skip
+def default_tile(op: Any, values: Values, wishes: Wishes) -> list[int]:
     """The tile sizes that the default rule gives a kernel."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
-    nests = _nests(op, values)
+    nests = nests_of(op, values)
+    rows, stream = wishes.rows, wishes.stream
     domain = list(op.domain)
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
@@ -113,16 +127,19 @@ def default_tile(
         inner = parallel.pop()
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:
-        is_chunks = isinstance(op, N.GlobalOp) and a == 0
-        uncut = is_chunks or _at_most(domain[a], WHOLE_REDUCED)
-        sizes[a] = 0 if uncut else 64 if free or inner is not None else 256
+        if isinstance(op, N.GlobalOp) and a == 0:
+            sizes[a] = _chunks(op)
+        elif _at_most(domain[a], WHOLE_REDUCED):
+            sizes[a] = 0
+        else:
+            sizes[a] = 64 if free or inner is not None else 256
     if free:
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
-        if warp_groups and axis is not None and not rows and not stream:
+        if wishes.warp_groups and axis is not None and not rows and not stream:
             rows, stream = _group_sizes(nests, domain, column if uncut else None)
-        many = uncut and 128 * (domain[column] + (stream or 64)) <= held
+        many = uncut and 128 * (domain[column] + (stream or 64)) <= wishes.held
         for a in ends:
             sizes[a] = rows or (128 if many else 64)
         if column is not None:
@@ -130,24 +147,37 @@ def default_tile(
     elif parallel:
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
-        sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
+        whole = _at_most(domain[inner], WHOLE_PARALLEL)
+        sizes[inner] = wishes.columns or (0 if whole else 256)
+        if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
+            room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
+            sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
     divisors = _divisors(nests)
     for a in divisors:
         sizes[a] = 1
-    padded = None
-    row_axes = [a for a in ends if a != column] if free else []
-    if least and all(domain[a] == 1 for a in row_axes):
-        shared = [a for a in divisors if a in parallel and divisors[a] > 1]
-        if shared:
-            sizes[shared[-1]] = divisors[shared[-1]]
-        elif row_axes:
-            padded = row_axes[-1]
     if axis is not None:
         sizes[axis] = stream or (64 if free else 256)
-    chosen = [_clip(sizes[a], domain[a]) for a in range(len(domain))]
-    if padded is not None:
-        chosen[padded] = least
-    return chosen
+    chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
+    single = [a for a in ends if a != column] if free else []
+    if single and wishes.least and all(domain[a] == 1 for a in single):
+        shared = {a: n for a, n in divisors.items() if a in parallel}
+        chosen |= _few_rows(single[-1], shared, wishes.least)
+    return [chosen[a] for a in range(len(domain))]
+
+
+def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
+    """The tile that gives a product of one row, along `row`, more of them.
+
+    `shared`: axes of which so many points read the same operand. As many of the points become
+    rows as fit the rows of instructions; else the one row is padded to `least`.
+    """
+    best, points = row, 1
+    for axis, count in shared.items():
+        fits = (d for d in range(1, 65) if count % d == 0 and (d <= least or d % least == 0))
+        most = max(fits, default=1)
+        if most > points:
+            best, points = axis, most
+    return {best: points if points > 1 else least}
 
 
 def _group_sizes(
@@ -173,7 +203,8 @@ def _group_sizes(
     return rows, max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
-def _nests(op: Any, values: Values) -> list[FusedNest]:
+def nests_of(op: Any, values: Values) -> list[FusedNest]:
+    """The nests of a stream, a global or a lone nest; corrections count as maps."""
     if isinstance(op, N.StreamOp):
         blocks = [op.body.blocks[0], op.finish.blocks[0]]
     elif isinstance(op, N.GlobalOp):
@@ -181,6 +212,11 @@ def _nests(op: Any, values: Values) -> list[FusedNest]:
     else:
         return [read_nest(op, values)]
     return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]
+
+
+def _chunks(join: Any) -> int:
+    """The tile of the chunk axis: all of it, or as many as there can be."""
+    return 0 if join.domain[0] != DYNAMIC else ix.most(join.operation.operands[0]) or 64
 
 
 def _at_most(extent: int, limit: int) -> bool:

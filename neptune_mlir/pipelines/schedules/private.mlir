@@ -12,18 +12,30 @@ module attributes {transform.with_named_sequence} {
         : (!transform.any_op) -> !transform.any_op
     %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
 
-    %chunks = transform.tune.knob<"chunks"> = 8 from options = [2, 4, 8, 16, 32, 64, 128]
-        -> !transform.any_param
-    %split = "transform.neptune.privatize"(%pruned, %chunks)
-        : (!transform.any_op, !transform.any_param) -> !transform.any_op
-
     // 0 leaves a size to the rule of the pass.
     %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64]
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream) {axes = ["rows", "stream"]}
+    // Rows of a matrix product that cost no more than one.
+    %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least)
+        {axes = ["rows", "stream", "least"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
+        -> !transform.any_op
+
+    // 0 chunks: as many as it takes for so many programs, a number that the extents decide.
+    %chunks = transform.tune.knob<"chunks"> = 8 from options = [0, 2, 4, 8, 16, 32, 64, 128]
+        -> !transform.any_param
+    %programs = transform.tune.knob<"programs"> = 0 from options = i64 -> !transform.any_param
+    %split = "transform.neptune.privatize"(%cut, %chunks, %programs)
         : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
+
+    // The join has a program for each row and so many columns.
+    %columns = transform.tune.knob<"columns"> = 0 from options = [0, 32, 64, 128, 256]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%split, %columns) {axes = ["columns"]}
+        : (!transform.any_op, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

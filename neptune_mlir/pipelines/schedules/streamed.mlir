@@ -22,10 +22,12 @@ module attributes {transform.with_named_sequence} {
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %groups)
-        {axes = ["rows", "stream", "held", "warp_groups"]}
+    // Rows of a matrix product that cost no more than one.
+    %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %groups, %least)
+        {axes = ["rows", "stream", "held", "warp_groups", "least"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -195,6 +195,10 @@ class Block:
         assert (target[mask] % 16 == 0).all() and (source[mask & (size > 0)] % 16 == 0).all()
         self.open.append((target.copy(), source.copy(), size.copy(), mask.copy()))
 
+    def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        text = ir.StringAttr(op.attributes["asm_string"]).value
+        assert text.startswith("griddepcontrol.")  # launches run one after the other here
+
     def _nvvm_cp_async_commit_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
         assert mask.all()
         self.groups.append(self.open)

@@ -51,8 +51,8 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     for name in schedule.shipped():
         context = bindings.make_context()
         known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
-    assert known["streamed"] == {"rows", "stream", "held", "warp_groups"}
-    assert known["private"] == {"rows", "stream", "chunks"}
+    assert known["streamed"] == {"rows", "stream", "held", "least", "warp_groups"}
+    assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
 
 
 def test_knobs_are_bound_by_name():
@@ -95,9 +95,9 @@ def test_unknown_schedule():
          "transform.yield } }", ScheduleError, "chunks must be one whole number"),
         (f"{HEAD}{ENTRY}"
          "%n = transform.param.constant 4 : i64 -> !transform.param<i64>\n"
-         '%1 = "transform.neptune.tile"(%m, %n) {axes = ["columns"]} '
+         '%1 = "transform.neptune.tile"(%m, %n) {axes = ["depth"]} '
          ": (!transform.any_op, !transform.param<i64>) -> !transform.any_op\n"
-         "transform.yield } }", ScheduleError, "no axis plays the role 'columns'"),
+         "transform.yield } }", ScheduleError, "no axis plays the role 'depth'"),
     ],
 )  # fmt: skip
 def test_bad_scripts(script, kind, message):

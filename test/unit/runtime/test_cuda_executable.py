@@ -464,3 +464,19 @@ def test_running_imports_no_compiler(tmp_path):
     text = PROBE.format(folder=str(Path(__file__).parent), path=str(tmp_path / "axpy.bundle"))
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_that_waits_by_itself_starts_early(gpu):
+    kernels = dict(FACTS["images"][1]["kernels"])
+    for name in kernels:  # the first one has nothing to wait for
+        kernels[name] = {**kernels[name], "follows": 1}
+    facts = {**FACTS, "images": [FACTS["images"][0], {**FACTS["images"][1], "kernels": kernels}]}
+    x, y, z, scratch = arrays()
+    call = CudaExecutable(replace(BUNDLE, facts=facts), gpu).prepare(
+        x, y, 2.0, out=z, workspace=scratch, stream=31
+    )
+    call()
+    call(32)
+    assert gpu.calls == ["push", "launch", "early", "launch", "pop"] * 2
+    assert [launch.stream for launch in gpu.launches] == [31, 31, 32, 32]
+    np.testing.assert_allclose(z.array, x.array * 2.0 + y.array, rtol=2e-3, atol=2e-3)
