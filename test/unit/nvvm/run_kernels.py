@@ -70,6 +70,9 @@ class Simulated:
                 addresses["argument", k] = (memory.put(raw), value.shape)
         for k, buffer in enumerate(self.plan.buffers):
             shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+            if buffer.of is not None:  # the same memory under another shape
+                addresses["buffer", k] = (addresses[tuple(buffer.of)][0], shape)
+                continue
             poison = np.full(int(np.prod(shape)) * simt.SIZES[buffer.dtype], 0xFF, np.uint8)
             addresses["buffer", k] = (memory.put(poison), shape)
         functions = self.functions()
