@@ -200,11 +200,15 @@ def families_of(target: str) -> list[str]:
     listed = [name.strip() for name in target.split(",")]
     if len(listed) > 1 and any(n == "cpu" or n.startswith("triton") for n in listed):
         raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
-    families: dict[Any, list[str]] = {}
+    families: list[tuple[Any, list[str]]] = []
     for name in listed:
-        pipeline = pipeline_of(name)
-        families.setdefault((pipeline, len(ways_of(pipeline, name))), []).append(name)
-    return [",".join(names) for names in families.values()]
+        ways = (pipeline_of(name), ways_of(pipeline_of(name), name))
+        alike = next((names for known, names in families if known == ways), None)
+        if alike is None:
+            families.append((ways, [name]))
+        else:
+            alike.append(name)
+    return [",".join(names) for _, names in families]
 
 
 def _compile_family(

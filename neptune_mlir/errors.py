@@ -49,6 +49,10 @@ class LoweringError(NeptuneError):
     """A program that verifies cannot be lowered to the requested level."""
 
 
+class OutOfMemory(LoweringError):
+    """A kernel's tiles take more memory than a block has."""
+
+
 class ToolError(NeptuneError):
     """An external tool (code generator, assembler, linker) is missing or failed."""
 

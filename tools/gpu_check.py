@@ -3,7 +3,7 @@
 """Check and time attention bundles on a GPU, beside torch.
 
     python tools/gpu_check.py build DIR [--target sm_90a,...]   anywhere: compile the set
-    python tools/gpu_check.py run DIR [-o results.json]         on a GPU (torch, cuda-bindings)
+    python tools/gpu_check.py run DIR [-o results.json]         on a GPU (torch)
 
 `run` needs this package's `runtime` and `targets` only, no MLIR. Every bundle is checked in a
 process of its own with a time-out, so that a kernel that hangs or faults costs one row: outputs

@@ -5,7 +5,7 @@
     python tools/gpu_check_triton.py build DIR [--target triton:sm_90a] [--dtype f16,bf16]
     python tools/gpu_check_triton.py run DIR [-o results.json]     on a GPU
 
-`build` runs anywhere and needs the compiler and triton; `run` needs torch, cuda-bindings and
+`build` runs anywhere and needs the compiler and triton; `run` needs torch and
 this package's runtime, no MLIR and no triton. Bundles are those of `tools/gpu_check.py`, and so
 is the way of running: one process with a time-out for each, outputs poisoned with NaN, inputs
 random, lengths ragged too, float64 as the reference, times as medians of events with the L2

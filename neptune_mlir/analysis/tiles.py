@@ -57,6 +57,12 @@ def owner(value: Any) -> Any:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
+def is_blank(value: Any) -> bool:
+    """Whether a tensor is only there for its shape, or one value throughout."""
+    op = owner(value)
+    return op is not None and op.name in ("tensor.empty", "linalg.fill")
+
+
 def is_inside(value: Any, forall: Any) -> bool:
     """Whether a value is made in the body of `forall` (or is one of its block arguments)."""
     block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block

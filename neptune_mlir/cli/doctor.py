@@ -8,7 +8,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import shutil
 from dataclasses import asdict, dataclass
 
 
@@ -30,7 +29,6 @@ _PACKAGES = (
     ("z3-solver", "deciding proof obligations", "verify"),
     ("nvidia-cuda-nvcc", "assembling NVIDIA code (ptxas)", "nvidia"),
     ("nvidia-cuda-nvdisasm", "reading NVIDIA machine code", "nvidia"),
-    ("cuda-core", "running on NVIDIA GPUs", "nvidia"),
     ("ziglang", "linking AMD code", "amd"),
     ("triton", "the Triton backend", "triton"),
     ("lit", "the tests", "test"),
@@ -66,17 +64,15 @@ def _cpu() -> Finding:
 
 
 def _gpu() -> Finding:
+    from neptune_mlir.errors import ToolError
+    from neptune_mlir.runtime.driver import driver
+
     what = "NVIDIA GPU"
     try:
-        from cuda.core import Device, system
-    except ImportError:
-        if shutil.which("nvidia-smi"):
-            return Finding(what, "missing", "no cuda-core", "pip install 'neptune-mlir[nvidia]'")
-        return Finding(what, "missing", "none found; compiling for one needs none")
-    try:
-        names = [Device(k).name for k in range(system.get_num_devices())]
-    except Exception as error:
-        return Finding(what, "missing", f"none usable ({type(error).__name__})")
+        names = driver().device_names()
+    except ToolError as error:
+        detail = f"{error.message}; compiling for one needs none"
+        return Finding(what, "missing", detail)
     return Finding(what, "ok" if names else "missing", ", ".join(names) or "none found")
 
 

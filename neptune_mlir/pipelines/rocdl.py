@@ -3,22 +3,56 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import amdgcn, hsaco
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import OutOfMemory, ToolError
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Compiled
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Launch, Plan
 from neptune_mlir.targets.amd import AmdTarget, amd
+from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
+from neptune_mlir.transforms.registry import remark
 
-KNOBS = {"streamed": "stream:32"}
+# Tiles of streamed reductions by lanes of a wave, the largest first; the first that fits is taken.
+# 128 rows are 32 for each of 4 waves of 64, and the larger matrix instruction; waves of 32 have
+# half the registers for them. What a loop streams is under way in registers: 32 at once.
+_TILES = {
+    64: ("held:24576;stream:32", "stream:32", "stream:16", "rows:16;stream:16"),
+    32: ("stream:32", "stream:16", "rows:16;stream:16"),
+}
+
+
+def ways(target: str) -> tuple[Way, ...]:
+    """The tile sizes to try on a chip, each if shared memory holds its tiles."""
+    chip = amd(target)
+    *larger, last = _TILES[chip.wave]
+    return (
+        *(Way({"streamed": knobs}, functools.partial(_fits, chip)) for knobs in larger),
+        Way({"streamed": last}),
+    )
+
+
+def _fits(chip: AmdTarget, module: Any) -> bool:
+    """Whether every kernel of a tile program gets by with the shared memory of a block."""
+    trial = ir.Module.parse(str(module), module.context)
+    try:
+        with module.context, ir.Location.unknown(), registry.collect_remarks():
+            _to_kernels(trial, chip, "", {})
+    except OutOfMemory as error:
+        with ir.Location.unknown(module.context):
+            remark(ir.Location.current, f"smaller tiles: {error.message}")
+        return False
+    return True
+
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ _NAMES = {name: kind for kind, name in _STORAGE.items() if kind not in ("bf16", 
 }
 
 
+@functools.cache
 def storage_dtype(kind: str) -> np.dtype[Any]:
     """The NumPy type for an MLIR element type (bf16: `ml_dtypes.bfloat16`, else its bits)."""
     if kind == "bf16":
@@ -69,10 +71,14 @@ class ArrayView:
         """The addresses of the first and past the last byte that the array touches."""
         if 0 in self.shape:
             return self.address, self.address
+        low, high = 0, 1
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if stride < 0:
+                low += (extent - 1) * stride
+            else:
+                high += (extent - 1) * stride
         size = storage_dtype(self.dtype).itemsize
-        ends = [(n - 1) * s * size for n, s in zip(self.shape, self.strides, strict=True)]
-        low = self.address + sum(e for e in ends if e < 0)
-        return low, self.address + sum(e for e in ends if e > 0) + size
+        return self.address + low * size, self.address + high * size
 
 
 def view(value: Any, name: str) -> ArrayView:

@@ -56,11 +56,11 @@ def check_equal(plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]) -> No
 
 def check_array(array: ArrayView, wanted: Argument) -> ArrayView:
     """The array, its type spelled as the plan spells it. Raises ArgumentError."""
-    shape = f"[{', '.join('?' if n is None else str(n) for n in wanted.shape)}]"
-    fits = len(array.shape) == len(wanted.shape) and all(
-        n is None or n == m for n, m in zip(wanted.shape, array.shape, strict=True)
-    )
+    fits = len(array.shape) == len(wanted.shape)
+    for n, m in zip(wanted.shape, array.shape, strict=False):
+        fits = fits and (n is None or n == m)
     if not fits:
+        shape = f"[{', '.join('?' if n is None else str(n) for n in wanted.shape)}]"
         raise ArgumentError(f"{wanted.name} has shape {list(array.shape)}, not {shape}")
     if array.dtype == wanted.dtype:
         return array

@@ -31,7 +31,8 @@ from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_res
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
 
-_SIZES_LIMIT = 1024
+_SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
+_STREAMS_LIMIT = 64
 
 
 class CudaExecutable:
@@ -182,24 +183,26 @@ class CudaExecutable:
 
 
 class Launch:
-    """One kernel with its parameters, as `cuLaunchKernel` takes them. An `early` one may start
-    while the one before it still runs, and waits for it by itself."""
-
-    __slots__ = ("addresses", "early", "function", "programs", "shared", "threads", "values")
+    """One kernel with its parameters. One that starts `early`, while the kernel before it still
+    runs, waits for that by itself."""
 
     def __init__(
         self, function: ctypes.c_void_p, programs: int, threads: int, shared: int,
         values: list[Any], early: bool = False,
     ):  # fmt: skip
-        self.early = drivers.EarlyLaunch(programs, threads, shared) if early else None
-        self.function, self.programs, self.threads, self.shared = (
-            function,
-            programs,
-            threads,
-            shared,
-        )
-        self.values = values
+        self.function, self.values = function, values
+        self.programs, self.threads, self.shared = programs, threads, shared
+        self.early = early
         self.addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+
+    def on(self, stream: int) -> tuple[Any, ...]:
+        """The arguments of `Driver.launch` for a stream."""
+        attributes = ctypes.addressof(drivers.EARLY) if self.early else None
+        config = drivers.LaunchConfig(
+            self.programs, 1, 1, self.threads, 1, 1, self.shared, stream, attributes,
+            int(self.early),
+        )  # fmt: skip
+        return ctypes.byref(config), self.function, self.addresses, None
 
 
 class PreparedCall:
@@ -222,6 +225,7 @@ class PreparedCall:
         self._current, self._device = current, image.device
         self._context = ctypes.c_void_p(image.context)
         self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
+        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of `launch`, by stream
 
     def __call__(self, stream: Any = None) -> None:
         """Enqueue the kernels on a stream (default: as for the call without preparation).
@@ -230,28 +234,25 @@ class PreparedCall:
             ToolError: the driver reports an error.
         """
         handle = self._current(self._device) if stream is None else stream_handle(stream)
-        on = ctypes.c_void_p(handle)
+        ready = self._ready.get(handle) or self._make_ready(handle)
         driver = self._driver
-        launch = driver.launch
         # the default stream is that of the current context, and a new thread has none
         error = driver.push(self._context)
         if error:
             driver.fail(error, "cuCtxPushCurrent")
         try:
-            for x in self.launches:
-                if x.early is not None:
-                    error = driver.launch_early(
-                        ctypes.byref(x.early.on(on)), x.function, x.addresses, None
-                    )
-                else:
-                    error = launch(
-                        x.function, x.programs, 1, 1, x.threads, 1, 1, x.shared, on, x.addresses,
-                        None,
-                    )  # fmt: skip
+            for arguments in ready:
+                error = driver.launch(*arguments)
                 if error:
                     driver.fail(error, "a kernel launch")
         finally:
             driver.pop(self._left)
+
+    def _make_ready(self, handle: int) -> list[tuple[Any, ...]]:
+        if len(self._ready) >= _STREAMS_LIMIT:
+            self._ready.clear()
+        ready = self._ready[handle] = [launch.on(handle) for launch in self.launches]
+        return ready
 
 
 def _constant(value: int, device: int) -> int:

@@ -23,54 +23,37 @@ _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _NO_TIMING = 2  # CUevent_flags
 _MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
 _SWIZZLE_128B, _L2_256B = 3, 3
-_EARLY = 6  # CUlaunchAttributeID: programmatic stream serialization
 
 TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 
 class LaunchAttribute(ctypes.Structure):
-    """CUlaunchAttribute"""
+    """CUlaunchAttribute with a value that is one int."""
 
-    _fields_ = (("id", ctypes.c_uint), ("pad", ctypes.c_uint), ("value", ctypes.c_uint64 * 8))
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+# programmatic stream serialization: a kernel may start while the one before it still runs
+EARLY = LaunchAttribute(6, 0, (1,))
 
 
 class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig"""
+    """CUlaunchConfig."""
 
     _fields_ = (
-        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(LaunchAttribute)),
-        ("count", ctypes.c_uint),
+        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
+        ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
     )  # fmt: skip
-
-
-class EarlyLaunch:
-    """How `launch_early` is to start a kernel while the one before it still runs."""
-
-    __slots__ = ("_attributes", "_config")
-
-    def __init__(self, programs: int, threads: int, shared: int):
-        self._attributes = (LaunchAttribute * 1)()
-        self._attributes[0].id = _EARLY
-        ctypes.cast(self._attributes[0].value, ctypes.POINTER(ctypes.c_int))[0] = 1
-        self._config = LaunchConfig(
-            (programs, 1, 1), (threads, 1, 1), shared, None, self._attributes, 1
-        )
-
-    def on(self, stream: ctypes.c_void_p) -> LaunchConfig:
-        """The configuration for a stream: one of its own, other threads may use other streams."""
-        config = LaunchConfig.from_buffer_copy(self._config)
-        config.stream = stream.value
-        return config
 
 
 class Driver:
     """The driver of this machine, initialised.
 
-    `launch(function, grid x, y, z, block x, y, z, shared bytes, stream, parameters, extra)`,
-    `launch_early(address of a LaunchConfig, function, parameters, extra)`,
-    `push(context)` and `pop(address of a handle)` take ctypes objects or small integers and
-    return an error number, which `fail` turns into an exception.
+    `launch(address of a LaunchConfig, function, addresses of the parameters, None)`,
+    `push(context)` and `pop(address of a handle)` take ctypes objects and return an error
+    number, which `fail` turns into an exception.
     """
 
     def __init__(self) -> None:
@@ -78,8 +61,7 @@ class Driver:
         self._primary: dict[int, int] = {}
         self._lock = threading.Lock()
         self.call("cuInit", 0)
-        self.launch: Any = self._library.cuLaunchKernel
-        self.launch_early: Any = self._library.cuLaunchKernelEx
+        self.launch: Any = self._library.cuLaunchKernelEx  # fewer arguments to convert
         self.push: Any = self._library.cuCtxPushCurrent_v2
         self.pop: Any = self._library.cuCtxPopCurrent_v2
 

@@ -124,10 +124,8 @@ def _interface_view(value: Any, name: str, device: int | None, wait: Wait | None
 
 
 def are_apart(one: ArrayView, other: ArrayView) -> bool:
-    """Whether two arrays have no byte in common (interleaved ones are told apart)."""
-    (low, high), (first, last) = one.span(), other.span()
-    if high <= first or last <= low or one.device != other.device:
-        return True
+    """Whether two arrays that reach over a common part of memory share no byte of it, as those
+    that are interleaved."""
     work: Any = 10_000  # NumPy's stub knows two special values only
     try:
         return not np.shares_memory(one.numpy(), other.numpy(), max_work=work)

@@ -165,11 +165,7 @@ def bind(
                 memory, address=memory.address + offset, dtype=plan.buffers[k].dtype, shape=shape,
                 strides=contiguous(shape),
             )  # fmt: skip
-    for position, place in enumerate(written):
-        for other in [*read, *written[:position]]:
-            if not are_apart(arrays[place], arrays[other]):
-                message = f"{labels[place]} overlaps {labels[other]}"
-                raise ArgumentError(message, hint="pass memory of its own")
+    _check_apart(read, written, arrays, labels)
     for k, buffer in enumerate(plan.buffers):
         if buffer.of is not None:
             place = tuple(buffer.of)
@@ -178,6 +174,21 @@ def bind(
     for place in sizes.used:
         _check_layout(arrays[place], labels.get(place, _INNER), alignment.get(place, 1))
     return arrays
+
+
+def _check_apart(
+    read: Sequence[Place], written: Sequence[Place], arrays: Mapping[Place, ArrayView],
+    labels: Mapping[Place, str],
+) -> None:  # fmt: skip
+    """What is written has no memory in common with anything else."""
+    spans = {place: arrays[place].span() for place in (*read, *written)}
+    for position, place in enumerate(written):
+        low, high = spans[place]
+        for other in (*read, *written[:position]):
+            first, last = spans[other]
+            if low < last and first < high and not are_apart(arrays[place], arrays[other]):
+                message = f"{labels[place]} overlaps {labels[other]}"
+                raise ArgumentError(message, hint="pass memory of its own")
 
 
 def _bind_results(

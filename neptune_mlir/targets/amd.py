@@ -104,7 +104,7 @@ def _cdna(
 ) -> AmdTarget:
     registers = 4 * 64 * 512
     return AmdTarget(
-        name, 64, shared, shared, registers, 2048, matrix, copies, False, 64,
+        name, 64, shared, shared, registers, 2048, matrix, copies, False, 64, 64,
         thread_registers=512, granule=8, moves=("quad",),
     )  # fmt: skip
 
@@ -112,7 +112,7 @@ def _cdna(
 def _rdna(name: str, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
     registers = 2 * 32 * 1536
     return AmdTarget(
-        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64,
+        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64, 0,
         thread_registers=256, granule=24, moves=("quad", "row", "half"),
     )  # fmt: skip
 

@@ -60,6 +60,8 @@ class GpuTarget:
             swizzled rows pay; else rows are padded.
         unroll: products that a thread sums one after the other, where no matrix instruction fits,
             before a loop is better.
+        resident: registers of a thread that a factor which a loop multiplies each time may take;
+            a larger one stays in shared memory.
     """
 
     name: str
@@ -72,6 +74,7 @@ class GpuTarget:
     copies: tuple[str, ...]
     swizzle: bool
     unroll: int
+    resident: int
 
     def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
         """The matrix instructions whose operands have this element type."""

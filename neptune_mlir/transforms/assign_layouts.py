@@ -31,8 +31,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
-    is_inside,
-    is_tensor,
+    is_blank,
     is_tile,
     load_window,
     nested,
@@ -40,12 +39,12 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     reduction_of,
-    rounding_of,
     shape_of,
 )
-from neptune_mlir.bindings import arith, ir, linalg, location_text, tensor
+from neptune_mlir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
+from neptune_mlir.transforms.assign_layouts_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.registry import register, remark
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
@@ -63,8 +62,8 @@ def assign_layouts(
     narrow: bool = True,
 ) -> None:
     for forall in foralls(module):
-        _slice_whole_arrays(forall)
-        _round_factors(forall, narrow)
+        slice_whole_arrays(forall)
+        round_factors(forall, narrow)
         chosen = warps
         if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
             chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
@@ -72,94 +71,6 @@ def assign_layouts(
         if blocks:
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
-
-
-def _slice_whole_arrays(forall: Any) -> None:
-    """Give whole arrays that tile ops read the slice that folding took away: a load is an op."""
-    body = forall.regions[0].blocks[0]
-    made: dict[Any, Any] = {}
-    for op in list(nested(body)):
-        if not op.name.startswith("linalg."):
-            continue
-        for k, value in enumerate(op.operands):
-            if not is_tensor(value) or is_inside(value, forall) or is_blank(value):
-                continue
-            if value not in made:
-                shape = shape_of(value)
-                zeros, ones = [0] * len(shape), [1] * len(shape)
-                with ir.InsertionPoint.at_block_begin(body), forall.location:
-                    made[value] = tensor.ExtractSliceOp(
-                        value.type, value, [], [], [], zeros, list(shape), ones
-                    ).result
-            op.operands[k] = made[value]
-
-
-def is_blank(value: Any) -> bool:
-    """Whether a tensor is only there for its shape, or one value throughout."""
-    op = owner(value)
-    return op is not None and op.name in ("tensor.empty", "linalg.fill")
-
-
-def _round_factors(forall: Any, narrow: bool) -> None:
-    """Give factors of contractions the 16-bit type that they are multiplied in.
-
-    A product that rounds a factor in its body takes the rounded tile instead. With `narrow`, an
-    f32 factor whose partner is f16 (bf16) is rounded too: a matrix instruction takes both in 16
-    bits; the accumulator stays f32.
-    """
-    for op in list(nested(forall.regions[0].blocks[0])):
-        if op.name != "linalg.generic":
-            continue
-        g = read_generic(op)
-        if read_contraction(g) is None:
-            continue
-        types = [element_of(v) for v in g.inputs]
-        wanted: dict[int, str] = {}
-        for k in (0, 1):
-            other = types[1 - k]
-            rounded = rounding_of(g, k)
-            if rounded is not None:
-                wanted[k] = rounded
-            elif narrow and types[k] == "f32" and other in ("f16", "bf16"):
-                wanted[k] = other
-                remark(op.location, f"an f32 factor is rounded to {other}, the other's type")
-        if wanted:
-            _round_inputs(g, wanted)
-
-
-def _round_inputs(g: Generic, wanted: dict[int, str]) -> None:
-    with ir.InsertionPoint(g.op), g.op.location:
-        inputs = [
-            _rounded(v, ir.Type.parse(wanted[k])) if k in wanted else v
-            for k, v in enumerate(g.inputs)
-        ]
-        product = linalg.GenericOp(
-            [g.result.type], inputs, [g.init], g.op.attributes["indexing_maps"],
-            g.op.attributes["iterator_types"],
-        )  # fmt: skip
-        types = [ir.RankedTensorType(v.type).element_type for v in [*inputs, g.init]]
-        here = product.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 3)
-        with ir.InsertionPoint(here):
-            a, b, c = here.arguments
-            a, b = (v if v.type == c.type else arith.ExtFOp(c.type, v).result for v in (a, b))
-            linalg.YieldOp([arith.AddFOp(c, arith.MulFOp(a, b).result).result])
-    g.result.replace_all_uses_with(product.results[0])
-    g.op.erase()
-
-
-def _rounded(value: Any, kind: Any) -> Any:
-    """An elementwise op that rounds a tile."""
-    wide, rank = ir.RankedTensorType(value.type).element_type, len(shape_of(value))
-    empty = tensor.empty(shape_of(value), kind)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-    rounded = linalg.GenericOp(
-        [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
-        ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank),
-    )  # fmt: skip
-    here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
-    with ir.InsertionPoint(here):
-        linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
-    return rounded.results[0]
 
 
 class _Assignment:
@@ -522,11 +433,7 @@ class _Assignment:
             product = self.matrix.get(g.result)
             if product is not None:
                 self._attribute(g.op, "neptune.instruction", self.instruction[g.result].label)
-            for k, value in enumerate(g.inputs):
-                if not g.is_read(k) or load_window(value, self.forall) is None:
-                    continue
-                if product is not None or self.via[g.result] == "loop":
-                    self._attribute(owner(value), "neptune.layout", str(self._shared(value)))
+        self._write_loads()
         held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
         self.forall.attributes["neptune.held"] = ir.IntegerAttr.get(context, held)
         self._fit_stages()
@@ -539,6 +446,33 @@ class _Assignment:
             block = loop.regions[0].blocks[0]
             if any(self._is_staged(o.operation) for o in block.operations):
                 loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, self.stages)
+
+    def _write_loads(self) -> None:
+        """Loads that products and loops read go to shared memory, or to registers for good."""
+        wanted: dict[Any, set[str]] = {}
+        for g in self.generics:
+            for k, value in enumerate(g.inputs):
+                if not g.is_read(k) or load_window(value, self.forall) is None:
+                    continue
+                if g.result in self.matrix or self.via[g.result] == "loop":
+                    resident = self._resident(g, k)
+                    text = str(self._shared(value) if resident is None else resident)
+                    wanted.setdefault(value, set()).add(text)
+        for value, texts in wanted.items():
+            text = texts.pop() if len(texts) == 1 else str(self._shared(value))
+            self._attribute(owner(value), "neptune.layout", text)
+
+    def _resident(self, g: Generic, k: int) -> Layout | None:
+        """The fragments of a factor that a loop multiplies each time, if registers can keep it."""
+        product, value = self.matrix.get(g.result), g.inputs[k]
+        if product is None or owner(value).block != self.body or g.op.block == self.body:
+            return None
+        which = self.instruction[g.result].chain
+        if k != (product.a if which == "a" else product.b):
+            return None  # all warps would keep the same
+        layout = self.operand_layout(g, product, which)
+        words = layout.registers * element_bytes(element_of(value)) // 4
+        return layout if words <= self.target.resident else None
 
     def _registers(self, block: Any) -> int:
         """Registers of a thread that accumulators and computed operands of products take."""
@@ -575,8 +509,10 @@ class _Assignment:
         return total
 
     def _is_staged(self, op: Any) -> bool:
-        return op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in (
-            op.attributes
+        return (
+            op.name in ("tensor.pad", "tensor.extract_slice")
+            and "neptune.layout" in op.attributes
+            and ir.StringAttr(op.attributes["neptune.layout"]).value.startswith("shared")
         )
 
     def _attribute(self, op: Any, name: str, text: str) -> None:

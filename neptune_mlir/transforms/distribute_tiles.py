@@ -32,7 +32,7 @@ from neptune_mlir.analysis.tiles import (
     slice_parts,
 )
 from neptune_mlir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.errors import LoweringError
+from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms.distribute_chip import chip_of
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
@@ -154,7 +154,7 @@ class KernelWriter:
     def _finish(self, operation: Any) -> None:
         limit, used = self.target.shared_block, self.memory.peak
         if used > limit:
-            raise LoweringError(
+            raise OutOfMemory(
                 f"kernel '{self.signature.name}' needs {used} bytes of shared memory, and a block "
                 f"of {self.target.name} has {limit}",
                 loc=location_text(self.forall.location),
@@ -344,7 +344,13 @@ class KernelWriter:
             return
         if value in self.tiles:  # staged by the loop around it
             return
-        layout = parse_shared(ir.StringAttr(op.attributes["neptune.layout"]).value, found.shape)
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        if not text.startswith("shared"):
+            kept = parse_layout(text, found.shape)
+            loaded = self.memory.load_global(array, self.window(found), kept)
+            self.tiles[value] = Held(kept, loaded)
+            return
+        layout = parse_shared(text, found.shape)
         tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
         self.memory.settle()
         self.chip.fetch(self.memory, array, self.window(found), tile)

@@ -59,6 +59,16 @@ def test_attention_at_any_length(name):
         assert error(out, q, k, v, causal="causal" in name) < 1e-3, n
 
 
+@pytest.mark.parametrize("name", ["d64-hopper", "d128-causal-hopper"])
+def test_more_programs_than_blocks(name):
+    head = int(name.partition("-")[0][1:])
+    q, k, v = inputs(head, 300, batch=120)
+    for _ in range(3):  # the queue of programs starts anew each time
+        out = torch.full_like(q, math.nan)
+        kernel(name)(q, k, v, out=out)
+        assert error(out, q, k, v, causal="causal" in name) < 1e-3
+
+
 def test_bf16():
     q, k, v = inputs(128, 500, dtype=torch.bfloat16)
     assert error(kernel("d128-causal-bf16")(q, k, v), q, k, v, causal=True) < 8e-3

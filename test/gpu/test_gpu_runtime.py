@@ -120,6 +120,32 @@ def test_two_threads():
     assert not failures, failures
 
 
+@pytest.mark.parametrize("name", ["d64", "d64-hopper"])
+def test_calls_under_way_at_the_same_time(name):
+    """Of different sizes, on several streams, prepared and not, in turns."""
+    run, jobs = fresh(name), []
+    for k, stream in enumerate(torch.cuda.Stream() for _ in range(4)):
+        arrays = inputs(64, 200 + 100 * k, batch=60 + 7 * k)
+        given = memory_for(run, *arrays)
+        jobs.append((stream, arrays, given, run.prepare(*arrays, **given)))
+    torch.cuda.synchronize()
+    for turn in range(20):
+        for stream, arrays, given, call in jobs:
+            if turn % 2:
+                call(stream)
+            else:
+                run(*arrays, **given, stream=stream)
+    torch.cuda.synchronize()
+    for _, _, given, _ in jobs:
+        given["out"].fill_(math.nan)
+    torch.cuda.synchronize()
+    for stream, _, _, call in jobs:
+        call(stream)
+    torch.cuda.synchronize()
+    for _, arrays, given, _ in jobs:
+        assert error(given["out"], *arrays) < 1e-3
+
+
 def test_a_prepared_call_in_threads_that_know_no_device():
     run = fresh("d64")
     q, k, v = inputs(64, 300)
@@ -283,7 +309,7 @@ def test_cuda_array_interface():
 # ---- host time
 
 
-def host_us(call, launches=300, rounds=30):
+def host_us(call, launches=200, rounds=15):
     """Microseconds of this thread a call, the median of rounds too short to fill the queue."""
     times = []
     for _ in range(rounds):
@@ -308,12 +334,17 @@ def test_host_time(name):
     call = run.prepare(*arrays, **given)
     fixed = run.prepare(*arrays, **given, stream=torch.cuda.Stream())
     launches = len(call.launches)
-    figures = {
-        "prepared": host_us(call) / launches,
-        "prepared, given stream": host_us(fixed) / launches,
-        "checked": host_us(lambda: run(*arrays, **given), 100) / launches,
-        "torch's add": host_us(lambda: torch.add(arrays[0], 1, out=given["out"])),
+    candidates = {
+        "prepared": (call, launches),
+        "prepared, given stream": (fixed, launches),
+        "checked": (lambda: run(*arrays, **given), launches),
+        "torch's add": (lambda: torch.add(arrays[0], 1, out=given["out"]), 1),
     }
+    figures = dict.fromkeys(candidates, math.inf)
+    # in turns, the best of each: a shared machine slows down by half for seconds at a time
+    for _ in range(6):
+        for kind, (work, count) in candidates.items():
+            figures[kind] = min(figures[kind], host_us(work) / count)
     text = ", ".join(f"{kind} {us:.2f}" for kind, us in figures.items())
     line = f"host time of {name}, us a launch ({launches} a call): {text}"
     print(line, file=sys.stderr)

@@ -51,9 +51,9 @@ def test_the_ten_operators(name):
 @pytest.mark.parametrize(
     ("target", "dtype", "instruction"),
     [
-        ("gfx90a", "bf16", r"v_mfma_f32_16x16x16bf16_1k"),
-        ("gfx942", "f16", r"v_mfma_f32_16x16x16_f16"),
-        ("gfx950", "bf16", r"v_mfma_f32_16x16x32_bf16"),
+        ("gfx90a", "bf16", r"v_mfma_f32_32x32x8_?bf16_1k"),
+        ("gfx942", "f16", r"v_mfma_f32_32x32x8_f16"),
+        ("gfx950", "bf16", r"v_mfma_f32_32x32x16_bf16"),
         ("gfx1100", "bf16", r"v_wmma_f32_16x16x16_bf16"),
         ("gfx1201", "f16", r"v_wmma_f32_16x16x16_f16"),
     ],

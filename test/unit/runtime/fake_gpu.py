@@ -71,29 +71,28 @@ class FakeDriver:
     def fail(self, error, what):
         raise ToolError(f"{what} failed: error {error}")
 
-    def launch(self, function, x, y, z, threads, ty, tz, shared, stream, addresses, extra):
-        assert (y, z, ty, tz, extra) == (1, 1, 1, 1, None)
+    def launch(self, reference, function, addresses, extra):
+        config = reference._obj
+        sides = (config.grid_y, config.grid_z, config.block_y, config.block_z)
+        assert sides == (1, 1, 1, 1) and extra is None
+        early = config.attribute_count
+        if early:  # id, padding, value
+            assert early == 1
+            assert (ctypes.c_int * 3).from_address(config.attributes)[:] == [6, 0, 1]
+        x, threads, shared = config.grid_x, config.block_x, config.shared
         name = self.functions[function.value]
         kinds, work = self.kernels[name]
         assert len(addresses) == len(kinds)
         values = [kind.from_address(at).value for kind, at in zip(kinds, addresses, strict=True)]
-        self.calls.append("launch")
+        self.calls.append("early" if early else "launch")
         record = SimpleNamespace(
-            name=name, programs=x, threads=threads, shared=shared, stream=stream.value or 0,
+            name=name, programs=x, threads=threads, shared=shared, stream=config.stream or 0,
             values=values, context=self.contexts[-1],
         )  # fmt: skip
         self.launches.append(record)
         if not self.error and work:
             work(*values, x)
         return self.error
-
-
-    def launch_early(self, config, function, addresses, extra):
-        c = config._obj
-        assert (c.count, c.attributes[0].id, c.attributes[0].value[0]) == (1, 6, 1)
-        stream = ctypes.c_void_p(c.stream)
-        self.calls.append("early")
-        return self.launch(function, *c.grid, *c.block, c.shared, stream, addresses, extra)
 
 
 def memory(address, shape, strides, dtype):
