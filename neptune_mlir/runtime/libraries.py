@@ -55,8 +55,21 @@ class Cupy(Library):
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
         cuda = self._cupy.cuda
         name = "uint16" if dtype == "bf16" else _NAMES[dtype]  # CuPy has no bfloat16: its bits
-        with cuda.Device(device), cuda.ExternalStream(stream, device):
+        context: Any = contextlib.nullcontext()
+        if stream != self.current_stream(device):
+            context = cuda.Stream.from_external(_Handle(stream))
+        with cuda.Device(device), context:
             return self._cupy.empty(shape, dtype=name)
+
+
+class _Handle:
+    """A stream by its handle, as other libraries take it."""
+
+    def __init__(self, handle: int):
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
 
 
 _NONE = Library()

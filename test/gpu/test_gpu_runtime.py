@@ -146,6 +146,22 @@ def test_calls_under_way_at_the_same_time(name):
         assert error(given["out"], *arrays) < 1e-3
 
 
+def test_kernels_that_start_early_wait_for_what_they_read():
+    """Calls that share a workspace, one after another, each with other inputs."""
+    run = fresh("decode")
+    jobs = []
+    for n in (700, 5000, 64):
+        arrays = decode_inputs(n)
+        jobs.append((arrays, memory_for(run, *arrays)))
+    workspace = max((given.pop("workspace") for _, given in jobs), key=len)
+    calls = [run.prepare(*arrays, **given, workspace=workspace) for arrays, given in jobs]
+    for _ in range(200):
+        for call in calls:
+            call()
+    for arrays, given in jobs:
+        assert error(given["out"], *arrays) < 1e-3
+
+
 def test_a_prepared_call_in_threads_that_know_no_device():
     run = fresh("d64")
     q, k, v = inputs(64, 300)

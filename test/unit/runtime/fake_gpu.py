@@ -239,10 +239,11 @@ def fake_cupy(current=55):
         yield
 
     def empty(shape, dtype):
-        return CupyArray(aligned(shape, dtype), made[-2][0])
+        device = next(place for place in reversed(made) if isinstance(place[0], int))[0]
+        return CupyArray(aligned(shape, dtype), device)
 
     cuda = SimpleNamespace(
         get_current_stream=lambda device: SimpleNamespace(ptr=current),
-        Device=on, ExternalStream=on,
+        Device=on, Stream=SimpleNamespace(from_external=on),
     )  # fmt: skip
     return SimpleNamespace(ndarray=CupyArray, empty=empty, cuda=cuda, made=made)
