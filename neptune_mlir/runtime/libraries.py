@@ -57,7 +57,8 @@ class Cupy(Library):
         name = "uint16" if dtype == "bf16" else _NAMES[dtype]  # CuPy has no bfloat16: its bits
         context: Any = contextlib.nullcontext()
         if stream != self.current_stream(device):
-            context = cuda.Stream.from_external(_Handle(stream))
+            make = getattr(cuda.Stream, "from_external", None)  # CuPy 14
+            context = make(_Handle(stream)) if make else cuda.ExternalStream(stream, device)
         with cuda.Device(device), context:
             return self._cupy.empty(shape, dtype=name)
 
