@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 from neptune_mlir.errors import UsageError
 
@@ -23,6 +24,7 @@ class MatrixInstruction:
             without changing threads.
         parts: how many of the chip's instructions this is, each with an equal part of k.
         words: whether 16-bit floats are passed as 16-bit integers.
+        together: how many of the chip's instructions side by side along m this is (see `wide`).
     """
 
     name: str
@@ -36,11 +38,26 @@ class MatrixInstruction:
     chain: str
     parts: int = 1
     words: bool = False
+    together: int = 1
 
     @property
     def label(self) -> str:
         """What the IR calls it: no two instructions of a chip have the same."""
-        return f"{self.m}x{self.n}x{self.k} {self.operand}"
+        side = f" x {self.together}" if self.together > 1 else ""
+        return f"{self.m // self.together}x{self.n}x{self.k} {self.operand}{side}"
+
+    def wide(self, count: int) -> MatrixInstruction:
+        """`count` of this instruction, their rows interleaved: row r of each is row
+        `count` * r + number of all. So a thread's rows of A are neighbours, as many as `count`."""
+        if count == 1:
+            return self
+        a, c = (
+            re.sub(r"m:(\d+)\*(\d+)", lambda d: f"m:{d[1]}*{int(d[2]) * count}", text).replace(
+                "reg[", f"reg[m:{count}*1 "
+            )
+            for text in (self.a, self.c)
+        )
+        return replace(self, m=self.m * count, a=a, c=c, together=count)
 
 
 @dataclass(frozen=True)
@@ -91,7 +108,8 @@ class GpuTarget:
 
     def instruction(self, label: str) -> MatrixInstruction:
         """The matrix instruction with this label."""
-        return next(m for m in self.matrix if m.label == label)
+        base, _, count = label.partition(" x ")
+        return next(m for m in self.matrix if m.label == base).wide(int(count or 1))
 
 
 def gpu_target(name: str) -> GpuTarget:

@@ -50,6 +50,10 @@ from neptune_mlir.transforms.registry import register, remark
 # A reduction with more points per thread than this runs as a loop, not unrolled.
 UNROLL_LIMIT = 512
 
+# Registers for fragments of instructions that run side by side: more pays in shared memory reads
+# and costs as many registers.
+SIDE_BY_SIDE = 8
+
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
 def assign_layouts(
@@ -139,7 +143,8 @@ class _Assignment:
         return (few or rows % row == 0) and columns % column == 0 and k % i.k == 0
 
     def _choose_instructions(self) -> None:
-        """Of those that fit, the one that lets most warps have rows of their own and pads least."""
+        """Of those that fit, the one that lets most warps have rows of their own and pads least;
+        several side by side where that makes neighbours of what a thread reads."""
         for g in self.generics:
             p = self.matrix.get(g.result)
             if p is None:
@@ -154,6 +159,18 @@ class _Assignment:
                     -(-rows % (i.m if i.chain == "a" else i.n)),
                 ),
             )
+            self.instruction[g.result] = self.instruction[g.result].wide(self._side_by_side(g, p))
+
+    def _side_by_side(self, g: Generic, p: Contraction) -> int:
+        """How many instructions along m take 16 bytes of a row of shared memory, where that row
+        runs along m and nothing transposes it on the way."""
+        i = self.instruction[g.result]
+        if self.target.swizzle or i.chain == "a" or g.maps[p.a].index(p.k) != 0:
+            return 1
+        pieces = self._pieces(g, p, i)[1] // self._warp_grid(g, p).m
+        size = element_bytes(element_of(g.inputs[p.a]))
+        fragment = len(L.fragment_offsets(i.a, "m", "k")) * size // 4
+        return math.gcd(pieces, L.CHUNK // size, max(1, SIDE_BY_SIDE // fragment))
 
     def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
         """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""

@@ -95,8 +95,8 @@ class Amd(Chip):
 
     # ---- matrix products
 
-    def fragment(self, memory: Memory, values: Sequence[Any]) -> Any:
-        return memory.pack(list(values))
+    def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> list[Any]:
+        return [memory.pack(list(values[at::together])) for at in range(together)]
 
     def operand_from_shared(
         self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
@@ -105,17 +105,11 @@ class Amd(Chip):
         s, i = memory.s, operand.instruction
         base = threads.base(operand.layout)
         piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
-        run = 1  # elements of one load
-        if operand.deep == 1:
-            first = [c for _, c in piece]
-            while len(piece) % (2 * run) == 0 and 2 * run * tile.layout.element <= CHUNK and all(
-                first[j + 2 * run - 1] == first[j] + 2 * run - 1
-                for j in range(0, len(piece), 2 * run)
-            ):
-                run *= 2
+        run = _run([offset[operand.deep == 1] for offset in piece], tile.layout.element)
         extent = tile.layout.shape[operand.free]
         element = ir.Type.parse(tile.dtype)
         kind = element if run == 1 else ir.VectorType.get([run], element)
+        together = i.together if operand.which == "a" else 1
 
         def fragment(row: int, depth: int) -> Any:
             values: list[Any] = []
@@ -128,23 +122,28 @@ class Amd(Chip):
                 offset = s.add(memory.shared_offset(tile.layout, position), tile.offset)
                 pointer = memory.shared_pointer(offset)
                 loaded = memory.load_element(pointer, kind, run * tile.layout.element)
-                if run == len(piece):
-                    return loaded
+                if run == len(piece) and together == 1:
+                    return [loaded]
                 values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
-            return memory.pack(values)
+            return self.fragment(memory, values, together)
 
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [fragment(at, depth) for at in range(row, row + count)]
 
         return fragments
 
-    def accumulator(self, memory: Memory, values: list[Any]) -> Any:
-        return memory.pack(values)
+    def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
+        return self.fragment(memory, values, together)
 
     def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:
-        return memory.unpack(accumulator, count, memory.s.f32)
+        each = count // len(accumulator)
+        parts = [memory.unpack(vector, each, memory.s.f32) for vector in accumulator]
+        return [part[r] for r in range(each) for part in parts]
 
-    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
+    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> list[Any]:
+        return [self._multiply(s, i, x, b[0], y) for x, y in zip(a, c, strict=True)]
+
+    def _multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
         if i.words:
             words = ir.VectorType.get(ir.VectorType(a.type).shape, ir.IntegerType.get_signless(16))
             a, b = (s.op("llvm.bitcast", [v], words) for v in (a, b))
@@ -159,6 +158,21 @@ class Amd(Chip):
             pair = [s.op("llvm.extractelement", [v, place], s.f32) for v in (a, b)]
             c = _operation(i.name, [*pair, c], c.type, cbsz=zero, abid=zero, blgp=none)
         return c
+
+
+def _run(offsets: Sequence[int], element: int) -> int:
+    """How many neighbours one load takes: of registers at these offsets in a row, in elements."""
+    run = 1
+    while (
+        len(offsets) % (2 * run) == 0
+        and 2 * run * element <= CHUNK
+        and all(
+            offsets[j + 2 * run - 1] == offsets[j] + 2 * run - 1
+            for j in range(0, len(offsets), 2 * run)
+        )
+    ):
+        run *= 2
+    return run
 
 
 def _operation(name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:

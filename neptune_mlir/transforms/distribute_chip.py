@@ -97,8 +97,9 @@ class Chip:
 
     # ---- matrix products
 
-    def fragment(self, memory: Memory, values: Sequence[Any]) -> Any:
-        """Elements of an operand, in the order of its registers, as the instruction takes them."""
+    def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> Any:
+        """Elements of an operand, in the order of its registers, as the instruction takes them;
+        `together` instructions have them in turn."""
         raise NotImplementedError
 
     def operand_from_shared(
@@ -108,7 +109,7 @@ class Chip:
         their fragments, read from shared memory."""
         raise NotImplementedError
 
-    def accumulator(self, memory: Memory, values: list[Any]) -> Any:
+    def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> Any:
         """Elements of an accumulator as the instruction takes them."""
         raise NotImplementedError
 

@@ -321,15 +321,23 @@ class Compute:
         load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, i)
         values = self.registers(tiles[-1], layout)
         places = self._accumulator_places(layout, g.maps[-1], p, i, m_count, n_count)
-        acc = {at: chip.accumulator(self.memory, [values[r] for r in where])
+        acc = {at: chip.accumulator(self.memory, [values[r] for r in where], i.together)
                for at, where in places.items()}  # fmt: skip
         for k in range(g.extents[p.k] // i.k):
-            a = [load_a(m, k, 1)[0] for m in range(m_count)]
-            for n in range(0, n_count, chip.columns):
-                b = load_b(n, k, min(chip.columns, n_count - n))
+            # fragments of the rows, which the program has few of, wait for those of the columns
+            if i.chain == "a":
+                a = [load_a(m, k, 1)[0] for m in range(m_count)]
+                for n in range(0, n_count, chip.columns):
+                    b = load_b(n, k, min(chip.columns, n_count - n))
+                    for m in range(m_count):
+                        for j, fragment in enumerate(b, n):
+                            acc[m, j] = chip.multiply(self.s, i, a[m], fragment, acc[m, j])
+            else:
+                b = load_b(0, k, n_count)
                 for m in range(m_count):
-                    for j, fragment in enumerate(b):
-                        acc[m, n + j] = chip.multiply(self.s, i, a[m], fragment, acc[m, n + j])
+                    (fragment,) = load_a(m, k, 1)
+                    for n in range(n_count):
+                        acc[m, n] = chip.multiply(self.s, i, fragment, b[n], acc[m, n])
         result: list[Any] = [None] * layout.registers
         for at, where in places.items():
             elements = chip.elements(self.memory, acc[at], len(where))
@@ -387,7 +395,8 @@ class Compute:
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [
                 chip.fragment(
-                    self.memory, [values[where[step * at + r, i.k * depth + c]] for r, c in piece]
+                    self.memory, [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
+                    i.together if which == "a" else 1,
                 )
                 for at in range(row, row + count)
             ]

@@ -90,10 +90,10 @@ class Nvidia(Chip):
 
     # ---- matrix products
 
-    def fragment(self, memory: Memory, values: Sequence[Any]) -> list[Any]:
+    def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> list[Any]:
         return [memory.narrow(list(values[j : j + 2])) for j in range(0, len(values), 2)]
 
-    def accumulator(self, memory: Memory, values: list[Any]) -> list[Any]:
+    def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
         return values
 
     def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:

@@ -145,3 +145,17 @@ def test_unknown_target():
         amd("gfx803")
     with pytest.raises(UsageError, match=r"one of: .*sm_90a.*gfx1201"):
         gpu_target("gfx803")
+
+
+def test_instructions_side_by_side():
+    """Row r of number p of 4 is row 4 r + p: what a lane reads of A at one k are 4 neighbours."""
+    i = instruction("gfx942", "32x32x8 f16")
+    wide = i.wide(4)
+    assert (wide.m, wide.n, wide.k) == (128, 32, 8)
+    assert instruction("gfx942", wide.label) == wide
+    a, _, c = fragments(i)
+    wide_a, _, wide_c = fragments(wide)
+    for narrow, of_all in ((a, wide_a), (c, wide_c)):
+        for p, r, lane in itertools.product(range(4), range(narrow.registers), range(64)):
+            row, column = held(narrow, r, lane)
+            assert held(of_all, 4 * r + p, lane) == (4 * row + p, column)
