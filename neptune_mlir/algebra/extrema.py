@@ -229,22 +229,23 @@ class _Masked(Peel):
 
     def arm(self, t: Term, want: str) -> Term:
         value = self(t, want)
+        if not self.cores:  # the arm is the same for all elements: which is live, if any?
+            self.live(const(0.0, t.dtype), want)
         # Where no element is live the result is the identity, not u(identity).
-        for core, kind in self.cores[:1]:
-            empty = make("eq", core, const(rules.IDENTITY[kind], core.dtype))
-            value = make("select", empty, const(rules.IDENTITY[want], value.dtype), value)
-        return value
+        core, kind = self.cores[0]
+        empty = make("eq", core, const(rules.IDENTITY[kind], core.dtype))
+        return make("select", empty, const(rules.IDENTITY[want], value.dtype), value)
 
     def __call__(self, t: Term, want: str) -> Term:
-        if not has_ref(t):
-            identity = const(rules.IDENTITY[want], t.dtype)
-            args = (t, identity) if self.holds else (identity, t)
-            core = _core(self.chain, self.name, want, make("select", self.cond, *args))
-            self.cores.append((core, want))
-            return core
-        if not self.chain.varies(t):
-            return t
-        return super().__call__(t, want)
+        return super().__call__(t, want) if has_ref(t) else self.live(t, want)
+
+    def live(self, t: Term, want: str) -> Term:
+        """The extremum of the live elements."""
+        identity = const(rules.IDENTITY[want], t.dtype)
+        args = (t, identity) if self.holds else (identity, t)
+        core = _core(self.chain, self.name, want, make("select", self.cond, *args))
+        self.cores.append((core, want))
+        return core
 
     def _corrected(self, t: Term, want: str) -> Term:
         raise self.chain.fail("re-basing", t, "it is masked and does not keep order")

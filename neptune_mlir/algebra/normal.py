@@ -275,7 +275,7 @@ class Normaliser:
             if len(m) == 1 and m[0] == (LN2, ONE) and c.denominator == 1:
                 out = scaled(out, Fraction(2) ** int(c))
                 continue
-            base = term("exp", (to_term({m: ONE}, self.dtype),))
+            base = _call("exp", to_term({m: ONE}, self.dtype))
             EXPONENTS[base] = m
             out = self.mul(out, atom(base, c))
         return out
@@ -307,8 +307,8 @@ class Normaliser:
     def log(self, a: Poly) -> Poly:
         if len(a) != 1:
             if not a:
-                return atom(term("log", (const(0.0),)))
-            return atom(term("log", (to_term(a, self.dtype),)))
+                return atom(_call("log", const(0.0, self.dtype)))
+            return atom(_call("log", to_term(a, self.dtype)))
         ((m, c),) = a.items()
         out: Poly = {}
         rest: dict[Term, Fraction] = {}
@@ -316,24 +316,25 @@ class Normaliser:
             if t.op == "exp":
                 out = add(out, scaled(self._inner(t.args[0]), e))
             elif self._positive(t):
-                out = add(out, scaled(atom(term("log", (t,))), e))
+                out = add(out, scaled(atom(_call("log", t)), e))
             else:
                 rest[t] = e
         while c > 0 and c.denominator == 1 and c.numerator % 2 == 0:
             out, c = add(out, atom(LN2)), c / 2
         if rest or c != 1:
-            out = add(out, atom(term("log", (to_term({make_mono(rest.items()): c}, self.dtype),))))
+            inside = to_term({make_mono(rest.items()): c}, self.dtype)
+            out = add(out, atom(_call("log", inside)))
         return out
 
     def _abs(self, a: Poly) -> Poly:
         if len(a) != 1:
-            return atom(term("abs", (to_term(a, self.dtype),))) if a else {}
+            return atom(_call("abs", to_term(a, self.dtype))) if a else {}
         ((m, c),) = a.items()
         out = constant(abs(c))
         for t, e in m:
             even = e.denominator == 1 and e.numerator % 2 == 0
             known = even or self._positive(t)
-            out = self.mul(out, atom(t if known else term("abs", (t,)), e))
+            out = self.mul(out, atom(t if known else _call("abs", t), e))
         return out
 
     def _extremum(self, t: Term) -> Poly:
@@ -370,7 +371,8 @@ class Normaliser:
             return self.mix(t.args[0], self.indicator(a), self.indicator(b))
         for arm in (a, b):
             if arm.is_const and math.isinf(arm.value):
-                return atom(term("select", (t.args[0], self.canonical(a), self.canonical(b))))
+                cases = (self.canonical(a), self.canonical(b))
+                return atom(term("select", (t.args[0], *cases), None, cases[0].dtype))
         return self.mix(t.args[0], self.poly(a), self.poly(b))
 
     def _is_guard(self, t: Term) -> bool:
@@ -457,6 +459,11 @@ class Normaliser:
             above = nonneg or b.value < 0  # the reference lies above the constant
             return (op in ("gt", "ge")) == above
         return None
+
+
+def _call(op: str, argument: Term) -> Term:
+    """An atom of one argument, in its type."""
+    return term(op, (argument,), None, argument.dtype)
 
 
 def combined(kinds: Iterable[str]) -> str:

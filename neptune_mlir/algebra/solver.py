@@ -26,6 +26,7 @@ from neptune_mlir.algebra.facts import Facts, has_ref
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import TooComplex
 from neptune_mlir.algebra.proof import (
+    REFUTED,
     Proof,
     acc,
     finish_obligations,
@@ -85,9 +86,20 @@ def solve_chain(reductions: Sequence[Reduction], axis: int, *, deferral: bool = 
             chain.proofs[reduction.name] = Proof((*used, *found.obligations))
         final = rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
         chain.conclude(final)
+        _refuse_refuted(chain, reduction)
     return Solution(
         tuple(chain.running), chain.finals, tuple(chain.steps), chain.proofs, chain.facts
     )
+
+
+def _refuse_refuted(chain: Chain, reduction: Reduction) -> None:
+    """The last line of defence: nothing runs that is known to be wrong."""
+    corrections = [r.correction for r in chain.running if r.source == reduction.name]
+    proofs = [c.proof for c in corrections if c] + [chain.proofs.get(reduction.name, Proof())]
+    for obligation in (o for proof in proofs for o in proof.obligations):
+        if obligation.status == REFUTED:
+            hint = "no correction is known for it"
+            raise chain.fail(obligation.kind, reduction.body, obligation.by, hint)
 
 
 def prove(running: Sequence[Running]) -> dict[str, Proof]:

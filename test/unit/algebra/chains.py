@@ -220,6 +220,11 @@ ZOO: dict[str, list[Reduction]] = {
         reduction("d", "max", absolute(x - ref("s") / n)),
         reduction("o", "add", (x - ref("s") / n) / ref("d") * w),
     ],
+    "masked total": [
+        reduction("s", "add", x),
+        reduction("hi", "max", where(j <= i, ref("s"), 0.0)),
+        reduction("lo", "min", where(j <= i, x, ref("s"))),
+    ],
     "any above the mean": [
         reduction("s", "add", x),
         reduction("any", "or", x > ref("s") / n, "i1"),

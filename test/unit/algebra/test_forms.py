@@ -31,10 +31,11 @@ from chains import (
     x,
 )
 
+from neptune_mlir.algebra import solver
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.exponents import fold_exp2
 from neptune_mlir.algebra.numeric import Domain, evaluate
-from neptune_mlir.algebra.proof import leaf_text
+from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
 from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
 from neptune_mlir.algebra.stress import stress
 from neptune_mlir.errors import InputError
@@ -219,6 +220,25 @@ def test_double_precision_is_kept():
     for r in solution.running:
         assert r.dtype == "f64"
         assert all(t.op != "cast" for t in T.walk(r.body)), r.body
+
+
+def test_atoms_keep_double_precision():
+    data = T.read("x", T.index(0), T.index(1), dtype="f64")
+    size = T.make("add", T.make("abs", data), T.const(1.0, "f64"))
+    total = T.ref("s", T.index(0), dtype="f64")
+    chain = [
+        Reduction("s", "add", T.make("mul", data, data), "f64"),
+        Reduction("q", "max", T.make("div", total, size), "f64"),
+    ]
+    for r in solve_chain(chain, AXIS).running:
+        assert all(t.dtype in ("f64", "index", "i1") for t in T.walk(r.body)), r.body
+
+
+def test_what_is_refuted_is_not_fused(monkeypatch):
+    wrong = Obligation("finish", "o", x.term, v.term, REFUTED, "counterexample: some")
+    monkeypatch.setattr(solver, "finish_obligations", lambda *_: Proof((wrong,)))
+    with pytest.raises(Unsolvable, match=r"finish fails on .*counterexample: some"):
+        solve_chain(ZOO["attention"], AXIS)
 
 
 def test_fold_exp2_keeps_the_value():
