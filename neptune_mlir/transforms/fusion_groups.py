@@ -221,9 +221,14 @@ class Grouping:
         return False
 
     def _place(self, group: Group, key: str, known: dict[int, int], *, inner: bool) -> bool:
-        """Add `key` with its remaining loops as new axes, unless that breaks convexity."""
+        """Add `key` with its remaining loops as new axes, unless that breaks convexity.
+
+        A new axis that is cut into programs is refused too: for each of its tiles all that the
+        group has already would be computed again.
+        """
         nest = self.program.nests[key]
-        if len(set(known.values())) != len(known):
+        known = self._aligned(group, key, known)
+        if known is None or not (inner or self._cut_axes(nest) <= set(known)):
             return False
         # A tensor computed inside the stream must not need the running values.
         if inner and any(self._needs(key, r) for r in group.running):
@@ -244,6 +249,25 @@ class Grouping:
                 group.axes.append(self._axis(nest, loop))
         (group.inner if inner else group.running)[key] = tuple(loops)
         return True
+
+    def _aligned(self, group: Group, key: str, known: dict[int, int]) -> dict[int, int] | None:
+        """`known` with the loops at which `key` and members read each other; None on conflict."""
+        nest, known = self.program.nests[key], dict(known)
+        pairs = []  # loops of `key` and the fused axes that they have to be
+        for read in self.program.reads_of(key):
+            if read.attr in group:
+                member = self.program.nests[read.attr]
+                axes = group.result_axes(member, group.loops(read.attr))
+                pairs += [(i.attr, a) for i, a in zip(read.args, axes, strict=True) if _is_loop(i)]
+        for name in [*group.running, *group.inner]:
+            loops = group.loops(name)
+            for read in self.program.reads_of(name):
+                if read.attr == key:
+                    places = zip(nest.result_axes, read.args, strict=True)
+                    pairs += [(loop, loops[i.attr]) for loop, i in places if _is_loop(i)]
+        if any(known.setdefault(loop, axis) != axis for loop, axis in pairs):
+            return None
+        return known if len(set(known.values())) == len(known) else None
 
     def _needs(self, key: str, other: str) -> bool:
         return other in self.depends[key]
@@ -304,6 +328,10 @@ def _expands(nest: Nest) -> bool:
     result = set(nest.result_axes)
     reads = T.leaves(nest.body, "read")
     return not reads or not all(result <= T.axes_of(r) for r in reads)
+
+
+def _is_loop(position: Term) -> bool:
+    return position.op == "index"
 
 
 def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:
