@@ -67,7 +67,7 @@ def _results(
             others = tuple(k for k in range(len(extents)) if k not in output.axes)
             squeezed = value.squeeze(axis=others)
             order = np.argsort(np.argsort(output.axes))
-            results.append(np.ascontiguousarray(squeezed.transpose(order)))
+            results.append(np.asarray(squeezed.transpose(order), order="C"))
     return results[0] if len(results) == 1 else tuple(results)
 
 

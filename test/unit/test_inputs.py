@@ -16,25 +16,10 @@ import neptune_mlir
 from neptune_mlir.cli.inputs import random_inputs, to_float64
 from neptune_mlir.cli.run import TOLERANCE, Error, result_dtype
 from neptune_mlir.compiler import compile_unfused
-from neptune_mlir.pipelines import cpu, schedule
 
 INPUTS = sorted((Path(__file__).parents[1] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_tiles(tmp_path_factory):
-    """The shipped schedules, chosen as always, with 4 rows and 4 steps of the stream a tile."""
-    knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
-    small = {
-        name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
-        for name, text in schedule.shipped().items()
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(schedule, "shipped", lambda: small)
-        patch.setattr(cpu, "KNOBS", {})
-        yield
+pytestmark = pytest.mark.usefixtures("small_tiles")
 
 
 def as_list(value):

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The shipped schedules with tiny tiles, so that small tensors take several steps of a stream."""
+
+import re
+
+import pytest
+
+from neptune_mlir.pipelines import cpu, schedule
+
+
+@pytest.fixture(scope="module")
+def small_tiles(tmp_path_factory):
+    """Schedules are chosen as always, but have 4 rows and 4 steps of the stream a tile."""
+    knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
+    small = {
+        name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
+        for name, text in schedule.shipped().items()
+    }
+    assert all("= 4 from options" in text for text in small.values())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(schedule, "shipped", lambda: small)
+        patch.setattr(cpu, "KNOBS", {})
+        yield
