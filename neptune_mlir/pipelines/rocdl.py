@@ -26,19 +26,22 @@ from neptune_mlir.transforms.registry import remark
 # 128 rows are 32 for each of 4 waves of 64, and the larger matrix instruction; waves of 32 have
 # half the registers for them. What a loop streams is under way in registers: 32 at once.
 _TILES = {
-    64: ("held:24576;stream:32", "stream:32", "stream:16", "rows:16;stream:16"),
-    32: ("stream:32", "stream:16", "rows:16;stream:16"),
-}
+    64: ("held:24576;stream:32;least:16", "stream:32;least:16", "stream:16;least:16",
+         "rows:16;stream:16"),
+    32: ("stream:32;least:16", "stream:16;least:16", "rows:16;stream:16"),
+}  # fmt: skip
+# Streams in chunks: 2 programs a compute unit, so that one computes while the other waits. A
+# program with few rows is one wave, and has what it streams in the registers of that wave.
+_CHUNKS = "stream:{};least:16;chunks:0;programs:{};columns:32"
 
 
 def ways(target: str) -> tuple[Way, ...]:
     """The tile sizes to try on a chip, each if shared memory holds its tiles."""
     chip = amd(target)
-    *larger, last = _TILES[chip.wave]
-    return (
-        *(Way({"streamed": knobs}, functools.partial(_fits, chip)) for knobs in larger),
-        Way({"streamed": last}),
-    )
+    private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
+    knobs = [{"streamed": streamed, "private": private} for streamed in _TILES[chip.wave]]
+    fits = functools.partial(_fits, chip)
+    return (*(Way(k, fits) for k in knobs[:-1]), Way(knobs[-1]))
 
 
 def _fits(chip: AmdTarget, module: Any) -> bool:

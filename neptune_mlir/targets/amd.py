@@ -16,6 +16,7 @@ class AmdTarget(GpuTarget):
     """One chip architecture. A compute unit is its multiprocessor.
 
     Attributes:
+        units: compute units of the chip, in its largest product.
         thread_registers: vector registers that one thread can have (accumulation registers too).
         granule: vector registers of a thread go out in units of this.
         moves: how a lane can read a register of the lane whose number differs in one bit:
@@ -23,6 +24,7 @@ class AmdTarget(GpuTarget):
             the halves of 32 lanes.
     """
 
+    units: int
     thread_registers: int
     granule: int
     moves: tuple[str, ...]
@@ -100,31 +102,32 @@ _WMMA4 = tuple(map(_rdna4, ("f16", "bf16")))
 
 
 def _cdna(
-    name: str, shared: int, matrix: tuple[MatrixInstruction, ...], copies: tuple[str, ...]
-) -> AmdTarget:
+    name: str, units: int, shared: int, matrix: tuple[MatrixInstruction, ...],
+    copies: tuple[str, ...],
+) -> AmdTarget:  # fmt: skip
     registers = 4 * 64 * 512
     return AmdTarget(
         name, 64, shared, shared, registers, 2048, matrix, copies, False, 64, 64,
-        thread_registers=512, granule=8, moves=("quad",),
+        units=units, thread_registers=512, granule=8, moves=("quad",),
     )  # fmt: skip
 
 
-def _rdna(name: str, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
+def _rdna(name: str, units: int, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
     registers = 2 * 32 * 1536
     return AmdTarget(
         name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64, 0,
-        thread_registers=256, granule=24, moves=("quad", "row", "half"),
+        units=units, thread_registers=256, granule=24, moves=("quad", "row", "half"),
     )  # fmt: skip
 
 
 TARGETS: dict[str, AmdTarget] = {
     t.name: t
     for t in (
-        _cdna("gfx90a", 64 * KIB, _CDNA2, ("lds.4",)),
-        _cdna("gfx942", 64 * KIB, _CDNA2, ("lds.4",)),
-        _cdna("gfx950", 160 * KIB, _CDNA4, ("lds.4", "lds.16")),
-        _rdna("gfx1100", _WMMA3),
-        _rdna("gfx1201", _WMMA4),
+        _cdna("gfx90a", 110, 64 * KIB, _CDNA2, ("lds.4",)),
+        _cdna("gfx942", 304, 64 * KIB, _CDNA2, ("lds.4",)),
+        _cdna("gfx950", 256, 160 * KIB, _CDNA4, ("lds.4", "lds.16")),
+        _rdna("gfx1100", 96, _WMMA3),
+        _rdna("gfx1201", 64, _WMMA4),
     )
 }
 

@@ -181,14 +181,32 @@ class _Assignment:
         """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
 
         So warps share no row: what one product makes is the next one's operand, and nothing of a
-        row has to be joined. Without products it is a warp for each 1024 points.
+        row has to be joined. Without products it is a warp for each 32 points of a lane. Where what
+        is under way from memory is in registers too, more warps share it.
         """
         most = max((self._held_in(loop) for loop in self.loops), default=0)
         if self.rows >= 128 and most > 4 * self.target.wave * 200:
             return 8
         points = max((math.prod(g.extents) for g in self.generics), default=0)
-        wanted = self.rows / 16 if self.rows else points / 1024
-        return max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
+        wanted = self.rows / 16 if self.rows else points / (32 * self.target.wave)
+        chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
+        if "cp.async" not in self.target.copies:
+            loads = max((self._loaded_words(loop) for loop in self.loops), default=0)
+            while chosen < 4 and most + loads > chosen * self.target.wave * 150:
+                chosen *= 2
+        return chosen
+
+    def _loaded_words(self, loop: Any) -> int:
+        """32-bit words of the tiles that the products of a loop load."""
+        body = loop.regions[0].blocks[0]
+        loads = {
+            v: math.prod(shape_of(v)) * element_bytes(element_of(v)) // 4
+            for g in self.generics
+            if g.op.block == body and g.result in self.matrix
+            for v in g.inputs
+            if self.is_flexible(v) and owner(v).block == body
+        }
+        return sum(loads.values())
 
     def _held_in(self, loop: Any) -> int:
         """Accumulator elements of the products in a loop."""
