@@ -43,7 +43,7 @@ def compile_images(
         module: tile IR; each architecture gets a copy.
         compile_one: what makes the image of one.
     """
-    text = str(module)
+    text = module.operation.get_asm(enable_debug_info=True)  # with places and names
     bundles = []
     for name in map(str.strip, target.split(",")):
         copy = ir.Module.parse(text, module.context)
@@ -75,7 +75,7 @@ def join(target: str, bundles: Sequence[Bundle]) -> Bundle:
             {**own, **image, "offset": image["offset"] + len(code)}
             for image in bundle.facts["images"]
         ]
-        facts["remarks"] += [r for r in bundle.facts["remarks"] if r not in facts["remarks"]]
+        facts["remarks"] = list(dict.fromkeys([*facts["remarks"], *bundle.facts["remarks"]]))
         for kind, number, unit in bundle.facts["alignment"] if not own else ():
             alignment[kind, number] = max(alignment.get((kind, number), 1), unit)
         code += bundle.code

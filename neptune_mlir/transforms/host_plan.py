@@ -41,14 +41,14 @@ class HostReader:
             self._argument(k, value)
 
     def _argument(self, k: int, value: Any) -> None:
-        kind = value.type
+        kind, name = value.type, _name(value.location) or f"argument {k}"
         if not isinstance(kind, (ir.RankedTensorType, ir.MemRefType)):
-            self.arguments.append(Argument("scalar", str(kind), (), f"argument {k}"))
+            self.arguments.append(Argument("scalar", str(kind), (), name))
             self.expressions[value] = ["argument", k]
             return
         shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         dtype = str(kind.element_type)
-        self.arguments.append(Argument("tensor", dtype, tuple(shape), f"argument {k}"))
+        self.arguments.append(Argument("tensor", dtype, tuple(shape), name))
         self.arrays[value] = ["argument", k]
         self.shapes[value] = [["dim", k, d] if n is None else n for d, n in enumerate(shape)]
 
@@ -124,6 +124,11 @@ class HostReader:
         if isinstance(head, tuple):  # ("swap", operator)
             head, operands = head[1], operands[::-1]
         self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
+
+
+def _name(location: Any) -> str:
+    """What a program in index notation calls an argument: it is the argument's location."""
+    return str(location.name_str) if isinstance(location, ir.NameLoc) else ""
 
 
 def grid_bounds(forall: Any) -> tuple[list[Any], list[Any], list[Any]]:

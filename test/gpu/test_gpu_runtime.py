@@ -367,5 +367,7 @@ def test_host_time(name):
     if "OUT" in os.environ:
         with open(os.path.join(os.environ["OUT"], "host_time.txt"), "a") as file:
             print(line, file=file)
-    assert figures["prepared"] <= 6
-    assert figures["prepared, given stream"] <= 6
+    # a shared machine can be slow for minutes: torch's add takes 6.6 us on a quiet one
+    limit = 6 * max(1, figures["torch's add"] / 6.6)
+    assert figures["prepared"] <= limit
+    assert figures["prepared, given stream"] <= limit

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from tile_programs import attention
 
-from neptune_mlir import bindings
+from neptune_mlir import bindings, compiler, ops
 from neptune_mlir.codegen import nvptx, ptxas
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.pipelines.nvvm import compile_tiles
@@ -66,6 +66,13 @@ def test_instructions_that_matter(fat, tmp_path):
 
 def test_alignment_is_asked_for(fat):
     assert ["argument", 0, 16] in fat.facts["alignment"]
+
+
+def test_arguments_are_called_what_the_program_calls_them():
+    text = ops.rms_norm(cols=64).to_mlir()
+    for target in ("sm_80", "cpu"):
+        plan = compiler.compile_text(text, "rms_norm", target, None, None).plan
+        assert [argument.name for argument in plan.arguments] == ["x", "weight"], target
 
 
 def test_wrong_arguments(fat):
