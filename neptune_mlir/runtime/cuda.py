@@ -107,7 +107,10 @@ class CudaExecutable:
         def take(value: Any, name: str) -> ArrayView:
             view = gpu_view(value, name, self._driver, handle, wait)
             if view.device not in (device, None):
-                raise ArgumentError(f"{name} is on GPU {view.device}, others on GPU {device}")
+                raise ArgumentError(
+                    f"the arrays are on several devices: {name} is on GPU {view.device}, "
+                    f"others on GPU {device}"
+                )
             return view
 
         views, sizes = self._check(image, arguments, take)
@@ -156,18 +159,14 @@ class CudaExecutable:
         return views, sizes
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
-        """The device that holds the arrays; the first one when they have no elements."""
+        """The device of the first array; the first one when no array has elements."""
         check_count(self.plan, arguments)
-        found: dict[int, str] = {}
         for value, wanted in zip(arguments, self.plan.arguments, strict=True):
             if wanted.kind == "tensor":
                 device = gpu_device(value, wanted.name, lambda: self._driver)
                 if device is not None:
-                    found.setdefault(device, wanted.name)
-        if len(found) > 1:
-            text = ", ".join(f"{name} is on GPU {device}" for device, name in found.items())
-            raise ArgumentError(f"the arrays are on several devices: {text}")
-        return next(iter(found), 0)
+                    return device
+        return 0
 
     @property
     def _driver(self) -> drivers.Driver:

@@ -54,8 +54,8 @@ def parameters(
         elif operand[0] == "counter":
             made.append(ctypes.c_int32(number(operand[1])))
         elif operand[0] == "map":
-            kind, number, *box = operand[1:]
-            made.append(tensor_map(driver, arrays[kind, number], *box))
+            kind, k, *box = operand[1:]
+            made.append(tensor_map(driver, arrays[kind, k], *box))
         else:
             array = arrays[operand[0], operand[1]]
             made.append(ctypes.c_void_p(array.address))

@@ -162,7 +162,7 @@ REFUSED = {
     "stride": (lambda a: a.update(x=FakeArray(aligned((10, 12), "f2")[:, :8])),
                "x has stride 12 along dimension 0: 24 bytes, not a multiple of 16"),
     "device": (lambda a: a.update(y=FakeArray(numbers(10), device=1)),
-               "several devices: x is on GPU 0, y is on GPU 1"),
+               "several devices: y is on GPU 1, others on GPU 0"),
     "out device": (lambda a: a.update(out=FakeArray(numbers(10), device=1)),
                    "out is on GPU 1, others on GPU 0"),
     "out shape": (lambda a: a.update(out=FakeArray(numbers(11))),
@@ -295,11 +295,13 @@ def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
     counted = replace(
         PLAN,
         launches=(
-            replace(PLAN.launches[0], operands=(*PLAN.launches[0].operands, ["counter", 8])),
+            replace(PLAN.launches[0], operands=(
+                *PLAN.launches[0].operands, ["map", "argument", 0, 0, 64, 64], ["counter", 8]
+            )),
             PLAN.launches[1],
         ),
-    )
-    gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int32), None)}
+    )  # fmt: skip
+    gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int64, c_int32), None)}
     run = CudaExecutable(replace(BUNDLE, plan=counted), gpu)
     x, y, out, scratch = arrays(4)
     given = {"out": out, "workspace": scratch}
