@@ -393,22 +393,33 @@ class Memory:
     def staged_types(self, array: Array, window: Window) -> list[Any]:
         """The types of what `load_staged` gives."""
         layout, vector = self.staging(array, window)
-        return [self._wide(array.dtype, vector)] * (layout.registers // vector)
+        count = layout.registers // vector
+        return [self._wide(array.dtype, vector)] * count + [self.s.i1] * count * _is_part(window)
 
     def load_staged(self, array: Array, window: Window) -> list[Any]:
-        """This thread's part of a window on its way to shared memory; 0 outside of what exists."""
+        """This thread's part of a window on its way to shared memory, and what of it exists (which
+        is for `store_staged` to ask: asking here would wait for the loads)."""
         layout, vector = self.staging(array, window)
-        return [
-            value if inside is None else self.s.select(inside, value, self.zero(value.type))
-            for inside, value in self._loads(array, window, layout, vector)
-        ]
+        found = list(self._loads(array, window, layout, vector))
+        values = [value for _, value in found]
+        if not _is_part(window):
+            return values
+        true = self.s.constant(1, self.s.i1)
+        return values + [true if inside is None else inside for inside, _ in found]
 
     def store_staged(
         self, array: Array, window: Window, tile: SharedTile, values: Sequence[Any]
     ) -> None:
-        """Write what `load_staged` gave."""
+        """Write what `load_staged` gave; 0 where nothing exists."""
         layout, vector = self.staging(array, window)
         positions = self.threads.positions(layout)[::vector]
+        if _is_part(window):
+            values = [
+                self.s.select(exists, value, self.zero(value.type))
+                for value, exists in zip(
+                    values[: len(positions)], values[len(positions) :], strict=True
+                )
+            ]
         for value, position in zip(values, positions, strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
             inside = self.in_bounds(position, layout.shape) if layout.padded else None
@@ -427,6 +438,11 @@ class Memory:
             position.insert(0, self.s.mod(row, n))
             row = self.s.div(row, n)
         return [row, *position] if shape else []
+
+
+def _is_part(window: Window) -> bool:
+    """Whether some of a window may lie outside of its array."""
+    return any(limit is not None for limit in window.valid)
 
 
 class _if:
