@@ -44,7 +44,6 @@ TO_LLVM = (
 
 # tile IR -> kernels and a launch plan -> LLVM
 FROM_TILES = (
-    Step("hoist-broadcasts"),
     Step("canonicalize"),
     Step("cse"),
     Step("place-tiles"),

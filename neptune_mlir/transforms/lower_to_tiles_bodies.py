@@ -26,30 +26,38 @@ _EXPENSIVE = frozenset({
 
 def split_invariants(kernel: Kernel) -> None:
     """Give expensive subterms that vary along fewer axes than their nest a map of their own."""
-    parts: dict[tuple[bool, Term], FusedNest] = {}
-    for nest in kernel.nests.values():
-        if nest.body is None:
-            continue
-        nest.body = _factored(nest.body)
-        for term in _invariant_parts(kernel, nest.body, _extended(kernel, nest.loops)):
-            axes = tuple(sorted(T.axes_of(term)))
-            parts.setdefault(
-                (nest.in_body, term),
-                FusedNest(
-                    f"{nest.key}.part{len(parts)}", nest.op, T.leaves(term, "read"), term, axes,
-                    axes, term.dtype, in_body=nest.in_body,
-                ),
-            )  # fmt: skip
-    made: dict[str, FusedNest] = {}
+    wanted: dict[tuple[bool, Term], FusedNest] = {}  # with the first nest that has each
     for nest in kernel.nests.values():
         if nest.body is not None:
-            for (in_body, term), part in parts.items():
-                if in_body == nest.in_body and term in set(T.walk(nest.body)):
-                    made.setdefault(part.key, part)
-                    read = T.read(part.key, *map(T.index, part.loops), dtype=part.dtype)
-                    nest.body = T.substitute(nest.body, {term: read})
-            nest.reads = T.leaves(nest.body, "read")
+            nest.body = _factored(nest.body)
+            for term in _invariant_parts(kernel, nest.body, _extended(kernel, nest.loops)):
+                wanted.setdefault((nest.in_body, term), nest)
+    parts: dict[str, FusedNest] = {}
+    tables: dict[bool, dict[Term, Term]] = {False: {}, True: {}}
+    # Small ones first: a larger one reads them, and is then found in bodies that do.
+    for in_body, term in sorted(wanted, key=lambda w: len(list(T.walk(w[1])))):
+        first = wanted[in_body, term]
+        body = T.substitute(term, tables[in_body])
+        axes = tuple(sorted(T.axes_of(term)))
+        part = FusedNest(
+            f"{first.key}.part{len(parts)}", first.op, T.leaves(body, "read"), body, axes, axes,
+            term.dtype, in_body=in_body,
+        )  # fmt: skip
+        parts[part.key] = part
+        tables[in_body][body] = T.read(part.key, *map(T.index, axes), dtype=term.dtype)
+    made: dict[str, FusedNest] = {}
+
+    def place(nest: FusedNest) -> None:
+        for read in nest.reads:
+            if read.attr in parts and read.attr not in made:
+                place(parts[read.attr])
         made[nest.key] = nest
+
+    for nest in kernel.nests.values():
+        if nest.body is not None:
+            nest.body = T.substitute(nest.body, tables[nest.in_body])
+            nest.reads = T.leaves(nest.body, "read")
+        place(nest)
     kernel.nests = made
 
 

@@ -33,7 +33,6 @@ _MODULES: dict[str, str] = {
     "tile": "neptune_mlir.transforms.tile",
     "lower-correct": "neptune_mlir.transforms.lower_correct",
     "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
-    "hoist-broadcasts": "neptune_mlir.transforms.hoist_broadcasts",
     "place-tiles": "neptune_mlir.transforms.place_tiles",
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",

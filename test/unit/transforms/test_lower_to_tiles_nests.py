@@ -11,6 +11,7 @@ import pytest
 from nest_programs import FUSE, Body, Builder, execute, module_of
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC as D
 from neptune_mlir.errors import LoweringError, ScheduleError
 
@@ -296,3 +297,21 @@ func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
 def test_a_value_of_another_program_cannot_be_read() -> None:
     with pytest.raises(LoweringError, match="which another program may hold"):
         execute(SHIFTED, [normal(8)])
+
+
+def test_elementary_functions_run_over_their_own_loops_only():
+    """Layer norm's 1/sqrt is of a row, though the result and other parts of it are of a tile."""
+    from neptune_mlir import ops
+    from neptune_mlir.compiler import lower_text
+
+    text = ops.layer_norm_matmul().to_mlir()
+    module, _ = lower_text(text, "layer_norm_matmul", "cpu", None, "tile")
+    ranks = []
+
+    def visit(op):
+        if op.name == "linalg.generic" and "math.rsqrt" in str(op):
+            ranks.append(len(op.attributes["iterator_types"]))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    assert ranks == [1]
