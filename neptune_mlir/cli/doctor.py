@@ -29,7 +29,6 @@ _PACKAGES = (
     ("z3-solver", "deciding proof obligations", "verify"),
     ("nvidia-cuda-nvcc", "assembling NVIDIA code (ptxas)", "nvidia"),
     ("nvidia-cuda-nvdisasm", "reading NVIDIA machine code", "nvidia"),
-    ("ziglang", "linking AMD code", "amd"),
     ("triton", "the Triton backend", "triton"),
     ("lit", "the tests", "test"),
 )
@@ -76,9 +75,21 @@ def _gpu() -> Finding:
     return Finding(what, "ok" if names else "missing", ", ".join(names) or "none found")
 
 
+def _amd() -> Finding:
+    from neptune_mlir.codegen import amdgcn
+    from neptune_mlir.errors import ToolError
+
+    what = "AMD linker"
+    try:
+        return Finding(what, "ok", f"{amdgcn.linker_version()}: linking AMD code (HSACO)")
+    except ToolError:
+        return Finding(what, "missing", "linking AMD code", "pip install 'neptune-mlir[amd]'")
+
+
 def findings() -> list[Finding]:
     """Everything that the report shows, in order."""
-    rows = [Finding("Python", "ok", platform.python_version()), _bindings(), _cpu(), _gpu()]
+    python = Finding("Python", "ok", platform.python_version())
+    rows = [python, _bindings(), _cpu(), _gpu(), _amd()]
     for package, purpose, extra in _PACKAGES:
         version = _version(package)
         if version:
