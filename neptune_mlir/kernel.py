@@ -146,7 +146,7 @@ def _load(bundle: Bundle) -> Any:
     return CpuExecutable(bundle)
 
 
-def _unrunnable(*arguments: Any, out: Any = None) -> Any:
+def _unrunnable(*arguments: Any, **named: Any) -> Any:
     raise ToolError(
         "this version has no runtime for AMD GPUs",
         hint="save the kernel: its bundle has the code (HSACO) and the launch plan",
