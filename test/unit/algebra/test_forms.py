@@ -11,11 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from chains import (
     AXIS,
-    INF,
     ZOO,
     E,
-    absolute,
-    equal,
     exp,
     i,
     j,
@@ -33,8 +30,6 @@ from chains import (
 
 from neptune_mlir.algebra import solver
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.exponents import fold_exp2
-from neptune_mlir.algebra.numeric import Domain, evaluate
 from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
 from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
 from neptune_mlir.algebra.stress import stress
@@ -239,19 +234,6 @@ def test_what_is_refuted_is_not_fused(monkeypatch):
     monkeypatch.setattr(solver, "finish_obligations", lambda *_: Proof((wrong,)))
     with pytest.raises(Unsolvable, match=r"finish fails on .*counterexample: some"):
         solve_chain(ZOO["attention"], AXIS)
-
-
-def test_fold_exp2_keeps_the_value():
-    body = (exp((x * 0.125 - where(equal(m, -INF), 0.0, m)) * 2.0) + absolute(x)).term
-    folded = fold_exp2(body)
-    ops = [t.op for t in T.walk(folded)]
-    assert "exp" not in ops and ops.count("exp2") == 1
-    rng_x = [[-3.0, 0.5, 7.25]]
-    import numpy as np
-
-    domain = Domain((1, 3), {"x": np.array(rng_x)}, {})
-    refs = {"m": np.array([[0.75]])}
-    assert np.allclose(evaluate(body, domain, refs), evaluate(folded, domain, refs), rtol=1e-14)
 
 
 @pytest.mark.parametrize("scale", [n, 12.0, 1 / 12.0])
