@@ -102,3 +102,14 @@ def test_what_does_not_qualify_is_compiled_as_before(shape, dtype, reason):
 def test_other_chips_ignore_the_option():
     bundle = compiled(64, 64, 64, target="sm_80", dtype="f16")
     assert not any("specialised" in remark for remark in bundle.facts["remarks"])
+
+
+def test_each_image_of_a_fat_bundle_is_launched_in_its_own_way():
+    bundle = compiled(128, 128, 64, target="sm_80,sm_90a", causal=False, dtype="f16")
+    portable, special = bundle.facts["images"]
+    assert "plan" not in portable and special["alignment"]
+    kinds = [
+        {operand[0] for launch in bundle.plan_of(image).launches for operand in launch.operands}
+        for image in (portable, special)
+    ]
+    assert "map" not in kinds[0] and {"map", "counter"} <= kinds[1]
