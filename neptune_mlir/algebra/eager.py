@@ -52,6 +52,8 @@ def _multiplicative(chain: Chain, name: str, body: Term) -> Found:
         parts = split_monomials(chain, body)
     except Unsolvable:
         return None
+    if not parts:  # everything cancels: there is nothing to repair
+        return None
     if any(not safe(chain, t, e) for p in parts for t, e in p.keep):
         return None
     keep, behind = parts[0].keep, parts[0].behind

@@ -189,6 +189,8 @@ class Peel:
         if not is_float(t.dtype):
             raise chain.fail("re-basing", t, "it is not an ordered function of the data")
         parts = [move_unsafe(chain, p) for p in split_monomials(chain, t)]
+        if not parts:  # everything cancels
+            return self.core(const(0.0, t.dtype), want)
         keep, behind = parts[0].keep, parts[0].behind
         same = {(p.keep, p.behind) for p in parts} == {(keep, behind)}
         factor = mono_term(behind, Fraction(1), t.dtype) if behind else None

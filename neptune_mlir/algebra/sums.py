@@ -71,6 +71,8 @@ def solve_sum(chain: Chain, name: str, body: Term) -> Term:
         inner = solve_sum(chain, chain.fresh(name + "'"), found.rest)
         return found.finish(inner)
     parts = [move_unsafe(chain, p) for p in split_monomials(chain, body)]
+    if not parts:  # everything cancels
+        return acc(chain.emit(name, "add", const(0.0, dtype)), dtype)
     if len({(p.keep, p.behind) for p in parts}) == 1 and not any(p.differences for p in parts):
         return _single(chain, name, body, parts, dtype)
     return _several(chain, name, parts, dtype)

@@ -220,6 +220,7 @@ ZOO: dict[str, list[Reduction]] = {
         reduction("d", "max", absolute(x - ref("s") / n)),
         reduction("o", "add", (x - ref("s") / n) / ref("d") * w),
     ],
+    "nothing left": softmax_over(x, reduction("o", "add", p * (v - v)), reduction("top", "max", p * (x - x))),
     "masked total": [
         reduction("s", "add", x),
         reduction("hi", "max", where(j <= i, ref("s"), 0.0)),
