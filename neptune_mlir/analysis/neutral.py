@@ -14,7 +14,7 @@ input at a masked position may be skipped instead of making a NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Flag
 
 from neptune_mlir.algebra import terms as T
@@ -222,7 +222,8 @@ def padding_masks(
 
     Returns, for the nests that need it, the constant to take where `inside` is false. A mask
     goes on the map that a reduction reads, if that makes the reduction ignore padding: then a
-    contraction stays a plain product, and what follows from the map needs no mask of its own.
+    contraction stays a plain product, and what follows from the map needs no mask of its own. It
+    goes on a factor of that map instead, if that varies along fewer axes.
     """
     masks: dict[str, Term] = {}
 
@@ -242,7 +243,7 @@ def padding_masks(
             reduces = axis in nest.loops and axis not in nest.result_axes
             if not reduces or nest.body is None or is_identity(at_padding[nest.key], nest):
                 continue
-            place, value = _mask_for(nest, at_padding[nest.key], by_key, masks, carries, odd)
+            place, value = _mask_for(nest, at_padding, by_key, masks, carries, odd)
             masks[place] = value
             break
         else:
@@ -251,26 +252,39 @@ def padding_masks(
 
 def _mask_for(
     nest: FusedNest,
-    at_padding: Term,
+    at_padding: Mapping[str, Term],
     by_key: Mapping[str, FusedNest],
     masks: Mapping[str, Term],
     carries: Callable[[FusedNest], bool],
     odd: OddValues,
 ) -> tuple[str, Term]:
     """Which nest to mask, and with what, so that `nest` ignores padding."""
-    identity = T.const(nest.identity or 0, nest.dtype)
-    for read in T.leaves(at_padding, "read"):
-        maker = by_key.get(read.attr)
-        if maker is None or maker.combiner is not None or maker.body is None:
-            continue
-        if maker.key in masks or not carries(maker):
-            continue
-        if read.args != tuple(map(T.index, maker.result_axes)):
-            continue
+
+    def sources(of: FusedNest) -> Iterator[tuple[Term, FusedNest]]:
+        """The maps that a nest reads element by element, which may take a mask."""
+        for read in T.leaves(at_padding[of.key], "read"):
+            maker = by_key.get(read.attr)
+            if maker is None or maker.combiner is not None or maker.body is None:
+                continue
+            if maker.key in masks or not carries(maker):
+                continue
+            if read.args == tuple(map(T.index, maker.result_axes)):
+                yield read, maker
+
+    def settled(of: FusedNest, read: Term, value: Term) -> Term:
+        return settle(at_padding[of.key], {read: value}, odd)
+
+    for read, maker in sources(nest):
         for candidate in (T.const(nest.identity or 0, read.dtype), T.const(0, read.dtype)):
-            if is_identity(settle(at_padding, {read: candidate}, odd), nest):
-                return maker.key, candidate
-    return nest.key, identity
+            if not is_identity(settled(nest, read, candidate), nest):
+                continue
+            for earlier, factor in sources(maker):  # a map over fewer axes has fewer points
+                zero = T.const(0, earlier.dtype)
+                fewer = len(factor.result_axes) < len(maker.result_axes)
+                if fewer and settled(maker, earlier, zero) is candidate:
+                    return factor.key, zero
+            return maker.key, candidate
+    return nest.key, T.const(nest.identity or 0, nest.dtype)
 
 
 def masked(body: Term, inside: Term, otherwise: Term | None) -> Term:

@@ -203,8 +203,8 @@ class Problems:
         self._found: dict[Any, tuple[frozenset[int], bool]] = {}
 
     def axes(self, nest: Any) -> frozenset[int]:
-        """The loops that everything the nest reads varies along, down to the arguments; none
-        where no contraction is on the way."""
+        """The loops along which every factor varies of each contraction that the nest is or
+        follows from; none where there is no contraction."""
         axes, contracts = self._of(nest)
         return axes if contracts else frozenset()
 
@@ -214,27 +214,28 @@ class Problems:
         return self._found[nest]
 
     def _find(self, nest: Any) -> tuple[frozenset[int], bool]:
-        kept = frozenset(nest.attributes["result_axes"])
-        axes, contracts, operands = kept, False, []
+        axes = kept = frozenset(nest.attributes["result_axes"])
+        followed, factors = False, []
         for op in nest.regions[0].blocks[0].operations:
             if op.operation.name != "neptune.read":
                 continue
             tensor = op.operation.operands[0]
             places = [_loops_of(e) for e in op.operation.attributes["map"].value.results]
             varies = frozenset().union(*places)
-            operands.append(varies & kept)
+            if varies - kept:
+                factors.append(varies & kept)
             source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
-            if source is not None and source.name in ("neptune.map", "neptune.reduce"):
-                inner, found = self._of(source)
-                contracts |= found
-                made = source.attributes["result_axes"]
-                varies = frozenset().union(
-                    *(place for place, loop in zip(places, made, strict=True) if loop in inner)
-                )
-            axes &= varies
-        reduces = nest.name == "neptune.reduce"
-        contracts |= reduces and any(a - b and b - a for a in operands for b in operands)
-        return axes, contracts
+            if source is None or source.name not in ("neptune.map", "neptune.reduce"):
+                continue
+            inner, contracts = self._of(source)
+            if contracts:
+                followed = True
+                made = zip(places, source.attributes["result_axes"], strict=True)
+                axes &= frozenset().union(*(place for place, loop in made if loop in inner))
+        contracts = any(a - b and b - a for a in factors for b in factors)
+        if contracts:
+            axes = axes.intersection(*factors)
+        return axes, followed or contracts
 
 
 def _loops_of(expression: Any) -> frozenset[int]:

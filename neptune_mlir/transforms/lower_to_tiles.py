@@ -8,7 +8,7 @@ comes out; `lower_to_tiles_kernel` says which role each axis plays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ def lower_to_tiles(module: Any) -> None:
         ops = [o.operation for o in block.operations if _is_kernel(o)]
         for number, op in enumerate(ops):
             with ir.InsertionPoint(op), op.location:
-                results = _lower(read_kernel(op, values), values, f"{name}_{number}")
+                results = _lower_op(op, values, f"{name}_{number}")
             for old, new in zip(op.results, results, strict=True):
                 old.replace_all_uses_with(new)
             _rebind(values, op, results)
@@ -56,8 +56,39 @@ def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
         values.rebind(values.key(old), new)
 
 
-def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
-    """Emit the forall of one kernel at the insertion point; returns its results."""
+def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
+    """Emit the foralls of an op; returns its results.
+
+    A join with sizes for few chunks (`neptune.tile_few`) gets a second kernel for these. Both
+    stand in the plan, and only one of them has programs.
+    """
+    if "neptune.tile_few" not in op.attributes:
+        return _lower(read_kernel(op, values), values, name)
+    count, whole = op.operands[0], op.attributes["neptune.tile"]
+    few = op.attributes["neptune.tile_few"]
+    limit = few[0]
+    op.attributes["neptune.tile"], op.operands[0] = few, ix.minimum(count, limit)
+    results = _lower(
+        read_kernel(op, values), values, f"{name}_few",
+        lambda bound: ix.where_less(count, limit + 1, bound, 0),
+    )  # fmt: skip
+    op.attributes["neptune.tile"], op.operands[0] = whole, count
+    return _lower(
+        read_kernel(op, values), values, name,
+        lambda bound: ix.where_less(limit, count, bound, 0), results,
+    )  # fmt: skip
+
+
+def _lower(
+    kernel: Kernel, values: nests.Values, name: str,
+    launched: Callable[[Index], Index] = lambda bound: bound, outs: Sequence[Any] = (),
+) -> list[Any]:  # fmt: skip
+    """Emit the forall of one kernel at the insertion point; returns its results.
+
+    Args:
+        launched: makes a grid dimension empty where the kernel is not to run.
+        outs: what the results start from, instead of new tensors.
+    """
     split_invariants(kernel)
     # an axis that no nest runs over (of a shared domain) would only repeat programs
     used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
@@ -66,15 +97,16 @@ def _lower(kernel: Kernel, values: nests.Values, name: str) -> list[Any]:
     bounds: list[Index] = [kernel.chunks] if chunked else []
     bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
     shapes = [_result_shape(kernel, key) for key in kernel.results]
-    empties = [
+    starts = list(outs) or [
         tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
         for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
     ]
     bounds = bounds or [1]
+    bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
     mapping = [ir.Attribute.parse(f"#gpu.block<linear_dim_{k}>") for k in range(len(bounds))]
     forall = scf.ForallOp(
-        [0] * len(bounds), bounds, [1] * len(bounds), empties, mapping=ir.ArrayAttr.get(mapping)
+        [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
     )
     forall.operation.attributes["neptune.kernel"] = ir.StringAttr.get(name)
     with ir.InsertionPoint(forall.body):

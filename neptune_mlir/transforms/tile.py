@@ -12,7 +12,8 @@ looks at the part that an axis plays, never at what the program is for:
   rows share), else 64; the rest are rows, 64, or 128 in a stream whose products, the scores and
   the result, then have at most `held` elements;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
-  uncut if static and at most 256, else 256 (or `columns`); the last of the rest 16; all others 1;
+  uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
+  known at run time, `columns`); the last of the rest 16; all others 1;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -40,6 +41,7 @@ WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
+FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 GROUP_REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 GROUP_MEMORY = 224 << 10  # bytes of shared memory for tiles
@@ -67,7 +69,7 @@ def tile(
         sizes: all sizes of every stream, `1x1x64x64x0x0`.
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
-        columns: instead of the rule's size for the contiguous axis, without a contraction.
+        columns: instead of the rule's size for the contiguous axis of a join of many chunks.
         held: how many elements of products the target likes a program to hold.
         least: rows of a product that cost the target as much as one.
         warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`).
@@ -89,6 +91,9 @@ def tile(
                 )
             with op.operation.context:
                 attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(chosen)
+                if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
+                    few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
+                    attributes["neptune.tile_few"] = ir.DenseI64ArrayAttr.get(few)
 
 
 def _parse_sizes(text: str) -> list[int]:
@@ -113,8 +118,8 @@ def kernel_ops(function: Any) -> list[Any]:
     return found
 
 
-def default_tile(op: Any, values: Values, wishes: Wishes) -> list[int]:
-    """The tile sizes that the default rule gives a kernel."""
+def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> list[int]:
+    """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = nests_of(op, values)
     rows, stream = wishes.rows, wishes.stream
@@ -128,7 +133,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes) -> list[int]:
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:
         if isinstance(op, N.GlobalOp) and a == 0:
-            sizes[a] = _chunks(op)
+            sizes[a] = chunks or _chunks(op)
         elif _at_most(domain[a], WHOLE_REDUCED):
             sizes[a] = 0
         else:
@@ -148,8 +153,10 @@ def default_tile(op: Any, values: Values, wishes: Wishes) -> list[int]:
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
         whole = _at_most(domain[inner], WHOLE_PARALLEL)
-        sizes[inner] = wishes.columns or (0 if whole else 256)
+        sizes[inner] = 0 if whole else 256
         if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
+            if sizes[0] > FEW_CHUNKS and wishes.columns:
+                sizes[inner] = wishes.columns
             room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
             sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
     divisors = _divisors(nests)

@@ -449,6 +449,29 @@ func.func @no_chunks(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @count_and_chunks(%x: tensor<4x8xf32>, %c: index) {
+  // expected-error@below {{has 1 counts for 2 chunks}}
+  %p = "neptune.private"(%c) ({
+    %s = "neptune.stream"() ({
+    ^bb0(%m0: tensor<4xf32>):
+      %m = "neptune.accumulate"(%m0) ({
+        %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+        "neptune.yield"(%a) : (f32) -> ()
+      }, {
+      }) {combiner = "max", domain = array<i64: 4, 8>, identity = 0xFF800000 : f32, neptune.axes = array<i64: 0, 1>, result_axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<4xf32>
+      "neptune.produce"(%m) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>) -> ()
+    }, {
+    ^bb0(%r: tensor<4xf32>):
+      "neptune.produce"(%r) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>) -> ()
+    }, {
+    }) {axis = 1 : i64, axis_names = ["i", "j"], domain = array<i64: 4, 8>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : () -> tensor<4xf32>
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>) -> ()
+  }) {chunks = 2 : i64, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (index) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
 func.func @private_results(%x: tensor<4x8xf32>) {
   // expected-error@below {{has results (tensor<3x4xf32>), 2 chunks of the stream's make (tensor<2x4xf32>)}}
   %p = "neptune.private"() ({

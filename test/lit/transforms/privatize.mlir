@@ -1,5 +1,16 @@
 // RUN: neptune-opt %s --inline-maps --defer --rolling-update --privatize=chunks=4 2>&1 | filecheck %s
 
+// RUN: neptune-opt %s --inline-maps --defer --rolling-update --tile --privatize=chunks=0,programs=64 --tile=columns=32 --lower-correct --lower-to-tiles 2>&1 | filecheck %s --check-prefix=LAUNCH
+
+// The number of chunks follows from the extents: 64 programs over what the other axes leave, and
+// no more than there are tiles. A join of few chunks has a kernel of its own.
+// LAUNCH: remark: privatized into chunks for 64 programs
+// LAUNCH: %[[SHARE:.*]] = arith.divui %c64
+// LAUNCH: affine.min
+// LAUNCH: %[[N:.*]] = affine.max
+// LAUNCH: scf.forall ({{.*}}) in (%[[N]], 2, 8,
+// LAUNCH: tensor<?x2x8x?x64xf32>
+
 // Each chunk keeps its own maximum, sum and output; the joining nests re-base them with the
 // stream's own correction, then reduce over the chunks.
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from run_kernels import Simulated
@@ -11,6 +13,7 @@ import neptune_mlir
 from neptune_mlir import ops
 from neptune_mlir.compiler import lower_text
 from neptune_mlir.kernel import Source
+from neptune_mlir.runtime.plan import evaluate
 
 RNG = np.random.default_rng(1)
 
@@ -48,6 +51,9 @@ CASES = {
     "decode gqa": lambda: (
         ops.decode_attention(head_dim=64, dtype="f16", group=8),
         qkv(64, 130, heads=8, kv_heads=1, q_len=1)),
+    "decode gqa of many chunks": lambda: (
+        ops.decode_attention(head_dim=64, dtype="f16", group=2, return_lse=True),
+        qkv(64, 600, heads=4, kv_heads=2, q_len=1)),
     "decode of groups of 3": lambda: (
         ops.decode_attention(head_dim=64, dtype="f16", heads=6, kv_heads=2, alibi=True),
         [*qkv(64, 70, heads=6, kv_heads=2, q_len=1), array(6)]),
@@ -106,3 +112,25 @@ def test_few_rows_on_several_warps(target, options):
     want = neptune_mlir.compile(program)(*arguments).astype(np.float64)
     got = run(program, arguments, target, **options).astype(np.float64)
     assert np.linalg.norm(got - want) <= 2e-3 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "programs", "few"),
+    [
+        (1, 4096, 33 * 8, False),  # 2 a multiprocessor
+        (1, 256, 8 * 8, True),  # a tile each
+        (4, 4096, 8 * 32, True),
+        (50, 4096, 400, True),  # all at once without a cut
+        (100, 4096, 2 * 800, True),  # in waves: in small pieces
+        (100, 1000, 800, True),  # too short for pieces
+        (0, 4096, 0, True),
+    ],
+)
+def test_programs_of_a_decode_step(batch, length, programs, few):
+    source = Source.of(ops.operator("decode_gqa", batch=None))
+    module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
+    plan = Simulated(module, target="sm_90a").plan
+    shapes = [(batch, heads, n, 128) for heads, n in ((64, 1), (8, length), (8, length))]
+    grids = [math.prod(int(evaluate(e, shapes, [])) for e in x.grid) for x in plan.launches]
+    joins = [batch * 64 if few else 0, 0 if few else batch * 64 * 4]
+    assert grids == [programs, *joins]

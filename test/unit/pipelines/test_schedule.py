@@ -5,7 +5,7 @@ import pytest
 
 from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
-from neptune_mlir.pipelines import schedule
+from neptune_mlir.pipelines import common, runner, schedule
 
 HEAD = "module attributes {transform.with_named_sequence} {\n"
 ENTRY = "transform.named_sequence @__transform_main(%m: !transform.any_op {transform.consumed}) {\n"
@@ -105,3 +105,31 @@ def test_bad_scripts(script, kind, message):
     with pytest.raises(NeptuneError, match=message) as caught:
         schedule.apply(module, script, {}, "s.mlir")
     assert isinstance(caught.value, kind)
+
+
+def attention_schedule(**options):
+    from neptune_mlir import ops
+
+    module = bindings.parse(ops.attention(head_dim=64, **options).to_mlir())
+    runner.run(module, common.IMPORT)
+    return schedule.choose(module, parallel_programs=132, adapts=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ({"q_len": 1}, "private"),  # a batch of any size: each problem has one row
+        ({"q_len": 1, "alibi": True, "causal": True, "group": 4}, "private"),
+        ({}, "streamed"),  # any number of rows
+        ({"q_len": 1, "heads": 256}, "streamed"),  # at least 256 programs
+        ({"q_len": 512}, "streamed"),
+    ],
+)
+def test_rule_for_chunks_that_adapt(options, chosen):
+    assert attention_schedule(**options) == chosen
+
+
+@pytest.mark.parametrize(("rows", "length"), [("?", 4096), (64, 4096)])
+def test_rows_that_share_nothing_are_no_problems(rows, length):
+    module = bindings.parse(program(rows, length))
+    assert schedule.choose(module, 16, adapts=True) == "streamed"

@@ -114,3 +114,36 @@ def test_bad_sizes_are_refused() -> None:
         tiles(program.module, "tile{sizes=1x2}")
     with pytest.raises(UsageError, match="1x64x0"):
         tiles(program.module, "tile{sizes=1x-2}")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group", "want"),
+    [
+        ([2, 8, 1, 512, 64, 64], 4, [1, 4, 0, 64, 0, 0]),  # heads that share keys are rows
+        ([2, 8, 1, 512, 64, 64], 1, [1, 1, 16, 64, 0, 0]),  # one row is padded
+        ([2, 40, 1, 512, 64, 64], 20, [1, 10, 0, 64, 0, 0]),  # as many as fit one instruction
+        ([2, 128, 1, 512, 64, 64], 128, [1, 64, 0, 64, 0, 0]),  # or several
+        ([2, 74, 1, 512, 64, 64], 37, [1, 1, 16, 64, 0, 0]),
+        ([2, 8, 4, 512, 64, 64], 4, [1, 1, 0, 64, 0, 0]),  # rows enough
+    ],
+)
+def test_least_rows(sizes: list[int], group: int, want: list[int]) -> None:
+    program = Attention(sizes, (), group=group)
+    assert tiles(program.module, "tile{least=16}") == [want]
+
+
+def test_a_join_of_a_number_known_at_run_time() -> None:
+    """The chunk axis takes as many as there can be; the few of them with many rows apart."""
+    program = Attention([DYNAMIC, 8, 1, DYNAMIC, 64, 64], (), group=8)
+    passes = "tile{least=16,stream=32},privatize{chunks=0,programs=100},tile{columns=32}"
+    stream, join = tiles(program.module, passes)
+    assert stream == [1, 8, 0, 32, 0, 0]
+    assert join == [100, 1, 1, 0, 1, 1, 32]
+    _, op = kernel_ops(next(iter(functions(program.module))))
+    assert list(op.operation.attributes["neptune.tile_few"])[:1] == [8]
+
+
+def test_chunks_for_programs_need_tile_sizes() -> None:
+    program = Attention([DYNAMIC] * 4 + [64, 64], ())
+    with pytest.raises(ScheduleError, match="no tile sizes"):
+        tiles(program.module, "privatize{chunks=0,programs=100}")
