@@ -36,6 +36,15 @@ def asm(text: str, constraints: str, operands: Sequence[Any] = (), result: Any =
 # ---- barriers
 
 
+def converge() -> None:
+    """The lanes of a warp come together and see each other's shared memory.
+
+    Waits are loops that lanes might leave one by one, as far as the assembler knows. Where it
+    cannot be sure that all are together, it keeps nothing in the registers that a warp shares.
+    """
+    asm("bar.warp.sync -1;", "")
+
+
 def init_barrier(address: Any, count: int) -> None:
     asm(f"mbarrier.init.shared::cta.b64 [$0], {count};", "r", [address])
 
@@ -96,6 +105,15 @@ def load_word(address: Any, lane: Any) -> Any:
         "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@!p mov.b32 $0, 0;\n"
         "@p ld.shared.b32 $0, [$1];\n}",
         "=r,r,r", [address, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def store_chunk(pointer: Any, words: Sequence[Any], wanted: Any) -> None:
+    """Write 16 bytes to global memory, unless `wanted` (i32) is 0."""
+    asm(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, $5, 0;\n"
+        "@p st.global.v4.b32 [$0], {$1, $2, $3, $4};\n}",
+        "l,r,r,r,r,r", [pointer, *words, wanted],
     )  # fmt: skip
 
 

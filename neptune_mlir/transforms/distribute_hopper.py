@@ -234,7 +234,7 @@ class SpecializedWriter(KernelWriter):
     def _write(self, array: Array, window: Window, layout: Layout, values: list[Any]) -> None:
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is not None and staged_rows.fits(array, window, layout, instruction):
-            staged_rows.store(self.memory, array, window, layout, values, self.staged)
+            staged_rows.store(self.memory, array, window, layout, values, self.staged, self.room)
         else:
             super()._write(array, window, layout, values)
 
@@ -256,12 +256,21 @@ class SpecializedWriter(KernelWriter):
             self.signatures[loop] = key
             for load, ring in zip(loads, shared[key], strict=True):
                 self.rings[load.value] = ring
-        room = staged_rows.WARP * self.warps
-        fits = self.memory.top + room + hopper.ATOM <= self.target.shared_block
-        self.staged = self.memory.take(room) if fits else None
+        self.staged, self.room = self._stage_results()
         self.all_rings = [ring for rings in shared.values() for ring in rings]
         self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
         self.last_reader = {x.value: self._last_reader(x.value) for x in self.loads if not x.loop}
+
+    def _stage_results(self) -> tuple[int | None, int]:
+        """Where results are staged, and how many panels at a time; None without room for one."""
+        outputs = self.signature.tensors[len(self.signature.tensors) - self.signature.outputs :]
+        kinds = [ir.RankedTensorType(t.type) for t in outputs]
+        static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
+        for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
+            size = staged_rows.WARP * self.warps * room
+            if self.memory.top + size + hopper.ATOM <= self.target.shared_block:
+                return self.memory.take(size), room
+        return None, 0
 
     def _last_reader(self, value: Any) -> Any:
         """The last op of the program's own block that reads a tile, itself or within."""

@@ -94,7 +94,9 @@ class ProgramQueue:
             scf.ConditionOp(s.less(program, self.programs), [program, number, *inside])
         with s.scope(after):
             program, number, *inside = after.arguments
-            scf.YieldOp([number, *write(program, inside)])
+            inside = list(write(program, inside))
+            hopper.converge()
+            scf.YieldOp([number, *inside])
 
     # ---- one number
 

@@ -15,8 +15,9 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.bindings import ir
+from neptune_mlir.codegen import hopper
 from neptune_mlir.targets.gpu import MatrixInstruction
-from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
+from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads
 
 ROWS, COLUMNS, ROW = 16, 64, 128  # of a panel of a warp; bytes of a row
 WARP = ROWS * ROW  # bytes that a warp needs
@@ -37,41 +38,86 @@ def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstru
     return layout == L.accumulator(shape, 0, 1, grid, instruction)
 
 
+def panels(columns: int) -> int:
+    """How many panels a row of so many elements has."""
+    return columns // COLUMNS
+
+
 def store(
     memory: Memory, array: Array, window: Window, layout: Layout, values: Sequence[Any],
-    staged: int,
+    staged: int, room: int,
 ) -> None:  # fmt: skip
-    """Write what exists of a tile (see `fits`); `staged`: offset of WARP bytes for each warp."""
+    """Write what exists of a tile (see `fits`).
+
+    Args:
+        staged: offset of `room` panels (WARP bytes each) for each warp; so many are written at
+            a time.
+    """
     s, threads = memory.s, _recomputed(memory.threads)
     memory.needs(array, L.CHUNK)
-    base = s.add(s.mul(threads.warp, WARP), staged)
+    base = s.add(s.mul(threads.warp, WARP * room), staged)
     quad = s.div(threads.lane, 4)
     write = s.add(s.add(s.mul(quad, ROW), s.mul(s.mod(threads.lane, 4), 4)), base)
     swizzle = s.mul(quad, L.CHUNK)
-    row, chunk = s.div(threads.lane, 8), s.mod(threads.lane, 8)
     offsets = layout.offsets(layout.reg)
-    for panel in range(layout.shape[1] // COLUMNS):
+    rows = _Rows(memory, threads, array, window, base)
+    count = panels(layout.shape[1])
+    for first in range(0, count, room):
         for r in range(0, len(values), 2):
             down, along = (int(x) for x in offsets[r])
-            if along // COLUMNS != panel:
+            panel = along // COLUMNS - first
+            if not 0 <= panel < room:
                 continue
             place = s.xor(swizzle, along % COLUMNS // 8 * L.CHUNK)
-            pointer = memory.shared_pointer(s.add(s.add(write, place), down * ROW))
-            memory.store_element(memory.narrow(values[r : r + 2]), pointer, 4)
-        _together()
-        for k in range(ROWS // 4):
-            here = s.add(row, 4 * k)
-            place = s.xor(s.mul(chunk, L.CHUNK), s.mul(s.mod(here, 8), L.CHUNK))
-            start = s.add(s.add(s.mul(here, ROW), place), base)
-            words = ir.VectorType.get([4], s.i32)
-            found = memory.load_element(memory.shared_pointer(start), words, L.CHUNK)
-            position = [
-                s.add(s.mul(threads.warp, ROWS), here),
-                s.add(s.mul(chunk, 8), panel * COLUMNS),
-            ]
-            with under(s, memory.in_bounds(position, [window.valid[0], None])):
-                memory.store_element(found, memory.address(array, window, position), L.CHUNK)
-        _together()
+            where = s.add(s.add(write, place), panel * WARP + down * ROW)
+            memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
+        hopper.converge()
+        rows.store(first, min(room, count - first))
+        hopper.converge()  # before something is staged there again
+
+
+class _Rows:
+    """Moves staged panels to memory: each lane 16 bytes of 4 rows, 4 apart."""
+
+    def __init__(
+        self, memory: Memory, threads: Threads, array: Array, window: Window, base: Any
+    ) -> None:
+        s = self.s = memory.s
+        self.memory, self.base = memory, base
+        self.row, self.chunk = s.div(threads.lane, 8), s.mod(threads.lane, 8)
+        mine = s.add(s.mul(threads.warp, ROWS), self.row)
+        self.start = memory.address(array, window, [mine, s.mul(self.chunk, 8)])
+        self.step = s.op(
+            "arith.muli", [array.strides[window.dims[0]], s.constant(4 * 2, s.i64)], s.i64
+        )
+        # (No branches: where threads of a warp might part, the assembler keeps nothing in the
+        # registers that a warp shares, all through the kernel.)
+        self.exists = [
+            memory.in_bounds([s.add(mine, 4 * k)], [window.valid[0]]) for k in range(ROWS // 4)
+        ]
+
+    def store(self, first: int, count: int) -> None:
+        s, memory = self.s, self.memory
+        words = ir.VectorType.get([4], s.i32)
+        found = []
+        for panel in range(count):
+            for k in range(ROWS // 4):
+                here = s.add(self.row, 4 * k)
+                place = s.xor(s.mul(self.chunk, L.CHUNK), s.mul(s.mod(here, 8), L.CHUNK))
+                where = s.add(s.add(s.mul(here, ROW), place), self.base)
+                pointer = memory.shared_pointer(s.add(where, panel * WARP))
+                value = memory.load_element(pointer, words, L.CHUNK)
+                found.append((panel, k, memory.unpack(value, 4, s.i32)))
+        for panel, k, value in found:
+            moved = s.op("arith.muli", [self.step, s.constant(k, s.i64)], s.i64)
+            moved = s.op(
+                "arith.addi", [moved, s.constant((first + panel) * COLUMNS * 2, s.i64)], s.i64
+            )
+            pointer = memory.offset_pointer(self.start, moved, self.start.type)
+            exists = s.constant(1, s.i32)
+            if self.exists[k] is not None:
+                exists = s.op("arith.extui", [self.exists[k]], s.i32)
+            hopper.store_chunk(pointer, value, exists)
 
 
 def _recomputed(threads: Threads) -> Threads:
@@ -85,12 +131,3 @@ def _recomputed(threads: Threads) -> Threads:
         attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
     ).results[0]  # fmt: skip
     return Threads(s, threads.lanes, threads.warps, s.value(number))
-
-
-def _together() -> None:
-    """The lanes of a warp see each other's shared memory."""
-    i32 = ir.IntegerType.get_signless(32)
-    everyone = ir.Operation.create(
-        "llvm.mlir.constant", results=[i32], attributes={"value": ir.IntegerAttr.get(i32, -1)}
-    ).results[0]
-    ir.Operation.create("nvvm.bar.warp.sync", operands=[everyone])

@@ -44,7 +44,7 @@ JOINED = 4096  # elements of a tile of private values
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 GROUP_REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
-GROUP_MEMORY = 224 << 10  # bytes of shared memory for tiles
+GROUP_MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,9 @@ def _group_sizes(
     nests: Sequence[FusedNest], domain: Sequence[int], column: int | None
 ) -> tuple[int, int]:
     """Rows and streamed size for warp groups: three groups where a thread's registers hold the
-    products of a tile of 128 and no function but exp is computed beside them, else two, and what
-    of the streamed axis then fits registers and shared memory (two stages, 16-bit elements)."""
+    products of a tile of 128, no function but exp is computed beside them, and nothing depends on
+    where in the stream a row stands (a triangle wastes what its tiles jut out); else two. What of
+    the streamed axis then fits registers and shared memory (two stages, 16-bit elements)."""
     width = domain[column] if column is not None else 0
     depth = max(
         (math.prod(domain[a] for a in n.reduced_axes if domain[a] != DYNAMIC)
@@ -202,8 +203,12 @@ def _group_sizes(
     light = not any(
         t.op in ROOMY for n in nests if n.body is not None for t in T.walk(n.body)
     )
+    triangle = any(
+        t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1
+        for n in nests if n.body is not None for t in T.walk(n.body)
+    )  # fmt: skip
     fits = width and 3 * 128 // 4 + width // 2 <= GROUP_REGISTERS[3]
-    groups = 3 if light and fits else 2
+    groups = 3 if light and fits and not triangle else 2
     rows = 64 * groups
     by_registers = (GROUP_REGISTERS[groups] - width // 2) * 4 // 3
     by_memory = (GROUP_MEMORY - rows * depth * 2) // max(1, 4 * (depth + width))
