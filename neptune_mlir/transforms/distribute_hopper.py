@@ -256,6 +256,7 @@ class SpecializedWriter(KernelWriter):
             self.signatures[loop] = key
             for load, ring in zip(loads, shared[key], strict=True):
                 self.rings[load.value] = ring
+        self.gate = self.memory.take(8)
         self.staged, self.room = self._stage_results()
         self.all_rings = [ring for rings in shared.values() for ring in rings]
         self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
@@ -289,7 +290,16 @@ class SpecializedWriter(KernelWriter):
         barriers = memory.take(2 * 8 * stages)
         return Ring(offset, barriers, barriers + 8 * stages, size, stages)
 
+    def pass_gate(self) -> None:
+        """Wait for what is over from the start: the assembler moves no arithmetic across a wait.
+
+        Without it, arithmetic that is to run beside a product stands behind the wait for the
+        product. (A barrier of a ring will not do: a warp that comes late finds it used again.)
+        """
+        hopper.wait_barrier(self.address(self.gate), self.s.constant(1, self.s.i32))
+
     def _start_barriers(self) -> None:
+        hopper.init_barrier(self.address(self.gate), 1)  # never completes its first phase
         for ring in self.all_rings:
             for k in range(ring.stages):
                 hopper.init_barrier(self.address(ring.full + 8 * k), 1)

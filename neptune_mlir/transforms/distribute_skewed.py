@@ -167,8 +167,7 @@ class SkewedLoops:
             if op not in skew.late and op != skew.delayed and not self._is_ring_load(op):
                 kernel._op(op)
         if pending:
-            (value,) = self._loads_of(skew.delayed)
-            kernel._await(value, self._before(count))
+            kernel.pass_gate()
             state = self._with_sum(loop, state, hopper.wait_products(0, total))
             self._release_delayed(loop, count)
             self._bind_arguments(loop, position, state)
