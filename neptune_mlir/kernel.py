@@ -53,8 +53,10 @@ class Kernel:
 
     Call it with arrays and numbers, in the order of the program's arguments; `out=` takes
     arrays for the results, and on GPUs `workspace=` and `stream=` what `runtime.cuda` says of
-    them. `facts` says how it came about (nests, kernels, corrections,
-    schedule, remarks), `cached` whether it came from the on-disk cache.
+    them. New results are torch tensors where an argument is one; else NumPy arrays on CPUs, and
+    on GPUs arrays of the library that made the arguments. `facts` says how it came about
+    (nests, kernels, corrections, schedule, remarks), `cached` whether it came from the on-disk
+    cache.
     """
 
     def __init__(self, source: Source, target: str, schedule: str | None, bundle: Bundle,

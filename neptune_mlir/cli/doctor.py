@@ -25,6 +25,7 @@ class Finding:
 _PACKAGES = (
     ("numpy", "arrays", ""),
     ("llvmlite", "code generation", ""),
+    ("ml-dtypes", "bfloat16 in NumPy arrays", "bf16"),
     ("torch", "comparisons, importing PyTorch code", "torch"),
     ("z3-solver", "deciding proof obligations", "verify"),
     ("nvidia-cuda-nvcc", "assembling NVIDIA code (ptxas)", "nvidia"),

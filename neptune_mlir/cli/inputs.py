@@ -113,7 +113,7 @@ def _random(generator: np.random.Generator, argument: Any, shape: list[int]) -> 
 
 def bf16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 rounded to bfloat16 (nearest even), as its 16 bits. NaN stays NaN."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    bits = np.asarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from neptune_mlir.cli.inputs import load_inputs, random_inputs, read_source, to_float64
 from neptune_mlir.errors import InputError, ToolError, UsageError
+from neptune_mlir.runtime.libraries import array_of, tensor_over
 
 # The largest accepted Frobenius error relative to the unfused result, by element type: a few
 # units in the last place, times what summing in another order costs.
@@ -73,7 +74,7 @@ def execute(options: argparse.Namespace) -> int:
     }
     describe(kernel, report)
     if options.outputs:
-        arrays: Any = {f"ret{k}": np.asarray(r) for k, r in enumerate(results)}
+        arrays: Any = {f"ret{k}": _storable(r, dtypes[k]) for k, r in enumerate(results)}
         np.savez(options.outputs, **arrays)
     passed = True
     if options.check:
@@ -92,22 +93,29 @@ def on_gpu(kernel: Any) -> Callable[..., Any]:
         raise ToolError("running on a GPU takes torch to move arrays", hint=hint) from None
     if not torch.cuda.is_available():
         raise ToolError("there is no usable GPU here", hint="neptune compile needs none")
+    dtypes = [argument.dtype for argument in kernel.bundle.plan.arguments]
     resident: dict[int, Any] = {}  # an argument is moved once, so that timing sees the kernel
 
-    def place(value: Any) -> Any:
+    def place(value: Any, dtype: str) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         if id(value) not in resident:
-            resident[id(value)] = torch.from_numpy(np.ascontiguousarray(value)).cuda()
+            resident[id(value)] = tensor_over(np.ascontiguousarray(value), dtype).cuda()
         return resident[id(value)]
 
     def run(*arguments: Any) -> Any:
-        value = kernel(*map(place, arguments))
+        value = kernel(*map(place, arguments, dtypes))
         torch.cuda.synchronize()
         values = value if isinstance(value, tuple) else (value,)
-        return tuple(v.cpu().numpy() if hasattr(v, "cpu") else v for v in values)
+        return tuple(array_of(v.cpu()) if hasattr(v, "cpu") else v for v in values)
 
     return run
+
+
+def _storable(result: Any, dtype: str) -> Any:
+    """The array as an npz file can hold it: bf16 as its bits, which every program takes again."""
+    array = np.asarray(result)
+    return array.view(np.uint16) if dtype == "bf16" else array
 
 
 def timed(

@@ -14,6 +14,7 @@ from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_array, check_equal
+from neptune_mlir.runtime.libraries import host_results
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.runtime.plan import Argument, Plan, evaluate
 
@@ -23,7 +24,9 @@ class CpuExecutable:
 
     Call it with the arguments in order: arrays (NumPy, or anything with DLPack, of any strides,
     used in place) and numbers. `out=` (one array, or a sequence of one per result) receives the
-    results, else new NumPy arrays are made. Returns the array, or a tuple of them.
+    results, else new arrays are made: torch tensors where an argument is one, else NumPy arrays
+    (bf16: of `ml_dtypes.bfloat16` where that is installed, else its bits as uint16). Returns the
+    array, or a tuple of them.
     """
 
     def __init__(self, bundle: Bundle | bytes):
@@ -49,12 +52,14 @@ class CpuExecutable:
                 buffers[k] = _buffer_view(array, buffer.dtype)
         for launch in self.plan.launches:
             self._launch(launch, views, buffers, shapes, scalars)
+        hand_out = host_results(arguments)
         values = []
         for reference, target in zip(self.plan.results, results, strict=True):
             source = (buffers if reference[0] == "buffer" else views)[reference[1]]
             if target is None:
                 lent = self._is_argument(reference)  # the caller's memory is not handed back
-                values.append(source.numpy().copy() if lent else source.owner)
+                array = source.numpy().copy() if lent else source.owner
+                values.append(hand_out(array, source.dtype))
                 continue
             if source.owner is not target.owner:
                 np.copyto(target.numpy(), source.numpy())

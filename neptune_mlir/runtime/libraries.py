@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the runtime asks of the library that the caller's arrays come from: the stream that it
-works on, and memory for results. Nothing is imported that the caller has not imported."""
+works on, and arrays for results. Nothing is imported that the caller has not imported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from neptune_mlir.errors import ArgumentError
 
@@ -94,6 +96,31 @@ def _get(module: Any, kind: Any) -> Library:
     if found is None:
         found = _known[id(module)] = kind(module)
     return found
+
+
+def host_results(arguments: Iterable[Any]) -> Callable[[Any, str], Any]:
+    """How a call on the CPU hands out new results, as a function of a NumPy array and its MLIR
+    element type: as torch tensors where an argument is one, else as they are."""
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(v, torch.Tensor) for v in arguments):
+        return tensor_over
+    return lambda array, dtype: array
+
+
+def tensor_over(array: Any, dtype: str) -> Any:
+    """A torch tensor over the memory of a NumPy array that holds elements of an MLIR type."""
+    torch: Any = sys.modules["torch"]
+    if dtype == "bf16":  # which torch does not take from NumPy, whatever holds it there
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_of(tensor: Any) -> Any:
+    """A NumPy array over the memory of a torch tensor on the CPU; bf16 as its bits, uint16."""
+    torch: Any = sys.modules["torch"]
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16)
+    return tensor.numpy()
 
 
 def stream_handle(stream: Any) -> int:

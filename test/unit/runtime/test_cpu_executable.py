@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calling compiled functions: what is refused and before any work, `out=`, DLPack, threads."""
 
+import sys
+
 import numpy as np
 import pytest
 from tile_programs import attention
 
 from neptune_mlir.bindings import parse
+from neptune_mlir.cli.inputs import bf16_bits
 from neptune_mlir.errors import ArgumentError, LoweringError, UsageError
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable, workers
+from neptune_mlir.runtime.arrays import storage_dtype
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,33 @@ def test_bfloat16_through_dlpack():
     run(q, k, v, 0.25, out=out)
     wanted = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
     assert torch.linalg.norm(out.float() - wanted) / torch.linalg.norm(wanted) < 1e-2
+    fresh = run(q, k, v, 0.25)
+    assert fresh.dtype == torch.bfloat16 and torch.equal(fresh, out)
+
+
+def test_results_are_of_the_library_of_the_arguments(run, qkv):
+    torch = pytest.importorskip("torch")
+    wanted = run(*qkv, 0.3)
+    assert isinstance(wanted, np.ndarray)
+    found = run(*(torch.from_numpy(x) for x in qkv), 0.3)
+    assert isinstance(found, torch.Tensor) and np.array_equal(found.numpy(), wanted)
+
+
+def test_bfloat16_in_numpy(monkeypatch):
+    """Of the type that ml_dtypes adds where it is installed, else as bits."""
+    run = CpuExecutable(cpu.compile_tiles(parse(attention(16, 16, 32, dtype="bf16"))))
+    bits = [bf16_bits(np.random.default_rng(s).standard_normal((1, 2, 40, 16))) for s in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ml_dtypes", None)
+        storage_dtype.cache_clear()
+        plain = run(*bits, 0.25)
+        assert plain.dtype == np.uint16
+    storage_dtype.cache_clear()
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for arrays in (bits, [b.view(ml_dtypes.bfloat16) for b in bits]):
+        typed = run(*arrays, 0.25)
+        assert typed.dtype == ml_dtypes.bfloat16
+        assert np.array_equal(typed.view(np.uint16), plain)
 
 
 def test_threads_agree(run, qkv, monkeypatch):
