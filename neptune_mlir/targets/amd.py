@@ -17,7 +17,6 @@ class AmdTarget(GpuTarget):
 
     Attributes:
         units: compute units of the chip, in its largest product.
-        thread_registers: vector registers that one thread can have (accumulation registers too).
         granule: vector registers of a thread go out in units of this.
         moves: how a lane can read a register of the lane whose number differs in one bit:
             "quad" and "row" are data-parallel modifiers (of 4 and of 16 lanes), "half" exchanges
@@ -25,7 +24,6 @@ class AmdTarget(GpuTarget):
     """
 
     units: int
-    thread_registers: int
     granule: int
     moves: tuple[str, ...]
 
@@ -107,16 +105,16 @@ def _cdna(
 ) -> AmdTarget:  # fmt: skip
     registers = 4 * 64 * 512
     return AmdTarget(
-        name, 64, shared, shared, registers, 2048, matrix, copies, False, 64, 64,
-        units=units, thread_registers=512, granule=8, moves=("quad",),
+        name, 64, shared, shared, registers, 2048, matrix, copies, False, 64, 64, 512,
+        units=units, granule=8, moves=("quad",),
     )  # fmt: skip
 
 
 def _rdna(name: str, units: int, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
     registers = 2 * 32 * 1536
     return AmdTarget(
-        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64, 0,
-        units=units, thread_registers=256, granule=24, moves=("quad", "row", "half"),
+        name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64, 0, 256,
+        units=units, granule=24, moves=("quad", "row", "half"),
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ class GpuTarget:
             before a loop is better.
         resident: registers of a thread that a factor which a loop multiplies each time may take;
             a larger one stays in shared memory.
+        thread_registers: 32-bit registers that one thread can have.
     """
 
     name: str
@@ -92,6 +93,7 @@ class GpuTarget:
     swizzle: bool
     unroll: int
     resident: int
+    thread_registers: int
 
     def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
         """The matrix instructions whose operands have this element type."""

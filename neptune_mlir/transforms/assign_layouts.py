@@ -50,10 +50,6 @@ from neptune_mlir.transforms.registry import register, remark
 # A reduction with more points per thread than this runs as a loop, not unrolled.
 UNROLL_LIMIT = 512
 
-# Registers for fragments of instructions that run side by side: more pays in shared memory reads
-# and costs as many registers.
-SIDE_BY_SIDE = 8
-
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
 def assign_layouts(
@@ -170,7 +166,11 @@ class _Assignment:
         pieces = self._pieces(g, p, i)[1] // self._warp_grid(g, p).m
         size = element_bytes(element_of(g.inputs[p.a]))
         fragment = len(L.fragment_offsets(i.a, "m", "k")) * size // 4
-        return math.gcd(pieces, L.CHUNK // size, max(1, SIDE_BY_SIDE // fragment))
+        most = max((self._held_in(x) + self._loaded_words(x) for x in self.loops), default=0)
+        left = self.target.thread_registers - most // (self.warps * self.target.wave)
+        # fragments get an eighth of what accumulators and loads leave (transposing takes more)
+        spare = 1 << max(0, (left // 8 // fragment).bit_length() - 1)
+        return math.gcd(pieces, L.CHUNK // size, spare)
 
     def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
         """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
@@ -192,7 +192,7 @@ class _Assignment:
         chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
         if "cp.async" not in self.target.copies:
             loads = max((self._loaded_words(loop) for loop in self.loops), default=0)
-            while chosen < 4 and most + loads > chosen * self.target.wave * 150:
+            while chosen < 4 and most + loads > chosen * self.target.wave * 128:
                 chosen *= 2
         return chosen
 
@@ -209,10 +209,10 @@ class _Assignment:
         return sum(loads.values())
 
     def _held_in(self, loop: Any) -> int:
-        """Accumulator elements of the products in a loop."""
+        """Accumulator elements of the products in a loop (of few rows, an instruction's 16)."""
         body = loop.regions[0].blocks[0]
         return sum(
-            g.extents[p.m] * g.extents[p.n]
+            max(16, g.extents[p.m]) * max(16, g.extents[p.n])
             for g in self.generics
             if g.op.block == body and (p := self.matrix.get(g.result)) is not None
         )

@@ -9,7 +9,7 @@ import ten_operators as ten
 from run_kernels import Simulated
 
 import neptune_mlir
-from neptune_mlir import ops
+from neptune_mlir import ops, zoo
 from neptune_mlir.compiler import lower_text
 from neptune_mlir.kernel import Source
 
@@ -96,3 +96,27 @@ def test_programs_without_matrix_instructions_too(name, target):
     several = isinstance(want, tuple)
     for g, w in zip(got if several else [got], want if several else [want], strict=True):
         assert error(g, w.astype(np.float64)) < 2e-3
+
+
+def test_smaller_tiles_where_memory_is_short():
+    """Keys and values of 256 elements: 32 at once fit 64 KiB beside queries in registers (gfx942),
+    not beside queries in shared memory (gfx1100)."""
+    program = ops.attention(head_dim=256, dtype="f16")
+    for target, streamed in (("gfx942", "32x256"), ("gfx1100", "16x256")):
+        module, facts = lower_text(Source.of(program).text, "test", target, None, "tile")
+        assert f"tensor<{streamed}xf16>" in str(module)
+        assert any("smaller tiles" in r for r in facts["remarks"]) == (target == "gfx1100")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("name", [example.name for example in zoo.find([])])
+def test_the_zoo(name, target):
+    (example,) = zoo.find([name])
+    program = example.build()
+    arguments = [np.asarray(a) for a in example.inputs(np.random.default_rng(0))]
+    want = neptune_mlir.compile(program)(*arguments)
+    _, got = run(program, target, [a if a.ndim else a.item() for a in arguments])
+    several = isinstance(want, tuple)
+    for g, w in zip(got if several else [got], want if several else [want], strict=True):
+        assert np.allclose(g.astype(np.float64), w, rtol=1e-4, atol=1e-5)
