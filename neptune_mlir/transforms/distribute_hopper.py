@@ -328,8 +328,7 @@ class SpecializedWriter(KernelWriter):
             write()
             return
 
-        def one(program: Any, counts: Sequence[Any]) -> Sequence[Any]:
-            self._place_program(program)
+        def one(counts: Sequence[Any]) -> Sequence[Any]:
             self.counts = dict(zip(keys, counts, strict=True))
             write()
             return [self.s.value(count) for count in self.counts.values()]

@@ -3,9 +3,10 @@
 
 A launch has no more blocks than the chip runs at once. The first program of a block is the one
 of its own number; the next it takes from a counter in global memory, so blocks that got short
-programs get more of them. The producer takes numbers, ahead of the consumers, and hands them on
-through slots in shared memory; one that is no program's ends the block. While the consumers
-finish one program, the first tiles of the next are on their way.
+programs get more of them. The producer takes numbers, ahead of the consumers, and hands them and
+the grid's variables on through slots in shared memory (so the consumers divide nothing); one that
+is no program's ends the block. While the consumers finish one program, the first tiles of the
+next are on their way.
 
 The counter belongs to the code (`COUNTERS`, zero when the code is loaded); the runtime gives
 every call one of them, for calls that run at the same time must not share one. It counts
@@ -46,7 +47,9 @@ class ProgramQueue:
 
     def __init__(self, kernel: SpecializedWriter, counter: Any):
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
-        self.slots = kernel.memory.take(SLOTS * 4)
+        self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
+        self.words = 1 + len(self.variables)  # a program's number and the grid's variables
+        self.slots = kernel.memory.take(SLOTS * 4 * self.words)
         self.full = kernel.memory.take(SLOTS * 2 * 8)
         self.empty = self.full + SLOTS * 8
         self.programs = self.s.value(1)
@@ -59,7 +62,7 @@ class ProgramQueue:
             hopper.init_barrier(self.kernel.address(self.empty + 8 * k), self.kernel.warps)
 
     def produce(self, counts: Sequence[Any], write: Write) -> None:
-        """Take programs; `write(program, counts)` gives the counts after one."""
+        """Take programs; `write(counts)` gives the counts after one, where it stands."""
         s = self.s
         dimension = ir.Attribute.parse("#gpu<dim x>")
         first = s.op("gpu.block_id", [], s.index, dimension=dimension)
@@ -72,29 +75,37 @@ class ProgramQueue:
             scf.ConditionOp(condition, list(before.arguments))
         with s.scope(after):
             program, number, *inside = after.arguments
+            self.kernel._place_program(program)
             self._give(number, program)
-            inside = list(write(program, inside))
+            inside = list(write(inside))
             following = s.value(s.add(self._take(), blocks))  # late: who is ahead takes more
             scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
+        zero = s.value(0)
+        self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
         self._give(loop.results[1], loop.results[0])
 
     def consume(self, counts: Sequence[Any], write: Write) -> None:
         """Run what the producer has taken; `write` as in `produce`."""
         s = self.s
         kinds = [s.index] * (1 + len(counts))
-        loop = scf.WhileOp([s.index, *kinds], [s.value(0), *counts])
+        place = [s.index] * len(self.variables)
+        loop = scf.WhileOp([*place, *kinds], [s.value(0), *counts])
         before, after = (
             r.blocks.append(*k)
-            for r, k in zip(loop.operation.regions, (kinds, [s.index, *kinds]), strict=True)
+            for r, k in zip(loop.operation.regions, (kinds, [*place, *kinds]), strict=True)
         )
         with s.scope(before):
             number, *inside = before.arguments
-            program = self._get(number)
+            program, *position = self._get(number)
             number = s.value(s.add(number, 1))
-            scf.ConditionOp(s.less(program, self.programs), [program, number, *inside])
+            more = s.less(program, self.programs)
+            scf.ConditionOp(more, [*position, number, *inside])
         with s.scope(after):
-            program, number, *inside = after.arguments
-            inside = list(write(program, inside))
+            arguments = list(after.arguments)
+            for variable in self.variables:
+                self.kernel.scalars[variable] = arguments.pop(0)
+            number, *inside = arguments
+            inside = list(write(inside))
             hopper.converge()
             scf.YieldOp([number, *inside])
 
@@ -119,16 +130,23 @@ class ProgramQueue:
         s, lane = self.s, self.s.value(self.kernel.threads.lane, self.s.i32)
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(empty, free)
-        hopper.store_word(slot, s.value(program, s.i32), lane)
+        for k, value in enumerate([program, *(self.kernel.scalars[v] for v in self.variables)]):
+            where = s.op("arith.addi", [slot, s.constant(4 * k, s.i32)], s.i32)
+            hopper.store_word(where, s.value(value, s.i32), lane)
         hopper.arrive_if_first(full, lane)
 
-    def _get(self, number: Any) -> Any:
+    def _get(self, number: Any) -> list[Any]:
+        """A program's number, and the grid's variables there."""
         slot, full, empty, parity = self._slot(number)
         hopper.wait_barrier(full, parity)
-        lane = self.s.value(self.kernel.threads.lane, self.s.i32)
-        word = hopper.load_word(slot, lane)  # by the lane whose arrival lets it be overwritten
+        s = self.s
+        lane = s.value(self.kernel.threads.lane, s.i32)
+        words = []  # read by the lane whose arrival lets them be overwritten
+        for k in range(self.words):
+            where = s.op("arith.addi", [slot, s.constant(4 * k, s.i32)], s.i32)
+            words.append(hopper.load_word(where, lane))
         hopper.arrive_if_first(empty, lane)
-        return self.s.value(self.kernel.uniform(word))
+        return [s.value(self.kernel.uniform(word)) for word in words]
 
     def _slot(self, number: Any) -> tuple[Any, Any, Any, Any]:
         """Addresses of a slot and its barriers, and the parity of its phase."""
@@ -136,9 +154,9 @@ class ProgramQueue:
         slot, phase = s.mod(number, SLOTS), s.mod(s.div(number, SLOTS), 2)
         eight = s.mul(slot, 8)
         return (
-            address(s.add(s.mul(slot, 4), self.slots)), address(s.add(eight, self.full)),
+            address(s.add(s.mul(slot, 4 * self.words), self.slots)), address(s.add(eight, self.full)),
             address(s.add(eight, self.empty)), s.value(phase, s.i32),
         )  # fmt: skip
 
 
-Write = Callable[[Any, Sequence[Any]], Sequence[Any]]
+Write = Callable[[Sequence[Any]], Sequence[Any]]
