@@ -152,9 +152,9 @@ class ProgramQueue:
         """Addresses of a slot and its barriers, and the parity of its phase."""
         s, address = self.s, self.kernel.address
         slot, phase = s.mod(number, SLOTS), s.mod(s.div(number, SLOTS), 2)
-        eight = s.mul(slot, 8)
+        eight, words = s.mul(slot, 8), s.mul(slot, 4 * self.words)
         return (
-            address(s.add(s.mul(slot, 4 * self.words), self.slots)), address(s.add(eight, self.full)),
+            address(s.add(words, self.slots)), address(s.add(eight, self.full)),
             address(s.add(eight, self.empty)), s.value(phase, s.i32),
         )  # fmt: skip
 
