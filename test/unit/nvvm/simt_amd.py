@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """AMD's instructions for the lockstep simulator: waves of 64 or 32 lanes, MFMA and WMMA.
 
-Matrix instructions follow the formulas of AMD's instruction set manuals, element by element;
-nothing here reads the tables of `targets/amd.py`.
+What different waves do to one place in shared memory, without a barrier between them, is an error
+(the lanes of one wave keep the order of the program). Matrix instructions follow the formulas of
+AMD's instruction set manuals, element by element; nothing here reads the tables of
+`targets/amd.py`.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class AmdBlock(simt.Block):
 
     def __init__(self, target: str, *rest: Any):
         self.target = amd(target)
+        self.races: Races | None = None
         super().__init__(*rest)
 
     def step(self, op: Any, mask: np.ndarray) -> None:
@@ -81,6 +84,37 @@ class AmdBlock(simt.Block):
             here = slice(start, start + wave)
             out[here] = _multiply(form, a[here], b[here], c[here], m, k)
         self.env[op.results[0]] = out
+
+    # ---- shared memory
+
+    def _gpu_barrier(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        super()._gpu_barrier(op, operands, mask)
+        self.races = None  # nothing before a barrier meets anything after it
+
+    def _llvm_load(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        if "<3>" in str(op.operands[0].type):
+            kind, count = self._vector(op.results[0].type)
+            self._watch(operands[0], simt.SIZES[kind] * count, mask, None)
+        return super()._llvm_load(op, operands, mask)
+
+    def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+        if "<3>" in str(op.operands[1].type):
+            raw = simt.to_bytes(operands[0], self._vector(op.operands[0].type)[0])
+            self._watch(operands[1], raw.shape[1], mask, raw)
+        super()._llvm_store(op, operands, mask)
+
+    def _watch(self, start: Any, size: int, mask: np.ndarray, raw: np.ndarray | None) -> None:
+        if self.races is None:
+            self.races = Races(len(self.shared))
+        wave = self.target.wave
+        for first in range(0, self.threads, wave):
+            here = np.flatnonzero(mask[first : first + wave]) + first
+            at = start[here][:, None] + np.arange(size)
+            if raw is not None:  # threads that hold the same element may all write it
+                changed = self.races.changes(at, raw[here])
+                self.races.write(at[changed], first // wave)
+            else:
+                self.races.read(at.ravel(), first // wave)
 
     # ---- moves between lanes
 
@@ -147,6 +181,33 @@ class AmdBlock(simt.Block):
 
     def _rocdl_rcp(self, op: Any, operands: Any, mask: Any) -> Any:
         return simt.BINARY["nvvm.rcp.approx.ftz.f"](*operands)
+
+
+class Races:
+    """Which wave read and wrote each byte of shared memory since the last barrier."""
+
+    NOBODY, SEVERAL = -1, -2
+
+    def __init__(self, size: int):
+        self.reader = np.full(size, self.NOBODY, np.int16)
+        self.writer = np.full(size, self.NOBODY, np.int16)
+        self.value = np.zeros(size, np.uint8)  # what was written
+
+    def changes(self, at: np.ndarray, raw: np.ndarray) -> np.ndarray:
+        """Which of these bytes have not been written already with the same value."""
+        same = (self.writer[at] != self.NOBODY) & (self.value[at] == raw)
+        self.value[at] = raw
+        return ~same
+
+    def write(self, at: np.ndarray, wave: int) -> None:
+        for before in (self.reader[at], self.writer[at]):
+            assert np.isin(before, (self.NOBODY, wave)).all(), "no barrier before a write"
+        self.writer[at] = wave
+
+    def read(self, at: np.ndarray, wave: int) -> None:
+        assert np.isin(self.writer[at], (self.NOBODY, wave)).all(), "no barrier before a read"
+        before = self.reader[at]
+        self.reader[at] = np.where(np.isin(before, (self.NOBODY, wave)), wave, self.SEVERAL)
 
 
 def _multiply(form: Any, a: Any, b: Any, c: Any, m: int, k: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import neptune_mlir
 from neptune_mlir import ops, zoo
 from neptune_mlir.compiler import lower_text
 from neptune_mlir.kernel import Source
+from neptune_mlir.transforms.distribute_amd import Amd
 
 
 def run(program, target, arguments):
@@ -96,6 +97,12 @@ def test_programs_without_matrix_instructions_too(name, target):
     several = isinstance(want, tuple)
     for g, w in zip(got if several else [got], want if several else [want], strict=True):
         assert error(g, w.astype(np.float64)) < 2e-3
+
+
+def test_the_simulator_sees_a_missing_barrier(monkeypatch):
+    monkeypatch.setattr(Amd, "barrier", lambda self: None)
+    with pytest.raises(AssertionError, match="no barrier before a read"):
+        run(ten.small("prefill_global"), "gfx942", ten.inputs("prefill_global", 64))
 
 
 def test_smaller_tiles_where_memory_is_short():
