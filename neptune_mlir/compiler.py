@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,12 +153,14 @@ def lower_text(
     text: str, source: str, target: str, schedule: str | None, level: str
 ) -> tuple[Any, dict[str, Any]]:
     """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
-    lowering = _lower(text, source, target, schedule, level)
+    lowering = next(_lowerings(text, source, target, schedule, level))
     return lowering.module, lowering.facts
 
 
-def _lower(text: str, source: str, target: str, schedule: str | None, level: str) -> Lowering:
-    """A program at one of COMMON_LEVELS, by the first of the target's ways that takes it."""
+def _lowerings(
+    text: str, source: str, target: str, schedule: str | None, level: str
+) -> Iterator[Lowering]:
+    """A program at one of COMMON_LEVELS, by each of the target's ways that takes it."""
     refused: list[str] = []
     for way in ways_of(pipeline_of(target), target.partition(",")[0]):
         lowering = Lowering.of_text(text, source, target, schedule)
@@ -165,15 +168,16 @@ def _lower(text: str, source: str, target: str, schedule: str | None, level: str
         with bindings.source_name(source):
             lowering.to(level)
             if level != "tile":
-                break
+                yield lowering
+                continue
             with registry.collect_remarks() as remarks:
                 taken = way.takes(lowering.module)
         found = [str(r) for r in remarks]
         if taken:
             lowering.facts["remarks"] += [*refused, *(r for r in found if r not in refused)]
-            break
-        refused += found
-    return lowering
+            yield lowering
+        else:
+            refused += found
 
 
 @bindings.exclusive
@@ -216,10 +220,29 @@ def _compile_family(
 ) -> Any:
     """The bundle of a program for targets of one pipeline."""
     pipeline = pipeline_of(target)
-    lowering = _lower(text, source, target, schedule, "tile")
-    with bindings.source_name(source):
-        chip = {} if target == "cpu" else {"target": target}
-        return pipeline.compile_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
+    chip = {} if target == "cpu" else {"target": target}
+    best: Any = None
+    tried = ""
+    for lowering in _lowerings(text, source, target, schedule, "tile"):
+        tiles = str(lowering.module)
+        if tiles == tried:  # this way changes nothing
+            continue
+        tried = tiles
+        with bindings.source_name(source):
+            bundle = pipeline.compile_tiles(
+                lowering.module, entry=entry, facts=lowering.facts, **chip
+            )
+        if best is None or _spilled(bundle) < _spilled(best):
+            best = bundle
+        if lowering.way.spills or not _spilled(best):
+            break
+    return best
+
+
+def _spilled(bundle: Any) -> int:
+    """Bytes that the threads of a bundle's kernels keep in memory for want of registers."""
+    images = bundle.facts.get("images", ())
+    return sum(kernel["spills"] for image in images for kernel in image["kernels"].values())
 
 
 @bindings.exclusive
@@ -238,7 +261,7 @@ def emit_text(
             f"target '{target}' has no level '{level}'",
             hint=", ".join((*COMMON_LEVELS, *levels, "bundle")),
         )
-    lowering = _lower(text, source, target, schedule, "tile")
+    lowering = next(_lowerings(text, source, target, schedule, "tile"))
     with bindings.source_name(source):
         chip = {} if target == "cpu" else {"target": target}
         return pipeline.emit_tiles(lowering.module, level, entry, **chip)

@@ -21,22 +21,27 @@ from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
 
-# What shipped schedules are bound to: products of 192 registers a thread of 4 warps. So held, 128
-# rows by 64 columns in 2 stages were the fastest tiles that tools/gpu_check.py tried on an H200 at
-# head dims 64 and 128. Streams in chunks wait for memory: 2 programs a multiprocessor (of 132),
+# Registers that products of a program may take: 192 of a thread of 4 warps leave room for
+# fragments, addresses and what is computed beside them. The others are for programs that spill
+# all the same. Streams in chunks wait for memory: 2 programs a multiprocessor (of 132),
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
+HELD = (24576, 16384, 8192)
 KNOBS = {
-    "streamed": "held:24576;least:16",
+    "streamed": f"held:{HELD[0]};least:16",
     "private": "stream:32;least:16;chunks:0;programs:264;columns:32",
 }
 
 
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
-    portable = Way(KNOBS)
+    shared = nvidia(target).shared_block >> 10
+    portable = tuple(
+        Way({**KNOBS, "streamed": f"held:{held};shared:{shared};least:16"}, spills=held == HELD[-1])
+        for held in HELD
+    )
     if target != "sm_90a":
-        return (portable,)
-    return (Way({**KNOBS, "streamed": "warp_groups:1"}, _takes_warp_groups), portable)
+        return portable
+    return (Way({**KNOBS, "streamed": "warp_groups:1"}, _takes_warp_groups), *portable)
 
 
 def _takes_warp_groups(module: Any) -> bool:

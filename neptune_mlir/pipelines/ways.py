@@ -15,10 +15,12 @@ class Way:
     Attributes:
         knobs: bindings of shipped schedules, by the schedule's name.
         takes: looks at a tile program (and may mark it): whether this way suits it.
+        spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
     knobs: Mapping[str, str] = field(default_factory=dict)
     takes: Callable[[Any], bool] = lambda module: True
+    spills: bool = True
 
 
 def ways_of(pipeline: Any, target: str) -> tuple[Way, ...]:

@@ -181,8 +181,9 @@ class _Assignment:
         """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
 
         So warps share no row: what one product makes is the next one's operand, and nothing of a
-        row has to be joined. Without products it is a warp for each 32 points of a lane. Where what
-        is under way from memory is in registers too, more warps share it.
+        row has to be joined. Without products it is a warp for each 32 points of a lane. Where few
+        warps lack registers (for what is under way from memory too, if that is where it is), more
+        share the columns.
         """
         most = max((self._held_in(loop) for loop in self.loops), default=0)
         if self.rows >= 128 and most > 4 * self.target.wave * 200:
@@ -190,10 +191,12 @@ class _Assignment:
         points = max((math.prod(g.extents) for g in self.generics), default=0)
         wanted = self.rows / 16 if self.rows else points / (32 * self.target.wave)
         chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
+        limit = 192  # registers of a thread
         if "cp.async" not in self.target.copies:
-            loads = max((self._loaded_words(loop) for loop in self.loops), default=0)
-            while chosen < 4 and most + loads > chosen * self.target.wave * 128:
-                chosen *= 2
+            most += max((self._loaded_words(loop) for loop in self.loops), default=0)
+            limit = 128
+        while chosen < 4 and most > chosen * self.target.wave * limit:
+            chosen *= 2
         return chosen
 
     def _loaded_words(self, loop: Any) -> int:

@@ -316,7 +316,7 @@ class Memory:
         last = len(layout.shape) - 1
         if not layout.reg or layout.reg[0].dim != last or layout.reg[0].stride != 1:
             return 1
-        if window.dims[last] != len(array.strides) - 1 or window.valid[last] is not None:
+        if window.dims[last] != len(array.strides) - 1:
             return 1
         offset = window.offsets[window.dims[last]]
         size = layout.reg[0].size
@@ -327,6 +327,7 @@ class Memory:
                   if d.dim == last]  # fmt: skip
         aligned = isinstance(offset, int) and offset % width == 0
         fits = size % width == 0 and layout.shape[last] % width == 0
+        fits = fits and _ends_between(window.valid[last], width)
         if not (aligned and fits and all(o % width == 0 for o in others)):
             return 1
         self.needs(array, width * element_bytes(array.dtype))
@@ -379,7 +380,7 @@ class Memory:
             and window.shape[-1] * size <= CHUNK * self.threads.count
             and isinstance(offset, int)
             and offset * size % CHUNK == 0
-            and window.valid[-1] is None
+            and _ends_between(window.valid[-1], CHUNK // size)
         )
 
     def staging(self, array: Array, window: Window) -> tuple[Layout, int]:
@@ -443,6 +444,11 @@ class Memory:
 def _is_part(window: Window) -> bool:
     """Whether some of a window may lie outside of its array."""
     return any(limit is not None for limit in window.valid)
+
+
+def _ends_between(limit: Any, width: int) -> bool:
+    """Whether what exists along a dimension is a known number of runs of `width` elements."""
+    return limit is None or (isinstance(limit, int) and limit % width == 0)
 
 
 class _if:

@@ -240,7 +240,7 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         past_end = (r + 1) * rows > layout.rows
         taking = s.both(working, s.less(row, layout.rows) if past_end else None)
         with under(s, taking):
-            inside = memory.in_bounds(position, window.valid[:-1])
+            inside = memory.in_bounds(element, window.valid)
             _copy_chunk(memory, targets[-1], sources[-1], inside)
 
 

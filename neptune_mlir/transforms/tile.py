@@ -9,14 +9,16 @@ looks at the part that an axis plays, never at what the program is for:
   neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
-  rows share), else 64; the rest are rows, 64, or 128 in a stream whose products, the scores and
-  the result, then have at most `held` elements;
+  rows share), else 64; the rest are rows, 64;
+* where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
+  a contraction take the first sizes of `tile_room.py` that fit;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
   uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
   known at run time, `columns`); the last of the rest 16; all others 1;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
-  axis that read the same; without such an axis the one row is padded.
+  axis that read the same; without such an axis the one row is padded. The axes that such a
+  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, read_nest, read_region
 from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
@@ -36,6 +37,7 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.tile_room import Room, contractions, fitting_sizes, narrow_axes
 
 WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
@@ -55,6 +57,7 @@ class Wishes:
     stream: int = 0
     columns: int = 0
     held: int = 0
+    shared: int = 0
     least: int = 0
     warp_groups: int = 0
 
@@ -62,7 +65,7 @@ class Wishes:
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
-    held: int = 0, least: int = 0, warp_groups: int = 0,
+    held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -70,11 +73,12 @@ def tile(
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
         columns: instead of the rule's size for the contiguous axis of a join of many chunks.
-        held: how many elements of products the target likes a program to hold.
+        held: 32-bit registers, of all threads, that products of a program may take.
+        shared: KiB of shared memory that the tiles of a program may take.
         least: rows of a product that cost the target as much as one.
         warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`).
     """
-    wishes = Wishes(rows, stream, columns, held, least, warp_groups)
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -144,9 +148,15 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and not rows and not stream:
             rows, stream = _group_sizes(nests, domain, column if uncut else None)
-        many = uncut and 128 * (domain[column] + (stream or 64)) <= wishes.held
+        elif wishes.held and axis is not None:
+            rest = {a: sizes[a] or domain[a] for a in sizes}
+            if column is not None:
+                rest[column] = domain[column] if uncut else 64
+            room = Room(wishes.held, wishes.shared << 10)
+            others = [a for a in ends if a != column]
+            rows, stream = fitting_sizes(nests, rest, others, axis, (rows, stream), room)
         for a in ends:
-            sizes[a] = rows or (128 if many else 64)
+            sizes[a] = rows or 64
         if column is not None:
             sizes[column] = 0 if uncut else 64
     elif parallel:
@@ -169,7 +179,17 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if single and wishes.least and all(domain[a] == 1 for a in single):
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(single[-1], shared, wishes.least)
+    if wishes.least:
+        chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return [chosen[a] for a in range(len(domain))]
+
+
+def _whole_pieces(
+    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], unit: int
+) -> dict[int, int]:
+    """Tile sizes, in multiples of `unit`, for axes that are not cut and do not divide by it."""
+    uncut = [a for a in narrow_axes(nests) if not chosen[a] and domain[a] > 1]
+    return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 
 def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
@@ -257,19 +277,9 @@ def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
 def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
     """The axes that only one operand of some contraction has."""
     free: set[int] = set()
-    for nest in nests:
-        if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
-            continue
-        left, right = (_read_axes(a) for a in nest.body.args)
-        if left and right:
-            free |= (left ^ right) & set(nest.result_axes)
+    for nest, left, right in contractions(nests):
+        free |= (T.axes_of(left) ^ T.axes_of(right)) & set(nest.result_axes)
     return free
-
-
-def _read_axes(factor: Term) -> frozenset[int]:
-    while factor.op == "cast":
-        factor = factor.args[0]
-    return T.axes_of(factor) if factor.op == "read" else frozenset()
 
 
 def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:

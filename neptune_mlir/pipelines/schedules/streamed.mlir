@@ -16,18 +16,20 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 80, 96, 112, 128, 160, 176, 192, 256]
         -> !transform.any_param
-    // Elements of products that a program may hold; with room, the rule takes 128 rows.
+    // Registers that products may take, and KiB of shared memory for tiles: what the rule for rows
+    // and streamed elements has to fit into.
     %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
         -> !transform.any_param
+    %shared = transform.tune.knob<"shared"> = 0 from options = i64 -> !transform.any_param
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %groups, %least)
-        {axes = ["rows", "stream", "held", "warp_groups", "least"]}
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %least)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "least"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

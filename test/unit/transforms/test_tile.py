@@ -46,11 +46,28 @@ def test_attention(sizes: list[int], want: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "held", "rows"), [(128, 24576, 128), (64, 24576, 128), (256, 24576, 64), (64, 0, 64)]
-)
-def test_more_rows_where_their_products_fit(width: int, held: int, rows: int) -> None:
-    program = Attention([DYNAMIC] * 4 + [width, width], ())
-    assert tiles(program.module, f"tile{{held={held}}}") == [[1, 1, rows, 64, 0, 0]]
+    ("depth", "width", "dtype", "room", "want"),
+    [
+        (64, 64, "f16", "held=24576", (128, 64, 0, 0)),
+        (128, 128, "f16", "held=24576", (128, 32, 0, 0)),  # scores count before and behind exp
+        (128, 128, "bf16", "held=16384", (64, 64, 0, 0)),
+        (192, 128, "f16", "held=24576", (128, 32, 0, 0)),
+        (64, 256, "f16", "held=24576", (64, 64, 0, 0)),
+        (256, 256, "f16", "held=24576,shared=163", (64, 64, 0, 0)),
+        (256, 256, "f16", "held=24576,shared=99", (64, 32, 0, 0)),
+        (512, 512, "f16", "held=24576,shared=99", (32, 16, 0, 0)),
+        (128, 128, "f32", "held=24576", (128, 64, 0, 0)),  # weights go to shared memory
+        (128, 128, "f32", "held=24576,shared=99", (32, 32, 0, 0)),
+        (64, 64, "f16", "least=16", (64, 64, 0, 0)),
+        (40, 72, "f16", "held=24576,least=16", (128, 32, 48, 80)),  # whole instructions
+        (40, 72, "f32", "least=16", (64, 64, 0, 0)),
+    ],
+)  # fmt: skip
+def test_the_largest_tiles_that_fit(
+    depth: int, width: int, dtype: str, room: str, want: tuple[int, ...]
+) -> None:
+    program = Attention([DYNAMIC] * 4 + [depth, width], (), dtype=dtype)
+    assert tiles(program.module, f"tile{{{room}}}") == [[1, 1, *want]]
 
 
 def test_heads_that_share_keys_stay_apart() -> None:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the contractions of a kernel take of a chip at given tile sizes, and the sizes that fit.
+
+Part of the pass `tile`. A contraction holds its accumulator in registers. A factor that the
+program computes (what becomes of one product and goes into the next) stands in registers as well,
+beside the product that it comes from; factors that it loads stand in shared memory, those that are
+streamed once for each of two stages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import FusedNest
+
+# Rows and streamed elements, the best first. Rows are worth more: each fragment of a streamed
+# tile that a warp loads then feeds more products. Fewer rows than 16 would be padding.
+SIZES = (
+    (128, 64), (128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
+)  # fmt: skip
+STAGES = 2  # tiles of the stream in shared memory at once
+BYTES = {"f16": 2, "bf16": 2, "f64": 8}
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a program may take: 32-bit registers of all threads, bytes of shared memory (0: any)."""
+
+    registers: int
+    shared: int
+
+
+def contractions(nests: Sequence[FusedNest]) -> Iterator[tuple[FusedNest, Term, Term]]:
+    """The nests that sum products of two tensors, and the reads that are the factors."""
+    for nest in nests:
+        if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
+            continue
+        left, right = (_read(a) for a in nest.body.args)
+        if left and right and T.axes_of(left) and T.axes_of(right):
+            yield nest, left, right
+
+
+def _read(factor: Term) -> Term | None:
+    while factor.op == "cast":
+        factor = factor.args[0]
+    return factor if factor.op == "read" else None
+
+
+def narrow_axes(nests: Sequence[FusedNest]) -> set[int]:
+    """The axes of contractions with a factor in 16 bits."""
+    found: set[int] = set()
+    for nest, *factors in contractions(nests):
+        if any(BYTES.get(f.dtype) == 2 for f in factors):
+            found |= set(nest.loops)
+    return found
+
+
+def taken(nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int) -> Room:
+    """What the contractions take when a tile has so many points along each axis."""
+
+    def points(axes: frozenset[int] | Sequence[int]) -> int:
+        return math.prod(extent[a] for a in axes)
+
+    made = {nest.key: nest for nest in nests}
+    registers, shared = 0, {}
+    for nest, *factors in contractions(nests):
+        registers += points(nest.result_axes)
+        narrow = any(BYTES.get(f.dtype) == 2 for f in factors)
+        for f in factors:
+            axes = T.axes_of(f)
+            size = BYTES.get(f.dtype, 4) * points(axes)
+            if f.attr not in made:
+                shared[f] = size * (STAGES if stream in axes else 1)
+            elif narrow:
+                registers += points(axes)
+            else:  # no matrix instruction takes it from registers
+                shared[f] = size
+    return Room(registers, sum(shared.values()))
+
+
+def fitting_sizes(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], rows: Sequence[int], stream: int,
+    asked: tuple[int, int], room: Room,
+) -> tuple[int, int]:  # fmt: skip
+    """The first of SIZES, for row axes and for the streamed axis, that fits.
+
+    Args:
+        extent: points of a tile along each other axis.
+        rows: the row axes.
+        asked: rows and streamed elements that are settled (0: not).
+    """
+    best = (0, 0)
+    for size in SIZES:
+        best = (asked[0] or size[0], asked[1] or size[1])
+        here = {**extent, **dict.fromkeys(rows, best[0]), stream: best[1]}
+        needed = taken(nests, here, stream)
+        if needed.registers <= room.registers and (
+            not room.shared or needed.shared <= room.shared
+        ):
+            break
+    return best
