@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The code blocks of the tutorials, run in order: every command works and says what is shown.
+"""The code blocks of the tutorials and the README run in order, and print what is shown.
 
     ```python             runs in one namespace for the whole document
     ```sh [nvidia]        commands of ours; `nvidia`: left out where there is no assembler
@@ -67,3 +67,21 @@ def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
         else:
             raise AssertionError(f"unknown block '{kind}'")
         printed = capsys.readouterr().out
+
+
+def in_order(lines, output):
+    """Is each line the start of a line of the output, all in order?"""
+    found = iter(output.splitlines())
+    return all(any(other.startswith(line) for other in found) for line in lines)
+
+
+def test_readme_shows_what_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(DOCS.parent)
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    text = (DOCS.parent / "README.md").read_text()
+    shown = re.search(r"^    function attention.*\n(?:    .*\n)+", text, re.M)[0]
+    assert main.main(["explain", "examples/attention.mlir"]) == 0
+    assert in_order([line[4:] for line in shown.splitlines()], capsys.readouterr().out)
+    (code,) = (block for kind, _, block in BLOCK.findall(text) if kind == "python")
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert "repair:" in capsys.readouterr().out
