@@ -69,7 +69,7 @@ def _chip(
     ptx: str = "+ptx80",
 ) -> NvidiaTarget:  # fmt: skip
     return NvidiaTarget(
-        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 512, 0, 255, ptx
+        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 64, 0, 255, ptx
     )
 
 
