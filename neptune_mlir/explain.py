@@ -264,8 +264,9 @@ class _Writer:
 
     def private(self, operation: Any, depth: int) -> None:
         chunks = operation.attributes["chunks"].value
+        number = "a run-time number of" if chunks == DYNAMIC else chunks
         body = operation.regions[0].blocks[0]
-        self.line(depth, f"private in {chunks} chunks, in parallel")
+        self.line(depth, f"private in {number} chunks, in parallel")
         self.block_without_terminator(body, depth + 1)
         produced = list(body.operations)[-1].operation.operands
         for result, value in zip(operation.results, produced, strict=True):

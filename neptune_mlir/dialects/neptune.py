@@ -333,6 +333,9 @@ class GlobalOp(Neptune.Operation, name="global", traits=_PURE):
     the chunk axis, and compute the results. They share the op's domain, whose axis 0 is the
     chunk axis.
 
+    Attributes that `tile` may add: `neptune.tile` as in `neptune.stream`, and `neptune.tile_few`,
+    sizes of a second kernel for when there are no more chunks than its first size.
+
     Rejected: nests without a fitting `neptune.axes`, a region that does not end in a
     `neptune.produce` of the result types.
     """

@@ -49,6 +49,8 @@ from neptune_mlir.transforms.registry import register, remark
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
 UNROLL_LIMIT = 512
+UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
+MOST_STAGES = 6
 
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
@@ -93,8 +95,7 @@ class _Assignment:
         self.rows = max((self._rows(g) for g in self.generics if g.result in self.matrix),
                         default=0)  # fmt: skip
         self.warps = warps or self._choose_warps()
-        # so few rows compute faster than memory brings their tiles
-        self.stages = stages or (3 if 0 < self.rows <= 16 else 2)
+        self.stages = stages
         self._choose_instructions()
 
     def run(self) -> None:
@@ -526,9 +527,14 @@ class _Assignment:
         return total
 
     def _fit_stages(self) -> None:
-        """Fewer stages where the tiles of a loop, all its stages, exceed shared memory."""
+        """The stages asked for, or 2, but enough for UNDER_WAY where products have so few rows
+        that they wait for memory; fewer where the tiles of a loop, all its stages, exceed shared
+        memory."""
         once = self._loaded(self.body)
         most = max((self._loaded(o.regions[0].blocks[0]) for o in self.loops), default=0)
+        if not self.stages:
+            waits = most and 0 < self.rows <= 16
+            self.stages = max(2, min(MOST_STAGES, 1 + -(-UNDER_WAY // most))) if waits else 2
         wanted = self.stages
         if "cp.async" not in self.target.copies:  # what is under way is in registers
             return
