@@ -41,8 +41,6 @@ class Pipeline:
 class Staged(Pipeline):
     """A loop with loads to shared memory."""
 
-    buffers: int  # of each tile in shared memory
-
     def __init__(self, kernel: KernelWriter, loop: Any):
         super().__init__(kernel, loop)
         self.stages = ir.IntegerAttr(loop.attributes["neptune.stages"]).value
