@@ -36,12 +36,13 @@ _CHUNKS = "stream:{};least:16;chunks:0;programs:{};columns:32"
 
 
 def ways(target: str) -> tuple[Way, ...]:
-    """The tile sizes to try on a chip, each if shared memory holds its tiles."""
+    """The tile sizes to try on a chip, each if shared memory holds its tiles; the first whose code
+    spills no register is taken."""
     chip = amd(target)
     private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
     knobs = [{"streamed": streamed, "private": private} for streamed in _TILES[chip.wave]]
     fits = functools.partial(_fits, chip)
-    return (*(Way(k, fits) for k in knobs[:-1]), Way(knobs[-1]))
+    return (*(Way(k, fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
 
 
 def _fits(chip: AmdTarget, module: Any) -> bool:
