@@ -4,7 +4,8 @@
 Part of the pass `tile`. A contraction holds its accumulator in registers. A factor that the
 program computes (what becomes of one product and goes into the next) stands in registers as well,
 beside the product that it comes from; factors that it loads stand in shared memory, those that are
-streamed once for each of two stages.
+streamed once for each of two stages. What is streamed for anything but a product goes to
+registers, and so does the address of each element.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SIZES = (
     (128, 64), (128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 )  # fmt: skip
 STAGES = 2  # tiles of the stream in shared memory at once
+LOADED = 3  # registers for an element and its address
 BYTES = {"f16": 2, "bf16": 2, "f64": 8}
 
 
@@ -65,20 +67,24 @@ def taken(nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int) ->
     def points(axes: frozenset[int] | Sequence[int]) -> int:
         return math.prod(extent[a] for a in axes)
 
-    made = {nest.key: nest for nest in nests}
-    registers, shared = 0, {}
-    for nest, *factors in contractions(nests):
+    made = {nest.key for nest in nests}
+    registers, shared, products = 0, {}, set()
+    for nest, *both in contractions(nests):
+        products.add(nest.key)
         registers += points(nest.result_axes)
-        narrow = any(BYTES.get(f.dtype) == 2 for f in factors)
-        for f in factors:
+        narrow = any(BYTES.get(f.dtype) == 2 for f in both)
+        for f in both:
             axes = T.axes_of(f)
             size = BYTES.get(f.dtype, 4) * points(axes)
             if f.attr not in made:
                 shared[f] = size * (STAGES if stream in axes else 1)
-            elif narrow:
-                registers += points(axes)
-            else:  # no matrix instruction takes it from registers
+                continue
+            registers += points(axes)
+            if not narrow:  # no matrix instruction takes it from there
                 shared[f] = size
+    loaded = {r for nest in nests for r in nest.reads if nest.key not in products}
+    streamed = [T.axes_of(r) for r in loaded if r.attr not in made and stream in T.axes_of(r)]
+    registers += LOADED * sum(map(points, streamed))
     return Room(registers, sum(shared.values()))
 
 
