@@ -91,14 +91,19 @@ class Window:
 
 
 def load_window(value: Any, forall: Any) -> Window | None:
-    """The window of a load: `tensor.extract_slice` of an outside tensor, perhaps padded with 0."""
+    """The window of a load: `tensor.extract_slice` of an outside tensor, perhaps padded with 0, or
+    the whole of one, padded."""
     op = owner(value)
     if op is None or not is_tensor(value):
         return None
     shape = shape_of(value)
     if op.name == "tensor.pad":
         _check_pad(op)
-        op = owner(op.operands[0])
+        whole = op.operands[0]
+        if not is_inside(whole, forall) and ir.RankedTensorType(whole.type).has_static_shape:
+            valid = tuple(n if n < m else None for n, m in zip(shape_of(whole), shape, strict=True))
+            return Window(whole, (0,) * len(shape), tuple(range(len(shape))), shape, valid)
+        op = owner(whole)
     if op is None or op.name != "tensor.extract_slice":
         return None
     source = op.operands[0]

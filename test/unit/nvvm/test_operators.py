@@ -81,6 +81,10 @@ CASES = {
          RNG.integers(0, 100, 20)]),
     "rms norm matmul": lambda: (
         ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
+    "whole weights, padded": lambda: (
+        ops.rms_norm_matmul(cols=48, out=20, dtype="f16"),
+        [array(20, 48, dtype=np.float16), array(48, dtype=np.float16),
+         array(48, 20, dtype=np.float16)]),
     "absmax matmul": lambda: (ops.absmax_matmul(), [array(20, 70), array(70, 40)]),
 }  # fmt: skip
 
