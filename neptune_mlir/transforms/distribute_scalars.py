@@ -14,6 +14,9 @@ Rewrites, all of them properties of the operators:
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
+* a comparison of positions has all that the elements of a thread share on one side and a number on
+  the other, and two such conditions of one choice are one: a mask costs an element a comparison
+  and a choice;
 * a position as a number is one conversion a thread, and an addition: `float(i + 8)` is
   `float(i) + 8.0`.
 """
@@ -172,6 +175,44 @@ class Scalars:
         predicate = ir.IntegerAttr.get(self.i64, 2)
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
 
+    def compare(self, predicate: int, a: Any, b: Any) -> Any:
+        """`a < b` (2), `a <= b` (3), `a > b` (4) or `a >= b` (5) of positions, with what is no
+        number on the left and the numbers on the right; None for other comparisons."""
+        if predicate not in (2, 3, 4, 5) or not isinstance(a.type, ir.IndexType):
+            return None
+        if predicate > 3:
+            a, b = b, a
+        terms, constant = self.linear(a)
+        more, other = self.linear(b)
+        terms = dict(terms)
+        for value, times in more.items():
+            terms[value] = terms.get(value, 0) - times
+        terms = {value: times for value, times in terms.items() if times}
+        if not terms or any(abs(times) != 1 for times in terms.values()):
+            return None
+        total: Index = 0
+        for value, times in sorted(terms.items(), key=lambda item: -item[1]):
+            here = self.value(value)
+            total = self.add(total, here) if times > 0 else self.sub(total, here)
+        return self.less(total, other - constant + (predicate in (3, 5)))
+
+    def conjunction(self, a: Any, b: Any) -> Any:
+        """Both conditions; of two positions under numbers, the larger under one of them."""
+        first, second = self._bound(a), self._bound(b)
+        if first is None or second is None:
+            return self.both(a, b)
+        moved = self.add(first[0], second[1] - first[1])
+        return self.less(self._fold("arith.maxsi", moved, second[0], max), second[1])
+
+    def _bound(self, condition: Any) -> tuple[Any, int] | None:
+        """`condition` as a position and the number that it is under."""
+        operands = self.parts(condition, "arith.cmpi")
+        if operands is None or not isinstance(operands[0].type, ir.IndexType):
+            return None
+        number = self.constant_of(operands[1])
+        signed = ir.IntegerAttr(condition.owner.attributes["predicate"]).value == 2
+        return (operands[0], int(number)) if signed and number is not None else None
+
     def both(self, a: Any, b: Any) -> Any:
         """Conjunction of conditions; None stands for true."""
         if a is None or b is None or a == b:
@@ -190,6 +231,11 @@ class Scalars:
             made = self.op(name, [], op.results[0].type, value=op.attributes["value"])
             self._uniform.add(made)
             return made
+        if name == "arith.cmpi":
+            predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+            made = self.compare(predicate, *operands)
+            if made is not None:
+                return made
         rewrite = _REWRITES.get(name)
         if rewrite is not None:
             made = rewrite(self, *operands)
@@ -300,6 +346,9 @@ def _tanh(s: Scalars, x: Any) -> Any:
 
 
 def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
+    inner = s.parts(a, "arith.select")
+    if inner and inner[2] == b:
+        return s.op("arith.select", [s.conjunction(c, inner[0]), inner[1], b], a.type)
     factors = s.parts(b, "arith.mulf")
     if factors and a in factors and a.type == s.f32:
         other = factors[1] if factors[0] == a else factors[0]
