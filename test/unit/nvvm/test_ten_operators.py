@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The ten operators and the hardest of the zoo to machine code, with no GPU: the instructions that
+matter, and nothing kept in local memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from neptune_mlir import compiler, ops
+from neptune_mlir.codegen import ptxas
+from neptune_mlir.errors import ToolError
+from neptune_mlir.kernel import Source
+from neptune_mlir.zoo import find
+
+try:
+    ptxas.find_ptxas()
+except ToolError:
+    pytest.skip("no ptxas here", allow_module_level=True)
+
+TARGETS = ("sm_80", "sm_89", "sm_90a")
+LOCAL = re.compile(r"\b(LDL|STL)\b")
+
+
+def compiled(program, targets=",".join(TARGETS)):
+    return compiler.compile_text(Source.of(program).text, program.name, targets, None, None)
+
+
+def kernels(bundle):
+    return [kernel for image in bundle.facts["images"] for kernel in image["kernels"].values()]
+
+
+def disassembly(bundle, folder):
+    """Machine code by target."""
+    tool = ptxas.find_ptxas().parent / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("no nvdisasm here")
+    found = {}
+    for image in bundle.facts["images"]:
+        path = folder / f"{image['target']}.cubin"
+        path.write_bytes(bundle.code[image["offset"] : image["offset"] + image["size"]])
+        done = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True)
+        found[image["target"]] = done.stdout
+    return found
+
+
+@pytest.mark.parametrize("name", ops.OPERATORS)
+def test_operator(name, tmp_path):
+    bundle = compiled(ops.operator(name))
+    for target, code in disassembly(bundle, tmp_path).items():
+        if "HGMMA" in code:  # specialised warps: test_hopper.py has more
+            assert target == "sm_90a" and "UTMALDG" in code
+            continue
+        assert not LOCAL.search(code), target
+        for instruction in ("HMMA.16816.F32", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS"):
+            assert instruction in code, (target, instruction)
+
+
+@pytest.mark.parametrize("head", [80, 192, 256])
+def test_other_head_dims_do_not_spill(head):
+    """Those where tiles of the usual size would, the mask and function that take most with them."""
+    bundle = compiled(ops.operator("prefill_windowed", head_dim=head, dtype="bf16"), "sm_89")
+    assert all(kernel["spills"] == 0 for kernel in kernels(bundle))
+
+
+@pytest.mark.parametrize("name", ["layer_norm_matmul", "absmax_matmul", "performer"])
+def test_example_does_not_spill(name):
+    (example,) = find([name])
+    assert all(kernel["spills"] == 0 for kernel in kernels(compiled(example.build(), "sm_90a")))
