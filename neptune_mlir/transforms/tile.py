@@ -261,9 +261,10 @@ def _clip(size: int, extent: int) -> int:
 
 
 def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
-    """Parallel axes in the order of the results' dimensions (the last nest's count most)."""
+    """Parallel axes in the order of the results' dimensions (those of the results with most
+    parallel axes count most, of several the last nest's)."""
     order: list[int] = []
-    for nest in reversed(nests):
+    for nest in sorted(reversed(nests), key=lambda n: -len(parallel & {*n.result_axes})):
         order = [a for a in nest.result_axes if a in parallel and a not in order] + order
     return order
 

@@ -138,3 +138,13 @@ def test_programs_of_a_decode_step(batch, length, programs, few):
     grids = [math.prod(int(evaluate(e, shapes, [])) for e in x.grid) for x in plan.launches]
     joins = [batch * 64 if few else 0, 0 if few else batch * 64 * 4]
     assert grids == [programs, *joins]
+
+
+@pytest.mark.parametrize(("head", "stages"), [(64, 5), (128, 3), (256, 2)])
+def test_tiles_under_way_where_rows_are_few(head, stages):
+    """32 KiB of 32 keys and values, beside those that are computed with."""
+    program = ops.decode_attention(head_dim=head, dtype="f16")
+    module, _ = lower_text(Source.of(program).text, "test", "sm_90a", None, "tile")
+    assigned = Simulated(module, target="sm_90a").assigned
+    assert f"neptune.stages = {stages} " in assigned
+    assert f"neptune.stages = {stages + 1} " not in assigned

@@ -164,3 +164,17 @@ def test_chunks_for_programs_need_tile_sizes() -> None:
     program = Attention([DYNAMIC] * 4 + [64, 64], ())
     with pytest.raises(ScheduleError, match="no tile sizes"):
         tiles(program.module, "privatize{chunks=0,programs=100}")
+
+
+def test_a_statistic_of_rows_beside_the_result_changes_nothing() -> None:
+    """Its axes stand behind those of the result, and yet the column is the result's."""
+    from neptune_mlir import bindings, ops
+    from neptune_mlir.pipelines import common
+
+    found = []
+    for lse in (False, True):
+        program = ops.attention(head_dim=64, dtype="f16", return_lse=lse)
+        module = bindings.parse(program.to_mlir())
+        runner.run(module, common.IMPORT)
+        found.append(tiles(module, f"{FUSE},tile"))
+    assert found[0] == found[1] == [[1, 1, 64, 64, 0, 0]]
