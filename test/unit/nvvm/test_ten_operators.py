@@ -20,11 +20,11 @@ try:
 except ToolError:
     pytest.skip("no ptxas here", allow_module_level=True)
 
-TARGETS = ("sm_80", "sm_89", "sm_90a")
+TARGETS = "sm_80,sm_89,sm_90a"
 LOCAL = re.compile(r"\b(LDL|STL)\b")
 
 
-def compiled(program, targets=",".join(TARGETS)):
+def compiled(program, targets=TARGETS):
     return compiler.compile_text(Source.of(program).text, program.name, targets, None, None)
 
 

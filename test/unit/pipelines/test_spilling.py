@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What becomes of a program whose code keeps registers in memory: smaller tiles, while there are."""
+"""What becomes of a program whose code keeps registers in memory: it gets smaller tiles."""
 
 from __future__ import annotations
 
