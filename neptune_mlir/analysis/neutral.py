@@ -94,6 +94,11 @@ class OddValues:
                 return args[0] | other | (Odd.NAN if clash else Odd.NONE)
             case "mul":
                 return Odd.ANY if args[0] | args[1] else Odd.NONE
+            case "div":
+                by = float(node.args[1].value) if node.args[1].is_const else 0.0
+                if by == 0 or not math.isfinite(by):
+                    return Odd.ANY
+                return args[0] if by > 0 else _negate(args[0])
             case "max" | "min":
                 gone = Odd.LOW if node.op == "max" else Odd.HIGH  # kept only if both may be it
                 return (args[0] | args[1]) & ~gone | args[0] & args[1] & gone

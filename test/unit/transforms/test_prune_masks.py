@@ -74,6 +74,10 @@ CAUSAL = "((i0 + (i1 * -1)) >= 0)"
         lambda f, x: op("exp", op("select", causal(f), x, MINUS_INF)),
         lambda f, x: op("exp", op("add", x, op("select", causal(f), T.const(0.0), MINUS_INF))),
         lambda f, x: op("exp", op("sub", op("select", causal(f), x, MINUS_INF), op("tanh", x))),
+        # a division by a number keeps a finite value finite (a capped score)
+        lambda f, x: op(
+            "exp", op("sub", op("select", causal(f), x, MINUS_INF), op("div", x, T.const(-50.0)))
+        ),
     ],
 )
 def test_masks_that_silence_a_sum(body: Any) -> None:
@@ -88,6 +92,10 @@ def test_masks_that_silence_a_sum(body: Any) -> None:
         lambda f, x: op("exp", op("sub", op("select", causal(f), x, T.const(-1e9)), x)),
         lambda f, x: op("tanh", op("select", causal(f), x, MINUS_INF)),
         lambda f, x: op("add", x, op("select", causal(f), x, T.const(0.0))),
+        # a division by 0 is infinite
+        lambda f, x: op(
+            "exp", op("sub", op("select", causal(f), x, MINUS_INF), op("div", x, T.const(0.0)))
+        ),
         # exp may overflow, and 0 * inf is not 0
         lambda f, x: op("mul", op("exp", x), op("select", causal(f), x, T.const(0.0))),
         # log may be -inf, and -inf - -inf is not -inf
