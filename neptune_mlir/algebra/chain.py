@@ -243,10 +243,12 @@ class Chain:
         """Add a running value (or find the one that is equal) and return its name."""
         assert self.current is not None
         place = self._place(combiner, body)
-        if place in self._known:
+        own = self.current.axes if self.fresh(name) == self.current.name else None
+        kept = self._axes(body) if own is None else own
+        # a sum of u[j] for each row is not shared with the one for all: whoever reads it says where
+        if place in self._known and self.at(self._known[place]).args == tuple(map(index, kept)):
             return self._known[place]
         name = self.fresh(name)
-        own = self.current.axes if name == self.current.name else None
         self._known[place] = name
         self._raw[name] = body
         self.facts.learn(name, combiner, body)
@@ -257,7 +259,7 @@ class Chain:
                 spelled(self.guarded(body)),
                 correction and replace(correction, h=spelled(correction.h)),
                 self.dtype(body),
-                self._axes(body) if own is None else own,
+                kept,
                 tuple(sorted(self.facts.folded)),
                 self.current.name,
             )

@@ -17,6 +17,7 @@ Nothing may leave the group and come back (convexity): then the nests would need
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -67,12 +68,14 @@ class Group:
 class Grouping:
     """Grows groups over the nests of one program."""
 
-    def __init__(self, program: Program, taken: set[str], excluded: dict[str, set[str]]):
+    def __init__(
+        self, program: Program, fused: Sequence[set[str]], excluded: dict[str, set[str]]
+    ):
         self.program = program
-        self.taken = taken  # reductions that already belong to a fused op
+        self.taken = set().union(*fused)  # nests that already belong to a fused op
         self.excluded = excluded  # pairs that the solver refused to fuse
         self.classes = ExtentClasses(program)
-        self.depends = _dependencies(program)
+        self.depends = _as_one(_dependencies(program), fused)
 
     def best(self, seed: str) -> Group | None:
         """The group with the most running members that grows from `seed`."""
@@ -372,4 +375,20 @@ def _dependencies(program: Program) -> dict[str, set[str]]:
                 depends[key] = set(needs)
                 own.add(key)
         by_op[op.operation] = needs | own
+    return depends
+
+
+def _as_one(depends: dict[str, set[str]], fused: Sequence[set[str]]) -> dict[str, set[str]]:
+    """Dependencies where the members of a fused op come together: who needs one needs all, and
+    each needs what any of them does."""
+    changed = True
+    while changed:
+        changed = False
+        for members in fused:
+            needed = set().union(*(depends[m] for m in members))
+            for key, own in depends.items():
+                more = needed - members if key in members else needed | members
+                if (key in members or own & members) and not more <= own:
+                    own |= more
+                    changed = True
     return depends

@@ -54,17 +54,17 @@ def plan_fusions(program: Program) -> list[Fusion]:
     So a projection that follows attention does not take the last reduction of it away. Changes
     nothing; remarks on what cannot fuse.
     """
-    taken: set[str] = set()
+    fused: list[set[str]] = []
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
-    grouping = Grouping(program, taken, excluded)
+    grouping = Grouping(program, fused, excluded)
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
     seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
     while seeds:
         seed = seeds.pop()
-        if seed in taken:
+        if any(seed in members for members in fused):
             continue
-        group = Grouping(program, taken, excluded).best(seed)
+        group = Grouping(program, fused, excluded).best(seed)
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
         chain = chain_of(program, group)
@@ -84,5 +84,5 @@ def plan_fusions(program: Program) -> list[Fusion]:
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=program.position)
         plan.append(Fusion(group, tuple(chain), solution, last, program.nests[seed].location))
-        taken |= {*group.running, *group.inner, *group.finish}
+        fused.append({*group.running, *group.inner, *group.finish})
     return plan

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which reductions share a loop nest, where the answer is not plain."""
 
+import numpy as np
+
+import neptune_mlir
 from neptune_mlir.frontend.notation import Program, exp, inf, max, sum, where
 from neptune_mlir.zoo import fusions
 
@@ -47,3 +50,26 @@ def test_another_width_joins_where_it_is_not_cut():
     p.output(sum(w * p.input("u", j, d)[j, d], j), i, d)
     p.output(sum(w * p.input("v", j, e)[j, e], j), i, e)
     assert [len(f.group.running) for f in fusions(p)] == [4]
+
+
+def runs_right(reduction):
+    """Each of two streams has something that the other one needs."""
+    p = Program("two_ways")
+    i, j = p.axes("i j")
+    p.input("x", i, j)
+    r, u = p.input("r", i)[i], p.input("u", j)[j]
+    peak, total = max(r, i), sum(u, j)
+    p.output(sum(r * total, i))
+    p.output(reduction(exp(r - peak) * u, j), i)
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((7, 11), (7,), (11,))]
+    for got, wanted in zip(neptune_mlir.compile(p)(*arrays), p.reference(*arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_fused_ops_do_not_need_each_other():
+    runs_right(max)
+
+
+def test_a_sum_for_each_row_is_not_the_one_for_all():
+    runs_right(sum)
