@@ -7,7 +7,7 @@
     neptune bench run DIR --check-only                             correctness alone
     neptune bench show bench.json --markdown                       the tables again
 
-`run` needs torch, numpy and cuda-bindings, and neither MLIR nor the compiler:
+`run` needs torch and numpy, and neither MLIR nor the compiler:
 `python3 -m neptune_mlir.cli.main bench run DIR --quick --json $OUT/bench.json`.
 """
 
