@@ -82,6 +82,22 @@ def arrive_if_first(address: Any, thread: Any) -> None:
     )  # fmt: skip
 
 
+def from_lane(word: Any, lane: Any) -> Any:
+    """The word of another lane of the warp: an i32 value."""
+    i32 = ir.IntegerType.get_signless(32)
+    constants = [
+        ir.Operation.create(
+            "llvm.mlir.constant", results=[i32], attributes={"value": ir.IntegerAttr.get(i32, n)}
+        ).results[0]
+        for n in (-1, 31)
+    ]  # fmt: skip
+    everyone, width = constants
+    return ir.Operation.create(
+        "nvvm.shfl.sync", results=[i32], operands=[everyone, word, lane, width],
+        attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
+    ).results[0]  # fmt: skip
+
+
 def count_modulo(address: Any, last: Any, lane: Any) -> Any:
     """Lane 0 counts at a global address, from `last` on to 0 again; what it found there."""
     return asm(

@@ -39,7 +39,7 @@ def ways(target: str) -> tuple[Way, ...]:
         Way({**KNOBS, "streamed": f"held:{held};shared:{shared};least:16"}, spills=held == HELD[-1])
         for held in HELD
     )
-    if target != "sm_90a":
+    if not nvidia(target).warp_groups:
         return portable
     return (Way({**KNOBS, "streamed": "warp_groups:1"}, _takes_warp_groups), *portable)
 
@@ -104,12 +104,8 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
         raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
-_HOPPER = {
-    "hopper": False,
-    "skew": True,
-    "turns": True,
-    "resident": True,
-}  # options and their defaults
+# the options of specialised kernels, and their defaults
+_HOPPER = {"hopper": False, "skew": True, "turns": True, "resident": True}
 
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
@@ -130,17 +126,15 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     gpu.prepare(module)
     options = dict(options)
     hopper, skew, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
-    hopper = hopper and chip.name == "sm_90a"
-    if any("neptune.consumers" in forall.attributes for forall in foralls(module)):
-        hopper = chip.name == "sm_90a"
-    elif hopper:
+    marked = any("neptune.consumers" in forall.attributes for forall in foralls(module))
+    if hopper and chip.warp_groups and not marked:
         stages = options.get("stages", 2)
         specialize_warps(
             module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident)
         )
     assign_layouts(module, target=chip.name, **options)
-    if hopper and skew:
-        skew_loops(module)
+    if skew:
+        skew_loops(module)  # of specialised kernels
     kernels = distribute(module, entry)
     module.operation.verify()
     return kernels

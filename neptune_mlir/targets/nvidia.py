@@ -15,9 +15,12 @@ class NvidiaTarget(GpuTarget):
 
     Attributes:
         ptx: PTX version to emit, as LLVM's feature string.
+        warp_groups: whether four warps multiply together from shared memory (wgmma), so that
+            kernels can be made of specialised warps.
     """
 
     ptx: str
+    warp_groups: bool = False
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -66,11 +69,12 @@ _TMA = ("cp.async", "tma")
 
 def _chip(
     name: str, block: int, sm: int, threads: int, copies: tuple[str, ...] = ("cp.async",),
-    ptx: str = "+ptx80",
+    ptx: str = "+ptx80", warp_groups: bool = False,
 ) -> NvidiaTarget:  # fmt: skip
     return NvidiaTarget(
-        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 64, 0, 255, ptx
-    )
+        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 64, 0, 255, ptx,
+        warp_groups,
+    )  # fmt: skip
 
 
 TARGETS: dict[str, NvidiaTarget] = {
@@ -79,7 +83,7 @@ TARGETS: dict[str, NvidiaTarget] = {
         _chip("sm_80", 163, 164, 2048),
         _chip("sm_86", 99, 100, 1536),
         _chip("sm_89", 99, 100, 1536),
-        _chip("sm_90a", 227, 228, 2048, _TMA),
+        _chip("sm_90a", 227, 228, 2048, _TMA, warp_groups=True),
         _chip("sm_100a", 227, 228, 2048, _TMA, "+ptx86"),
     )
 }

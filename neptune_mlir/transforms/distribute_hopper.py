@@ -222,12 +222,7 @@ class SpecializedWriter(KernelWriter):
 
     def uniform(self, word: Any) -> Any:
         """A value that is the same in a warp, where the compiler can see it."""
-        s = self.s
-        operands = [s.constant(-1, s.i32), word, s.constant(0, s.i32), s.constant(31, s.i32)]
-        return ir.Operation.create(
-            "nvvm.shfl.sync", results=[s.i32], operands=operands,
-            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
-        ).results[0]  # fmt: skip
+        return hopper.from_lane(word, self.s.constant(0, self.s.i32))
 
     # ---- results
 

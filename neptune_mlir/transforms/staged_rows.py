@@ -125,9 +125,5 @@ def _recomputed(threads: Threads) -> Threads:
     alone, they keep every address below in a register all through a resident kernel."""
     s = threads.s
     lane, word = s.value(threads.lane, s.i32), s.value(threads.id, s.i32)
-    operands = [s.constant(-1, s.i32), word, lane, s.constant(31, s.i32)]
-    number = ir.Operation.create(
-        "nvvm.shfl.sync", results=[s.i32], operands=operands,
-        attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
-    ).results[0]  # fmt: skip
+    number = hopper.from_lane(word, lane)
     return Threads(s, threads.lanes, threads.warps, s.value(number))
