@@ -32,6 +32,7 @@ from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
+RESERVED = 2048  # bytes of shared memory for barriers and the queue of programs
 
 
 @dataclass(frozen=True)
@@ -239,23 +240,38 @@ class SpecializedWriter(KernelWriter):
         """Shared memory for every load; loops with equal loads share theirs."""
         self.rings: dict[Any, Ring] = {}  # loaded value -> its ring
         self.signatures: dict[Any, Any] = {}  # loop -> what identifies its set of rings
-        shared: dict[Any, list[Ring]] = {}
         loops: dict[Any, list[Load]] = {}
         for load in self.loads:
             loops.setdefault(load.loop, []).append(load)
+        shared: dict[Any, list[Load]] = {}
         for loop, loads in loops.items():
-            stages = 1 if loop is None else ir.IntegerAttr(loop.attributes["neptune.stages"]).value
-            key = (loop is None, stages, *(load.shape for load in loads))
-            if key not in shared:
-                shared[key] = [self._ring(load.bytes, stages) for load in loads]
+            key = (_stages(loop), *(load.shape for load in loads))
+            shared.setdefault(key, loads)
             self.signatures[loop] = key
-            for load, ring in zip(loads, shared[key], strict=True):
-                self.rings[load.value] = ring
+        slots = {key: key[0] or self._once_slots(shared) for key in shared}
+        tiles = {k: [self._take_tiles(x.bytes * slots[k]) for x in shared[k]] for k in shared}
+        made = {
+            k: [
+                self._ring(at, x.bytes, slots[k]) for at, x in zip(tiles[k], shared[k], strict=True)
+            ]
+            for k in shared
+        }
+        for loop, loads in loops.items():
+            self.rings |= {
+                x.value: r for x, r in zip(loads, made[self.signatures[loop]], strict=True)
+            }
         self.gate = self.memory.take(8)
         self.staged, self.room = self._stage_results()
-        self.all_rings = [ring for rings in shared.values() for ring in rings]
+        self.all_rings = [ring for rings in made.values() for ring in rings]
         self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
         self.last_reader = {x.value: self._last_reader(x.value) for x in self.loads if not x.loop}
+
+    def _once_slots(self, shared: dict[Any, list[Load]]) -> int:
+        """Slots of the loads outside of loops: two where memory allows, so that those of the next
+        program are on their way while this one still runs."""
+        needed = sum(x.bytes * (key[0] or 2) for key, loads in shared.items() for x in loads)
+        needed += staged_rows.WARP * self.warps + RESERVED
+        return 2 if self.resident and needed <= self.target.shared_block else 1
 
     def _stage_results(self) -> tuple[int | None, int]:
         """Where results are staged, and how many panels at a time; None without room for one."""
@@ -264,7 +280,7 @@ class SpecializedWriter(KernelWriter):
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
             size = staged_rows.WARP * self.warps * room
-            if self.memory.top + size + hopper.ATOM <= self.target.shared_block:
+            if self.memory.top + size + RESERVED <= self.target.shared_block:
                 return self.memory.take(size), room
         return None, 0
 
@@ -278,12 +294,14 @@ class SpecializedWriter(KernelWriter):
             readers.append(op)
         return max(readers, key=[op.operation for op in self.body.operations].index)
 
-    def _ring(self, size: int, stages: int) -> Ring:
+    def _take_tiles(self, size: int) -> int:
         memory = self.memory
         memory.top = -(-memory.top // hopper.ATOM) * hopper.ATOM
-        offset = memory.take(size * stages)
-        barriers = memory.take(2 * 8 * stages)
-        return Ring(offset, barriers, barriers + 8 * stages, size, stages)
+        return memory.take(size)
+
+    def _ring(self, offset: int, size: int, slots: int) -> Ring:
+        barriers = self.memory.take(2 * 8 * slots)
+        return Ring(offset, barriers, barriers + 8 * slots, size, slots)
 
     def pass_gate(self) -> None:
         """Wait for what is over from the start: the assembler moves no arithmetic across a wait.
@@ -461,3 +479,8 @@ class SpecializedWriter(KernelWriter):
         slot, _ = self._slot(ring, count)
         thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
         hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)
+
+
+def _stages(loop: Any) -> int:
+    """Slots of the loads of a loop; 0 for no loop, whose loads have as many as there is room for."""
+    return 0 if loop is None else int(ir.IntegerAttr(loop.attributes["neptune.stages"]).value)
