@@ -16,6 +16,7 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.skew_loops import skew_loops
@@ -133,6 +134,7 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
             module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident)
         )
     assign_layouts(module, target=chip.name, **options)
+    defer_joins(module)
     if skew:
         skew_loops(module)  # of specialised kernels
     kernels = distribute(module, entry)

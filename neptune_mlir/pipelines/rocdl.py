@@ -18,6 +18,7 @@ from neptune_mlir.runtime.plan import Launch, Plan
 from neptune_mlir.targets.amd import AmdTarget, amd
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.registry import remark
@@ -136,6 +137,7 @@ def _to_kernels(
     """Tile IR to `gpu.func`s and a plan."""
     gpu.prepare(module)
     assign_layouts(module, target=chip.name, **options)
+    defer_joins(module)
     kernels = distribute(module, entry)
     module.operation.verify()
     return kernels

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.layouts import Layout, parse_layout
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -180,7 +180,9 @@ class Compute:
                     inside = self.memory.in_bounds(positions[r], limits)
                     value = self.s.select(inside, value, self._identity(name, value.type))
                 parts.append(value)
-            results.append(self._across_lanes(name, self.s.reduce(name, parts), iteration, g))
+            results.append(self.s.reduce(name, parts))
+        if "neptune.partial" not in g.op.attributes:  # see `defer-joins`
+            results = [self._across_lanes(name, value, iteration, g) for value in results]
         results = self._across_warps(name, results, iteration, g, out)
         start = self.registers(init, out)
         return [self.s.combine(name, a, b) for a, b in zip(start, results, strict=True)]
@@ -193,6 +195,15 @@ class Compute:
         for r, offset in enumerate(offsets):
             groups[tuple(offset)].append(r)
         return [groups[w] for w in wanted]
+
+    def join(self, g: Generic, tile: Held) -> Held:
+        """What lanes left apart in a partial reduction, together."""
+        found = reduction_of(g)
+        assert found is not None
+        text = ir.StringAttr(g.op.attributes["neptune.iteration"]).value
+        iteration = parse_layout(text, g.extents)
+        values = [self._across_lanes(found[0], value, iteration, g) for value in tile.values]
+        return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
         for distance, d in iteration.digits_along(g.reduced, "lane"):

@@ -468,7 +468,7 @@ class SpecializedWriter(KernelWriter):
             yielded = self._spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, s.value(s.add(count, 1))])
         self.counts[key] = loop.results[len(loop.results) - 1]
-        self._bind(op.results, layouts, list(loop.results))
+        self._bind_results(op, layouts, list(loop.results))
 
     def _last_use(self, value: Any, block: Any) -> Any:
         found = [o.operation for o in block.operations if value in list(o.operation.operands)]
@@ -482,5 +482,5 @@ class SpecializedWriter(KernelWriter):
 
 
 def _stages(loop: Any) -> int:
-    """Slots of the loads of a loop; 0 for no loop, whose loads have as many as there is room for."""
+    """Slots of the loads of a loop; 0 for no loop: its loads have what there is room for."""
     return 0 if loop is None else int(ir.IntegerAttr(loop.attributes["neptune.stages"]).value)

@@ -77,7 +77,7 @@ class SkewedLoops:
         kernel.release_once(self.loops[-1])  # what only first products read
         state = self._last(begun, state, count)
         kernel.counts[self.key] = count
-        kernel._bind(self.loops[-1].results, self.layouts, list(state.carried))
+        kernel._bind_results(self.loops[-1], self.layouts, list(state.carried))
 
     def _not(self, condition: Any) -> Any:
         s = self.s

@@ -457,7 +457,21 @@ class KernelWriter:
         self.memory.release(top)
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration
-        self._bind(op.results, layouts, list(loop.results))
+        self._bind_results(op, layouts, list(loop.results))
+
+    def _bind_results(
+        self, op: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
+    ) -> None:
+        """`_bind` for the results of a loop, with what its lanes left apart (`defer-joins`)."""
+        self._bind(op.results, layouts, scalars)
+        if "neptune.joins" not in op.attributes:
+            return
+        block = op.regions[0].blocks[0]
+        end = block.operations[len(block.operations) - 1].operation
+        for k in ir.DenseI64ArrayAttr(op.attributes["neptune.joins"]):
+            reduction = read_generic(end.operands[k].owner.operation)
+            value = op.results[k]
+            self.tiles[value] = self.compute.join(reduction, self.tiles[value])
 
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""

@@ -38,6 +38,7 @@ _MODULES: dict[str, str] = {
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",
     "specialize-warps": "neptune_mlir.transforms.specialize_warps",
     "skew-loops": "neptune_mlir.transforms.skew_loops",
+    "defer-joins": "neptune_mlir.transforms.defer_joins",
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
     "math-to-gpu": "neptune_mlir.transforms.math_to_gpu",
     "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
