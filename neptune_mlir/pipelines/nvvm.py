@@ -106,7 +106,7 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
 
 
 # the options of specialised kernels, and their defaults
-_HOPPER = {"hopper": False, "skew": True, "turns": True, "resident": True}
+_HOPPER = {"hopper": False, "skew": True, "turns": False, "resident": True}
 
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 

@@ -51,6 +51,7 @@ from neptune_mlir.transforms.registry import register, remark
 UNROLL_LIMIT = 512
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
 MOST_STAGES = 6
+RESULTS = 32 << 10  # bytes of shared memory that results of specialised warps pass through
 
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
@@ -527,11 +528,15 @@ class _Assignment:
         return total
 
     def _fit_stages(self) -> None:
-        """The stages asked for, or 2, but enough for UNDER_WAY where products have so few rows
-        that they wait for memory; fewer where the tiles of a loop, all its stages, exceed shared
-        memory."""
+        """The stages asked for; else 4 for specialised warps where there is room, or 2, but enough
+        for UNDER_WAY where products have so few rows that they wait for memory; fewer where the
+        tiles of a loop, all its stages, exceed shared memory."""
         once = self._loaded(self.body)
         most = max((self._loaded(o.regions[0].blocks[0]) for o in self.loops), default=0)
+        if "neptune.consumers" in self.forall.attributes and not self.stages:
+            # slots of rings: loads outside of loops have two, results need room as well
+            room = self.target.shared_block - 2 * once - RESULTS
+            self.stages = 4 if 4 * most <= room else 2
         if not self.stages:
             waits = most and 0 < self.rows <= 16
             self.stages = max(2, min(MOST_STAGES, 1 + -(-UNDER_WAY // most))) if waits else 2

@@ -400,16 +400,20 @@ class SpecializedWriter(KernelWriter):
         full = self.address(s.add(s.mul(slot, 8), ring.full))
         lane = s.value(self.threads.lane, s.i32)
         hopper.expect_bytes(full, ring.bytes, lane)
+        self.memory.needs(self.arrays[load.window.tensor], L.CHUNK)
+        target = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        hopper.load_tile(target, *self._source(load, local), full, lane)
+
+    def _source(self, load: Load, local: Any) -> tuple[Any, list[Any]]:
+        """The tensor map of a load and the coordinates of its box."""
+        s = self.s
         window = self.window(load.window, dict(local))
         rows, inner = load.window.dims
         rest = [d for d in reversed(range(len(window.offsets))) if d not in (rows, inner)]
         zero = s.constant(0, s.i32)
         where = [zero, s.value(window.offsets[rows], s.i32), zero]
         where += [s.value(window.offsets[d], s.i32) for d in rest]
-        pointer = self.maps[self._box(load)]
-        self.memory.needs(self.arrays[load.window.tensor], L.CHUNK)
-        target = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
-        hopper.load_tile(target, s.op("llvm.ptrtoint", [pointer], s.i64), where, full, lane)
+        return s.op("llvm.ptrtoint", [self.maps[self._box(load)]], s.i64), where
 
     # ---- the consumers
 

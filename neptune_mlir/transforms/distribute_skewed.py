@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import parse_layout
-from neptune_mlir.analysis.tiles import is_tensor, read_generic, shape_of
+from neptune_mlir.analysis.tiles import is_blank, is_inside, is_tensor, read_generic, shape_of
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Splat
@@ -37,14 +37,15 @@ class Fragments:
 @dataclass
 class State:
     """Between two iterations: what the loops carry (the tile that the delayed product is to be
-    added to, before that), and that product's left factor."""
+    added to before its corrections), what the corrections read, and the product's left factor."""
 
     carried: list[Any]
+    handed: list[Any]
     words: list[Any]
 
     @property
     def all(self) -> list[Any]:
-        return [*self.carried, *self.words]
+        return [*self.carried, *self.handed, *self.words]
 
 
 class SkewedLoops:
@@ -56,6 +57,12 @@ class SkewedLoops:
         self.key = kernel.signatures[loops[0]]
         self.starts = list(loops[0].operands)[3:]
         self.layouts = kernel._carried_layouts(loops[0], self.starts)
+        # types of what the corrections read, register by register
+        self.handed = [
+            ir.RankedTensorType(value.type).element_type
+            for value in self.skews[loops[0]].handed
+            for _ in range(self._layout_of(value).registers)
+        ]
 
     def write(self) -> None:
         kernel, s = self.kernel, self.s
@@ -63,7 +70,8 @@ class SkewedLoops:
         runs = {loop: s.less(low, high) for loop, (low, high, _) in bounds.items()}
         count = s.value(kernel.counts[self.key])
         self.turn = take_turns(kernel)
-        start = State(kernel._spread(self.starts, self.layouts), self._no_words())
+        nothing = [s.constant(0.0, kind) for kind in self.handed]
+        start = State(kernel._spread(self.starts, self.layouts), nothing, self._no_words())
         state = self._first(self.loops, bounds, runs, start, count)
         begun: Any = None  # whether an earlier loop had the first iteration
         for loop in self.loops:
@@ -124,18 +132,20 @@ class SkewedLoops:
         loop = self.loops[-1]
         with s.scope(branch.then_block):
             self._bind_arguments(loop, None, state)
+            self._correct(loop, state)
             values = self._issue_delayed(loop, state, count)
             values = hopper.wait_products(0, values)
             self._release_delayed(loop, count)
             scf.YieldOp(self._with_sum(loop, state, values).carried)
         with s.scope(branch.else_block):
             scf.YieldOp(state.carried)
-        return State(list(branch.results), state.words)
+        return State(list(branch.results), state.handed, state.words)
 
     def _split(self, values: Sequence[Any]) -> State:
         values = list(values)
-        words = len(self._no_words())
-        return State(values[: len(values) - words], values[len(values) - words :])
+        words = len(values) - len(self._no_words())
+        handed = words - len(self.handed)
+        return State(values[:handed], values[handed:words], values[words:])
 
     # ---- one iteration
 
@@ -148,12 +158,14 @@ class SkewedLoops:
         self._bind_arguments(loop, position, state)
         *inner, end = [op.operation for op in body.operations]
         ahead = inner.index(skew.leading)
+        later = [*skew.late, *skew.corrections, skew.delayed]
         for op in inner[:ahead]:
-            if op not in skew.late and not self._is_ring_load(op):
+            if op not in later and not self._is_ring_load(op):
                 kernel._op(op)
         made = self._issue_leading(skew, count, taking_turn=pending)
         total: list[Any] = []
         if pending:
+            self._correct(loop, state)  # beside the leading product
             total = self._issue_delayed(loop, state, count)
             if self.turn is not None:
                 hopper.give_turn(self.turn[1], 2 * self.kernel.group_threads)
@@ -164,7 +176,7 @@ class SkewedLoops:
         for value in self._loads_of(skew.leading):
             kernel._release(value, count)
         for op in inner[ahead + 1 :]:
-            if op not in skew.late and op != skew.delayed and not self._is_ring_load(op):
+            if op not in later and not self._is_ring_load(op):
                 kernel._op(op)
         if pending:
             kernel.pass_gate()
@@ -178,8 +190,26 @@ class SkewedLoops:
         factor = kernel.tile(g.inputs[product.a])
         words = kernel.consumer.fragments(g, product, factor, self._layout(skew.delayed))
         yielded = list(end.operands)
-        yielded[skew.carried] = g.init
-        return State(kernel._spread(yielded, self.layouts), words)
+        yielded[skew.carried] = body.arguments[1 + skew.carried]
+        handed = [v for value in skew.handed for v in self._registers(value)]
+        return State(kernel._spread(yielded, self.layouts), handed, words)
+
+    def _registers(self, value: Any) -> list[Any]:
+        """What a thread holds of a tile."""
+        return list(self.kernel.compute.registers(self.kernel.tile(value), self._layout_of(value)))
+
+    def _correct(self, loop: Any, state: State) -> None:
+        """What the delayed product of the iteration before is to be added to."""
+        kernel, skew = self.kernel, self.skews[loop]
+        values = list(state.handed)
+        for value in skew.handed:
+            layout = self._layout_of(value)
+            kernel.tiles[value] = Held(layout, [values.pop(0) for _ in range(layout.registers)])
+        for op in skew.corrections:
+            for value in op.operands:
+                if is_blank(value) and is_inside(value, loop):
+                    kernel._op(value.owner.operation)
+            kernel._op(op)
 
     def _bind_arguments(self, loop: Any, position: Any, state: State) -> None:
         body = loop.regions[0].blocks[0]
@@ -208,8 +238,7 @@ class SkewedLoops:
         tiles: list[Any] = [Splat(None)] * 3
         tiles[product.a] = Fragments(state.words)
         tiles[product.b] = kernel.tile(value)
-        argument = loop.regions[0].blocks[0].arguments[1 + skew.carried]
-        tiles[2] = kernel.tile(argument)
+        tiles[2] = kernel.tile(g.init)
         return kernel.consumer.issue(g, product, tiles, self._layout(skew.delayed))
 
     def _release_delayed(self, loop: Any, count: Any) -> None:
@@ -222,7 +251,7 @@ class SkewedLoops:
         before = sum(self._width(layout) for layout in self.layouts[:at])
         carried = list(state.carried)
         carried[before : before + len(values)] = values
-        return State(carried, state.words)
+        return State(carried, state.handed, state.words)
 
     def _width(self, layout: Any) -> int:
         if layout is None:
@@ -234,6 +263,12 @@ class SkewedLoops:
     def _layout(self, op: Any) -> Any:
         text = ir.StringAttr(op.attributes["neptune.layout"]).value
         return parse_layout(text, shape_of(op.results[0]))
+
+    def _layout_of(self, value: Any) -> Any:
+        """Of a tile that the loop makes or carries."""
+        if not isinstance(value.owner, ir.Block):
+            return self._layout(value.owner.operation)
+        return self.layouts[list(value.owner.arguments).index(value) - 1]
 
     def _loads_of(self, op: Any) -> list[Any]:
         return [v for v in op.operands if self._is_ring_load(v.owner) and self._streams(v)]

@@ -470,8 +470,9 @@ class KernelWriter:
         end = block.operations[len(block.operations) - 1].operation
         for k in ir.DenseI64ArrayAttr(op.attributes["neptune.joins"]):
             reduction = read_generic(end.operands[k].owner.operation)
-            value = op.results[k]
-            self.tiles[value] = self.compute.join(reduction, self.tiles[value])
+            tile = self.tiles[op.results[k]]
+            assert isinstance(tile, Held)
+            self.tiles[op.results[k]] = self.compute.join(reduction, tile)
 
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""

@@ -24,7 +24,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_tensor, load_window, shape_of
+from neptune_mlir.analysis.tiles import (
+    foralls,
+    is_blank,
+    is_inside,
+    is_tensor,
+    load_window,
+    nested,
+    shape_of,
+)
 from neptune_mlir.bindings import ir
 from neptune_mlir.transforms.registry import register, remark
 
@@ -59,7 +67,9 @@ class Skew:
         leading: the first product.
         delayed: the last product.
         carried: the number of the carried tile that it is added to.
-        late: the ops that read this tile, or that only make the delayed product's left factor.
+        late: the ops that make the delayed product's left factor, and nothing else.
+        corrections: the ops that change this tile before the product is added.
+        handed: tiles of the same iteration that the corrections read.
         loads: shapes of the tiles of the first product's and of the delayed product's loads.
     """
 
@@ -67,6 +77,8 @@ class Skew:
     delayed: Any
     carried: int
     late: tuple[Any, ...]
+    corrections: tuple[Any, ...]
+    handed: tuple[Any, ...]
     loads: tuple[tuple[int, ...], ...]
 
 
@@ -124,28 +136,44 @@ def read_skew(loop: Any, forall: Any) -> Skew:
     if not _read_only_by(result, end):
         raise Unfit("the last product is read in its own iteration")
     carried = list(end.operands).index(result)
-    late = _late(inner, delayed, body.arguments[1 + carried], end)
+    corrections = _corrections(inner, delayed, body.arguments[1 + carried], end)
+    # the left factor takes registers that the delayed product still reads: it is made last
+    factors = [op for op in inner if op.results and _read_only_by(op.results[0], delayed)]
+    late = [op for op in factors if op not in corrections and not _is_load(op) and _is_tile_op(op)]
+    made = [op.results[0] for op in corrections]
+    if any(_reads_position(op, loop) for op in corrections):
+        raise Unfit("a correction that depends on the iteration's number")
+    handed = dict.fromkeys(
+        v for op in corrections for v in op.operands
+        if v not in made and v != body.arguments[1 + carried]
+        and is_inside(v, loop) and not is_blank(v)
+    )
     shapes = tuple(shape_of(v) for v in [*first, *last])
-    return Skew(leading, delayed, carried, late, shapes)
+    return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), shapes)
 
 
-def _late(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any) -> tuple[Any, ...]:
+def _corrections(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any) -> tuple[Any, ...]:
     """The ops that have to wait for the delayed product of the iteration before."""
     waiting = {accumulator}
-    late = []
+    found = []
     for op in inner:
         if op == delayed:
             continue
         if any(v in waiting for v in op.operands):
             waiting.update(op.results)
-            late.append(op)
+            found.append(op)
     others = [v for v in end.operands if v != delayed.results[0]]
     if any(v in waiting for v in [*others, *list(delayed.operands)[:-1]]):
         raise Unfit("more than the last product depends on what it is added to")
-    # the left factor takes registers that the delayed product still reads: it is made last
-    factors = [op for op in inner if op.results and _read_only_by(op.results[0], delayed)]
-    late += [op for op in factors if op not in late and not _is_load(op) and _is_tile_op(op)]
-    return tuple(late)
+    return tuple(found)
+
+
+def _reads_position(op: Any, loop: Any) -> bool:
+    """Whether the body of a tile op reads a value of the loop around it."""
+    return any(
+        is_inside(v, loop) and not is_inside(v, op)
+        for inside in nested(op.regions[0].blocks[0]) for v in inside.operands
+    )  # fmt: skip
 
 
 def _is_product(op: Any) -> bool:

@@ -47,14 +47,14 @@ class Unfit(Exception):
 
 @register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
 def specialize_warps(
-    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = True,
+    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = False,
     resident: bool = True,
 ) -> None:  # fmt: skip
     mark_kernels(module, target, stages, turns, resident)
 
 
 def mark_kernels(
-    module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = True,
+    module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = False,
     resident: bool = True,
 ) -> bool:  # fmt: skip
     """Run the pass; says whether it suits the program: some kernel has consumers, and none that

@@ -4,7 +4,7 @@
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
 
 // CHECK-LABEL: func.func @fits
-// CHECK: neptune.skew, neptune.stages = 2
+// CHECK: neptune.skew, neptune.stages = 4
 // CHECK-LABEL: func.func @read_again
 // CHECK-NOT: neptune.skew
 

@@ -1,8 +1,8 @@
 // exp(A K^T) V, streamed: TMA and wgmma can do it with 64 rows for each of two consumer groups; not
 // with 32 rows in all, and the remark says why.
-// RUN: neptune-opt %s --specialize-warps 2>%t.err | filecheck %s
+// RUN: neptune-opt %s --specialize-warps="turns=true" 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
-// RUN: neptune-opt %s --specialize-warps="turns=false resident=false" 2>/dev/null | filecheck %s --check-prefix=PLAIN
+// RUN: neptune-opt %s --specialize-warps="resident=false" 2>/dev/null | filecheck %s --check-prefix=PLAIN
 
 // CHECK-LABEL: func.func @fits
 // CHECK: neptune.consumers = 2 : i64, neptune.resident, neptune.turns

@@ -57,17 +57,22 @@ def test_a_producer_and_two_consumers(tmp_path, head, causal):
 
 
 def test_products_run_beside_arithmetic(tmp_path):
-    """In the loop over whole tiles: both products are issued, then the exponentials come, and
-    only then the wait for the second product."""
+    """In the loop over whole tiles: the first product is issued, what the second is added to is
+    scaled beside it, and the second issued; then the exponentials come, and only then the wait
+    for the second product."""
     sass = disassembly(compiled(128, 128, 128, causal=False, dtype="f16"), tmp_path)
-    events = re.findall(r"HGMMA|MUFU\.EX2|DEPBAR\.LE gsb0, 0x\d|BAR\.SYNC\S* R|BAR\.ARV R", sass)
-    turn = events.index("BAR.SYNC.DEFER_BLOCKING R")
-    loop = events[turn : events.index("BAR.SYNC.DEFER_BLOCKING R", turn + 1)]
-    runs = [name for k, name in enumerate(loop) if k == 0 or loop[k - 1] != name]
-    assert runs == [
-        "BAR.SYNC.DEFER_BLOCKING R", "HGMMA", "BAR.ARV R", "DEPBAR.LE gsb0, 0x1", "MUFU.EX2",
-        "DEPBAR.LE gsb0, 0x0",
-    ]  # fmt: skip
+    kinds = r"HGMMA|MUFU\.EX2|FMUL R\d+, R\d+, R|DEPBAR\.LE gsb0, 0x\d"
+    events = re.findall(kinds, sass)
+    first = events.index("DEPBAR.LE gsb0, 0x1")
+    start = max(k for k in range(first) if events[k].startswith("DEPBAR"))
+    loop = events[start + 1 : events.index("DEPBAR.LE gsb0, 0x0", first) + 1]
+    loop = loop[loop.index("HGMMA") :]
+    scaled = [k for k, name in enumerate(loop) if name.startswith("FMUL")]
+    products = [k for k, name in enumerate(loop) if name == "HGMMA"]
+    assert products[0] < min(scaled) and sum(k < products[-1] for k in scaled) >= 64
+    waits = [k for k, name in enumerate(loop) if name.startswith("DEPBAR")]
+    assert waits[0] > products[-1] and len(waits) == 2
+    assert loop[waits[0] :].count("MUFU.EX2") >= 64
 
 
 def test_the_launch_describes_tensor_maps():
