@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, ToolError, UsageError
-from neptune_mlir.pipelines import common, legal, runner
+from neptune_mlir.pipelines import common, legal, lengths, runner
 from neptune_mlir.pipelines import schedule as schedules
 from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.transforms import registry
@@ -53,6 +53,7 @@ class Lowering:
     schedule: str | None
     facts: dict[str, Any] = field(default_factory=dict)
     way: Way = field(default_factory=Way)
+    longer: tuple[lengths.Longer, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, source: str, target: str, schedule: str | None) -> Lowering:
@@ -85,6 +86,7 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": bound
         }  # fmt: skip
+        self.longer = lengths.longer(self.module)
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
 
@@ -158,11 +160,13 @@ def lower_text(
 
 
 def _lowerings(
-    text: str, source: str, target: str, schedule: str | None, level: str
-) -> Iterator[Lowering]:
-    """A program at one of COMMON_LEVELS, by each of the target's ways that takes it."""
+    text: str, source: str, target: str, schedule: str | None, level: str,
+    ways: Sequence[Way] = (),
+) -> Iterator[Lowering]:  # fmt: skip
+    """A program at one of COMMON_LEVELS, by each of the ways (default: the target's) that takes
+    it."""
     refused: list[str] = []
-    for way in ways_of(pipeline_of(target), target.partition(",")[0]):
+    for way in ways or ways_of(pipeline_of(target), target.partition(",")[0]):
         lowering = Lowering.of_text(text, source, target, schedule)
         lowering.way = way
         with bindings.source_name(source):
@@ -219,23 +223,33 @@ def _compile_family(
     text: str, source: str, target: str, schedule: str | None, entry: str | None
 ) -> Any:
     """The bundle of a program for targets of one pipeline."""
-    pipeline = pipeline_of(target)
-    chip = {} if target == "cpu" else {"target": target}
+
+    def made(lowering: Lowering) -> Any:
+        chip = {} if target == "cpu" else {"target": target}
+        with bindings.source_name(source):
+            return pipeline_of(target).compile_tiles(
+                lowering.module, entry=entry, facts=lowering.facts, **chip
+            )
+
     best: Any = None
+    longer: tuple[lengths.Longer, ...] = ()
     tried = ""
     for lowering in _lowerings(text, source, target, schedule, "tile"):
         tiles = str(lowering.module)
         if tiles == tried:  # this way changes nothing
             continue
         tried = tiles
-        with bindings.source_name(source):
-            bundle = pipeline.compile_tiles(
-                lowering.module, entry=entry, facts=lowering.facts, **chip
-            )
+        bundle = made(lowering)
         if best is None or _spilled(bundle) < _spilled(best):
-            best = bundle
+            best, longer = bundle, lowering.longer
         if lowering.way.spills or not _spilled(best):
             break
+    for case in longer:
+        way = lowering.way.bound(lowering.facts["schedule"], case.knob)
+        for variant in _lowerings(text, source, target, schedule, "tile", [way]):
+            bundle = made(variant)
+            if not _spilled(bundle):
+                best = lengths.add(best, bundle, case.condition)
     return best
 
 

@@ -53,7 +53,10 @@ def report(bundle: Bundle) -> Iterator[str]:
     yield from _plan(bundle.plan, bundle.facts.get("alignment", ()))
     for image in bundle.facts.get("images", ()):
         yield ""
-        yield f"{image['target']}: {image['size']} bytes, {', '.join(image['tools'])}"
+        case = ""
+        if "when" in image:
+            case = f" where {describe(image['when'], [a.name for a in bundle.plan.arguments])}"
+        yield f"{image['target']}{case}: {image['size']} bytes, {', '.join(image['tools'])}"
         if "plan" in image:
             yield from _launches(bundle.plan_of(image))
         yield from _table(image["kernels"])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -21,6 +21,11 @@ class Way:
     knobs: Mapping[str, str] = field(default_factory=dict)
     takes: Callable[[Any], bool] = lambda module: True
     spills: bool = True
+
+    def bound(self, schedule: str, knob: str) -> Way:
+        """This way with one more knob (`name:value`) of a schedule."""
+        knobs = ";".join(filter(None, [self.knobs.get(schedule, ""), knob]))
+        return replace(self, knobs={**self.knobs, schedule: knobs})
 
 
 def ways_of(pipeline: Any, target: str) -> tuple[Way, ...]:

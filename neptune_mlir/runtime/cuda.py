@@ -25,11 +25,11 @@ from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_count, check_equal
 from neptune_mlir.runtime.gpu_arrays import gpu_device, gpu_view
-from neptune_mlir.runtime.images import LoadedImage, load_image
+from neptune_mlir.runtime.images import LoadedImage, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_results, results_of
 from neptune_mlir.runtime.parameters import parameters
-from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.plan import Plan, evaluate
 
 _SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
 _STREAMS_LIMIT = 64
@@ -42,8 +42,9 @@ class CudaExecutable:
         self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
         self.plan: Plan = self.bundle.plan
         self._given_driver = driver
-        self._images: dict[int, LoadedImage] = {}  # by context
-        self._sizes: dict[Any, Sizes] = {}  # by context, shapes and scalars
+        self._images: dict[int, tuple[LoadedImage, ...]] = {}  # by context
+        # by context, shapes and scalars
+        self._sizes: dict[Any, tuple[LoadedImage, Sizes]] = {}
         self._lock = threading.Lock()
 
     def __call__(
@@ -75,9 +76,9 @@ class CudaExecutable:
         Raises:
             ArgumentError: as a call would.
         """
-        image = self._image(self._device_of(arguments))
+        images = self._images_for(self._device_of(arguments))
         take = partial(gpu_view, driver=self._driver, stream=None, wait=None)
-        return self._check(image, arguments, take)[1].requirements
+        return self._check(images, arguments, take)[2].requirements
 
     def prepare(
         self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
@@ -92,8 +93,8 @@ class CudaExecutable:
     ) -> PreparedCall:
         """`kept`: the call may run more than once."""
         given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
-        image = self._image(self._device_of(arguments))
-        device, plan = image.device, image.plan
+        device = self._device_of(arguments)
+        images = self._images_for(device)
         library = library_of([*arguments, *(given or ())])
         current = library.current_stream
         if stream is not None:
@@ -102,7 +103,7 @@ class CudaExecutable:
 
         def wait(producer: int) -> None:
             if producer != handle:
-                self._driver.wait(image.context, handle, producer)
+                self._driver.wait(images[0].context, handle, producer)
 
         def take(value: Any, name: str) -> ArrayView:
             view = gpu_view(value, name, self._driver, handle, wait)
@@ -113,8 +114,8 @@ class CudaExecutable:
                 )
             return view
 
-        views, sizes = self._check(image, arguments, take)
-        needs = sizes.requirements
+        views, image, sizes = self._check(images, arguments, take)
+        needs, plan = sizes.requirements, image.plan
         if given is None:
             empty = partial(library.empty, device=device, stream=handle)
             given = new_results(plan, needs, empty)
@@ -143,20 +144,23 @@ class CudaExecutable:
         return PreparedCall(self._driver, image, current, launches, results, keep)
 
     def _check(
-        self, image: LoadedImage, arguments: Sequence[Any], take: Take
-    ) -> tuple[list[ArrayView | None], Sizes]:
-        """Views of the arguments, and the sizes that follow from them."""
-        views, scalars = check(image.plan, arguments, take)
+        self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take
+    ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:
+        """Views of the arguments, the image for them, and the sizes that follow from both."""
+        views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
-        key = (image.context, shapes, *scalars)
-        sizes = self._sizes.get(key)
-        if sizes is None:
-            check_equal(image.plan, shapes, scalars)
-            sizes = Sizes(image.plan, shapes, scalars)
+        key = (images[0].context, shapes, *scalars)
+        found = self._sizes.get(key)
+        if found is None:
+            check_equal(images[0].plan, shapes, scalars)
+            image = next(
+                i for i in reversed(images) if i.when is None or evaluate(i.when, shapes, scalars)
+            )
+            found = image, Sizes(image.plan, shapes, scalars)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
-            self._sizes[key] = sizes
-        return views, sizes
+            self._sizes[key] = found
+        return views, *found
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
         """The device of the first array; the first one when no array has elements."""
@@ -172,12 +176,12 @@ class CudaExecutable:
     def _driver(self) -> drivers.Driver:
         return self._given_driver or drivers.driver()
 
-    def _image(self, device: int) -> LoadedImage:
+    def _images_for(self, device: int) -> tuple[LoadedImage, ...]:
         """The code for a device, in the context that this thread uses there."""
         context = self._driver.context(device)
         with self._lock:
             if context not in self._images:
-                self._images[context] = load_image(self.bundle, self._driver, device, context)
+                self._images[context] = load_images(self.bundle, self._driver, device, context)
             return self._images[context]
 
 

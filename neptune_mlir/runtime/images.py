@@ -12,7 +12,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.parameters import CallNumbers
-from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.plan import Expression, Plan
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,21 @@ class LoadedImage:
     alignment: dict[tuple[str, int], int]
     kernels: dict[str, LoadedKernel]
     numbers: CallNumbers
+    when: Expression = None
 
 
-def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> LoadedImage:
-    """Put the image for a device into a context. Raises ArgumentError when there is none."""
-    image = choose_image(bundle.facts["images"], driver.capability(device))
+def load_images(
+    bundle: Bundle, driver: Driver, device: int, context: int
+) -> tuple[LoadedImage, ...]:
+    """Put the images for a device into a context: one for any call, then those for calls that
+    meet a condition (`when`), of which the last counts. Raises ArgumentError when there is none."""
+    fitting = choose_images(bundle.facts["images"], driver.capability(device))
+    return tuple(_load(bundle, image, driver, device, context) for image in fitting)
+
+
+def _load(
+    bundle: Bundle, image: dict[str, Any], driver: Driver, device: int, context: int
+) -> LoadedImage:
     modules: dict[tuple[int, int], int] = {}
     kernels = {}
     for name, facts in image["kernels"].items():
@@ -66,10 +76,13 @@ def load_image(bundle: Bundle, driver: Driver, device: int, context: int) -> Loa
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
-    return LoadedImage(device, context, bundle.plan_of(image), alignment, kernels, CallNumbers())
+    plan = bundle.plan_of(image)
+    return LoadedImage(
+        device, context, plan, alignment, kernels, CallNumbers(), image.get("when")
+    )
 
 
-def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:
+def choose_images(images: Sequence[Any], capability: tuple[int, int]) -> list[Any]:
     """The best code for a device: of the newest architecture that runs there."""
     from neptune_mlir.targets.nvidia import TARGETS, nvidia
 
@@ -81,4 +94,5 @@ def choose_image(images: Sequence[Any], capability: tuple[int, int]) -> Any:
             f"the bundle holds code for {have}; this device is sm_{capability[0]}{capability[1]}",
             hint="compile it for this device too: --target takes several, separated by commas",
         )
-    return max(fitting, key=lambda i: (nvidia(i["target"]).capability, nvidia(i["target"]).exact))
+    best = max(fitting, key=lambda i: (nvidia(i["target"]).capability, nvidia(i["target"]).exact))
+    return [i for i in fitting if i["target"] == best["target"]]

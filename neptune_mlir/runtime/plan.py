@@ -141,7 +141,7 @@ def describe(expression: Expression, names: Sequence[str]) -> str:
         return f"{names[rest[0]]}.shape[{rest[1]}]"
     if head == "argument":
         return names[rest[0]]
-    infix = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+    infix = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "le": "<="}
     texts = [describe(e, names) for e in rest]
     if head in infix:
         return f"({texts[0]} {infix[head]} {texts[1]})"

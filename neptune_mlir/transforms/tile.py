@@ -34,6 +34,7 @@ from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.transforms import group_sizes
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
@@ -44,9 +45,6 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
-GROUP_REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
-ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
-GROUP_MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,13 @@ class Wishes:
     shared: int = 0
     least: int = 0
     warp_groups: int = 0
+    length: int = 0
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
-    held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0,
+    held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -76,9 +75,11 @@ def tile(
         held: 32-bit registers, of all threads, that products of a program may take.
         shared: KiB of shared memory that the tiles of a program may take.
         least: rows of a product that cost the target as much as one.
-        warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`).
+        warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`). A
+            stream gets `neptune.longer`, the lengths from which on others would be better.
+        length: the least extent of streamed axes that such sizes are for, where only a call says.
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups)
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -147,7 +148,11 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         column = ends[-1] if len(ends) > 1 or axis is None else None
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and not rows and not stream:
-            rows, stream = _group_sizes(nests, domain, column if uncut else None)
+            shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
+            known = domain[axis] != DYNAMIC
+            rows, stream = group_sizes.sizes(shape, domain[axis] if known else wishes.length)
+            if not known and not wishes.length:
+                _note_lengths(op, group_sizes.lengths(shape))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
             if column is not None:
@@ -184,6 +189,12 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     return [chosen[a] for a in range(len(domain))]
 
 
+def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
+    if lengths:
+        with op.operation.context:
+            op.operation.attributes["neptune.longer"] = ir.DenseI64ArrayAttr.get(lengths)
+
+
 def _whole_pieces(
     nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], unit: int
 ) -> dict[int, int]:
@@ -205,34 +216,6 @@ def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
         if most > points:
             best, points = axis, most
     return {best: points if points > 1 else least}
-
-
-def _group_sizes(
-    nests: Sequence[FusedNest], domain: Sequence[int], column: int | None
-) -> tuple[int, int]:
-    """Rows and streamed size for warp groups: three groups where a thread's registers hold the
-    products of a tile of 128, no function but exp is computed beside them, and nothing depends on
-    where in the stream a row stands (a triangle wastes what its tiles jut out); else two. What of
-    the streamed axis then fits registers and shared memory (two stages, 16-bit elements)."""
-    width = domain[column] if column is not None else 0
-    depth = max(
-        (math.prod(domain[a] for a in n.reduced_axes if domain[a] != DYNAMIC)
-         for n in nests if _free_axes([n])), default=0,
-    )  # fmt: skip
-    # registers of a thread for s scores of a row (kept rounded as well) and for the result
-    light = not any(
-        t.op in ROOMY for n in nests if n.body is not None for t in T.walk(n.body)
-    )
-    triangle = any(
-        t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1
-        for n in nests if n.body is not None for t in T.walk(n.body)
-    )  # fmt: skip
-    fits = width and 3 * 128 // 4 + width // 2 <= GROUP_REGISTERS[3]
-    groups = 3 if light and fits and not triangle else 2
-    rows = 64 * groups
-    by_registers = (GROUP_REGISTERS[groups] - width // 2) * 4 // 3
-    by_memory = (GROUP_MEMORY - rows * depth * 2) // max(1, 4 * (depth + width))
-    return rows, max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
 def nests_of(op: Any, values: Values) -> list[FusedNest]:

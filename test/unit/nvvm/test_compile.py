@@ -14,7 +14,7 @@ from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cuda import CudaExecutable
-from neptune_mlir.runtime.images import choose_image
+from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.nvidia import nvidia
 
 try:
@@ -33,11 +33,11 @@ def test_one_file_serves_several_chips(fat):
     again = Bundle.from_bytes(fat.to_bytes())
     images = again.facts["images"]
     assert [i["target"] for i in images] == ["sm_80", "sm_89", "sm_90a"]
-    assert choose_image(images, (8, 6))["target"] == "sm_80"
-    assert choose_image(images, (8, 9))["target"] == "sm_89"
-    assert choose_image(images, (9, 0))["target"] == "sm_90a"
+    assert [i["target"] for i in choose_images(images, (8, 6))] == ["sm_80"]
+    assert [i["target"] for i in choose_images(images, (8, 9))] == ["sm_89"]
+    assert [i["target"] for i in choose_images(images, (9, 0))] == ["sm_90a"]
     with pytest.raises(ArgumentError, match="sm_120"):
-        choose_image(images, (12, 0))
+        choose_images(images, (12, 0))
     for image in images:
         code = again.code[image["offset"] : image["offset"] + image["size"]]
         assert code.startswith(b"\x7fELF")

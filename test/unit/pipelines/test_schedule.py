@@ -51,7 +51,8 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     for name in schedule.shipped():
         context = bindings.make_context()
         known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
-    assert known["streamed"] == {"rows", "stream", "held", "shared", "least", "warp_groups"}
+    streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "length"}
+    assert known["streamed"] == streamed
     assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
 
 

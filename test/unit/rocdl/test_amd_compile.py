@@ -16,7 +16,7 @@ from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.kernel import Source
 from neptune_mlir.pipelines.rocdl import argument_sizes
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.images import choose_image
+from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.amd import amd
 
 try:
@@ -85,7 +85,7 @@ def test_one_bundle_for_both_makers(mixed):
     again = Bundle.from_bytes(mixed.to_bytes())
     nvidia, ours = again.facts["images"]
     assert (nvidia["target"], ours["target"]) == ("sm_90a", "gfx942")
-    assert choose_image(again.facts["images"], (9, 0)) == nvidia
+    assert choose_images(again.facts["images"], (9, 0)) == [nvidia]
     assert hsaco.read_notes(code_of(again, ours))[0].endswith("gfx942")
     # the chips want other tiles, so the AMD image is launched with a plan of its own
     assert again.plan_of(ours) != again.plan == again.plan_of(nvidia)

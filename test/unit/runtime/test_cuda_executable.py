@@ -483,3 +483,26 @@ def test_a_kernel_that_waits_by_itself_starts_early(gpu):
     assert gpu.calls == ["push", "launch", "early", "pop"] * 2
     assert [launch.stream for launch in gpu.launches] == [31, 31, 32, 32]
     np.testing.assert_allclose(z.array, x.array * 2.0 + y.array, rtol=2e-3, atol=2e-3)
+
+
+def test_long_calls_take_the_image_made_for_them():
+    """The last image whose condition holds; its own plan, grid and code."""
+    plan = replace(PLAN, launches=tuple(
+        replace(launch, grid=(["ceildiv", ROWS, 16],)) for launch in PLAN.launches
+    ))  # fmt: skip
+    image = FACTS["images"][1]
+    variants = [
+        {**image, "offset": 8, "when": ["le", 100, ROWS], "plan": plan.to_json(),
+         "alignment": FACTS["alignment"]},
+        {**image, "offset": 4, "when": ["le", 200, ROWS]},
+    ]  # fmt: skip
+    facts = {**FACTS, "images": [*FACTS["images"], *variants]}
+    seen = []
+    kernels = {name: (kinds, lambda *values: seen.append(values[-1]))
+               for name, (kinds, _) in KERNELS.items()}  # fmt: skip
+    gpu = FakeDriver(kernels, ((9, 0),))
+    run = CudaExecutable(Bundle("sm_80,sm_90a", PLAN, b"ampehopplong", facts), gpu)
+    for rows, programs in ((99, 25), (100, 7), (199, 13), (200, 50), (99, 25)):
+        x, y, z, scratch = arrays(rows)
+        run(x, y, 2.0, out=z, workspace=scratch)
+        assert seen[-2:] == [programs] * 2
