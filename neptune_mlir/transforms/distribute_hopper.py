@@ -27,6 +27,7 @@ from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.transforms.distribute_tiles import KernelWriter
+from neptune_mlir.transforms.program_order import ProgramOrder
 from neptune_mlir.transforms.program_queue import ProgramQueue
 from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
@@ -170,6 +171,7 @@ class SpecializedWriter(KernelWriter):
             compute = ConsumerCompute(s, self.threads, self.memory, self.scalar)
             self.compute = self.consumer = compute
             compute.group = self.uniform(s.value(s.div(self.threads.id, 128), s.i32))
+            self.order = ProgramOrder(self)
             self._program_position(block)
             self._place_rings()
             counter = list(block.arguments)[len(types) - len(boxes) - 1]
@@ -199,6 +201,14 @@ class SpecializedWriter(KernelWriter):
 
     def _blocks_per_sm(self) -> int:
         return 1
+
+    def _place_program(self, number: Any) -> None:
+        if not self.order.sorts:
+            super()._place_program(number)
+            return
+        last = len(self.bounds) - 1
+        self.scalars[self.body.arguments[last]], point = self.order.place(number)
+        self._place_variables(point, last)
 
     # ---- arguments
 

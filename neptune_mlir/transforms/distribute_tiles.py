@@ -228,17 +228,20 @@ class KernelWriter:
         The last runs fastest, and downwards: in a triangular grid the last programs are the long
         ones, and what starts last should be short.
         """
+        s, rank = self.s, len(self.bounds)
+        rows = self.bounds[rank - 1]
+        here = s.op("arith.remui", [number, rows], s.index) if rank > 1 else number
+        self.scalars[self.body.arguments[rank - 1]] = s.sub(s.sub(rows, 1), here)
+        if rank > 1:
+            self._place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
+
+    def _place_variables(self, number: Any, count: int) -> None:
+        """The first `count` loop variables of the forall, of which the last runs fastest."""
         s = self.s
-        rank = len(self.bounds)
-        for k in reversed(range(rank)):
-            if k:
-                here = s.op("arith.remui", [number, self.bounds[k]], s.index)
-                number = s.op("arith.divui", [number, self.bounds[k]], s.index)
-            else:
-                here = number
-            if k == rank - 1:
-                here = s.sub(s.sub(self.bounds[k], 1), here)
+        for k in reversed(range(count)):
+            here = s.op("arith.remui", [number, self.bounds[k]], s.index) if k else number
             self.scalars[self.body.arguments[k]] = here
+            number = s.op("arith.divui", [number, self.bounds[k]], s.index) if k else None
 
     # ---- scalars of the tile program
 
