@@ -31,11 +31,11 @@ class ProgramOrder:
         self.sorts = kernel.resident and len(kernel.bounds) > 1 and self._is_triangle()
         if not self.sorts:
             return
+        blocks = self._blocks()
         *others, rows = kernel.bounds
         count = s.value(1)
         for bound in others:
             count = s.value(s.mul(count, bound))
-        blocks = s.op("gpu.grid_dim", [], s.index, dimension=ir.Attribute.parse("#gpu<dim x>"))
         wanted = s.op("arith.ceildivui", [s.value(s.mul(blocks, SORTED)), rows], s.index)
         self.last = s.value(s.minimum(wanted, count))  # points of the other variables
         self.before = s.value(s.sub(count, self.last))
@@ -52,6 +52,10 @@ class ProgramOrder:
         row = s.select(early, inside, shift)
         point = s.select(early, point, s.value(s.add(self.before, late)))
         return s.value(s.sub(s.sub(rows, 1), row)), point
+
+    def _blocks(self) -> Any:
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        return self.s.op("gpu.grid_dim", [], self.s.index, dimension=dimension)
 
     def _is_triangle(self) -> bool:
         kernel = self.kernel

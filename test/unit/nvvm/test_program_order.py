@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The order of programs of different lengths: each of them once, the last ones longest first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neptune_mlir.transforms.program_order import SORTED, ProgramOrder
+
+
+class Numbers:
+    """`Scalars` on integers that are known."""
+
+    index = None
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def op(self, name, operands, kind, **attributes):
+        return {
+            "arith.divui": lambda a, b: (a % 2**32) // b,
+            "arith.remui": lambda a, b: (a % 2**32) % b,
+            "arith.ceildivui": lambda a, b: -(-a // b),
+        }[name](*operands)
+
+    value = staticmethod(lambda x: x)
+    add, sub = staticmethod(lambda a, b: a + b), staticmethod(lambda a, b: a - b)
+    mul, minimum = staticmethod(lambda a, b: a * b), staticmethod(min)
+    less, select = staticmethod(lambda a, b: a < b), staticmethod(lambda c, a, b: a if c else b)
+
+
+class Triangle(ProgramOrder):
+    def _is_triangle(self):
+        return True
+
+    def _blocks(self):
+        return self.s.blocks
+
+
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20))
+def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, blocks):
+    kernel = SimpleNamespace(s=Numbers(blocks), resident=True, bounds=[batch, heads, rows])
+    order = Triangle(kernel)
+    places = [order.place(number) for number in range(batch * heads * rows)]
+    points = batch * heads
+    assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
+    late = min(points, -(-SORTED * blocks // rows)) * rows
+    early = places[: len(places) - late]
+    assert early == [(rows - 1 - n % rows, n // rows) for n in range(len(early))]
+    lengths = [row for row, _ in places[len(places) - late :]]
+    assert lengths == sorted(lengths, reverse=True)
