@@ -98,6 +98,15 @@ def from_lane(word: Any, lane: Any) -> Any:
     ).results[0]  # fmt: skip
 
 
+def every_lane(word: Any) -> Any:
+    """Whether (i32: 1 or 0) a word is not 0 in any lane of the warp."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\nvote.sync.all.pred p, p, -1;\n"
+        "selp.b32 $0, 1, 0, p;\n}",
+        "=r,r", [word], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
 def count_modulo(address: Any, last: Any, lane: Any) -> Any:
     """Lane 0 counts at a global address, from `last` on to 0 again; what it found there."""
     return asm(

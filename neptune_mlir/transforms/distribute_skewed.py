@@ -199,7 +199,40 @@ class SkewedLoops:
         return list(self.kernel.compute.registers(self.kernel.tile(value), self._layout_of(value)))
 
     def _correct(self, loop: Any, state: State) -> None:
-        """What the delayed product of the iteration before is to be added to."""
+        """What the delayed product of the iteration before is to be added to.
+
+        Factors of a running maximum's change are 1 for most of a long stream: a warp whose factors
+        all are skips the multiplications.
+        """
+        s, skew = self.s, self.skews[loop]
+        if not skew.scales or any(v.type != s.f32 for v in state.handed):
+            self._write_corrections(loop, state)
+            return
+        kernel, start = self.kernel, loop.regions[0].blocks[0].arguments[1 + skew.carried]
+        before, result = kernel.tile(start), read_generic(skew.delayed).init
+        assert isinstance(before, Held)
+        ones = s.op("arith.extui", [self._are_ones(state.handed)], s.i32)
+        skips = s.op("arith.trunci", [hopper.every_lane(ones)], s.i1)
+        branch = scf.IfOp(skips, [v.type for v in before.values], has_else=True)
+        with s.scope(branch.then_block):
+            scf.YieldOp(before.values)
+        with s.scope(branch.else_block):
+            self._write_corrections(loop, state)
+            scf.YieldOp(kernel.compute.registers(kernel.tile(result), before.layout))
+        kernel.tiles[result] = Held(before.layout, list(branch.results))
+
+    def _are_ones(self, values: Sequence[Any]) -> Any:
+        s, found = self.s, None
+        for value in values:
+            here = s.op(
+                "arith.cmpf", [value, s.constant(1.0, s.f32)], s.i1,
+                predicate=ir.IntegerAttr.get(s.i64, 1),
+                fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
+            )  # fmt: skip
+            found = here if found is None else s.op("arith.andi", [found, here], s.i1)
+        return found
+
+    def _write_corrections(self, loop: Any, state: State) -> None:
         kernel, skew = self.kernel, self.skews[loop]
         values = list(state.handed)
         for value in skew.handed:

@@ -70,6 +70,7 @@ class Skew:
         late: the ops that make the delayed product's left factor, and nothing else.
         corrections: the ops that change this tile before the product is added.
         handed: tiles of the same iteration that the corrections read.
+        scales: whether all that corrections do is to multiply by elements of those.
         loads: shapes of the tiles of the first product's and of the delayed product's loads.
     """
 
@@ -79,6 +80,7 @@ class Skew:
     late: tuple[Any, ...]
     corrections: tuple[Any, ...]
     handed: tuple[Any, ...]
+    scales: bool
     loads: tuple[tuple[int, ...], ...]
 
 
@@ -149,7 +151,19 @@ def read_skew(loop: Any, forall: Any) -> Skew:
         and is_inside(v, loop) and not is_blank(v)
     )
     shapes = tuple(shape_of(v) for v in [*first, *last])
-    return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), shapes)
+    scales = bool(corrections) and all(_multiplies(op) for op in corrections)
+    return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), scales, shapes)
+
+
+def _multiplies(op: Any) -> bool:
+    """Whether a tile op is a product of two inputs, element by element."""
+    block = op.regions[0].blocks[0]
+    first = block.operations[0].operation
+    inputs = list(block.arguments)[:-1]
+    return (
+        len(list(block.operations)) == 2 and first.name == "arith.mulf"
+        and len(inputs) == 2 and all(v in inputs for v in first.operands)
+    )  # fmt: skip
 
 
 def _corrections(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any) -> tuple[Any, ...]:
