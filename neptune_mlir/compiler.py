@@ -21,6 +21,7 @@ from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.transforms import registry
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
+PRECISIONS = ("tf32",)
 COMMON_LEVELS = ("neptune", "fused", "tile")
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
@@ -182,6 +183,24 @@ def _lowerings(
             yield lowering
         else:
             refused += found
+
+
+@bindings.exclusive
+def with_precision(text: str, source: str, precision: str) -> str:
+    """A program whose functions allow the operands of products to be rounded (`neptune.precision`),
+    where an instruction of the target does that.
+
+    Raises:
+        UsageError: a precision that is not one of PRECISIONS.
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"no precision '{precision}'", hint=f"one of: {', '.join(PRECISIONS)}")
+    module = Lowering.of_text(text, source, "cpu", None).module
+    with module.context:
+        for function in _functions(module):
+            allowed = bindings.ir.StringAttr.get(precision)
+            function.operation.attributes["neptune.precision"] = allowed
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 @bindings.exclusive

@@ -156,8 +156,9 @@ def _unrunnable(*arguments: Any, **named: Any) -> Any:
 
 
 def compile(
-    program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None
-) -> Kernel:
+    program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
+    precision: str | None = None,
+) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
     Args:
@@ -166,6 +167,8 @@ def compile(
         schedule: a transform-dialect script: a shipped one by name, or a path. Default: the
             rule of `pipelines.schedule.choose`.
         entry: the function, where the program has several.
+        precision: "tf32" allows operands of f32 products to be rounded to 11 bits, where the
+            target has matrix instructions that do (relative errors of about 3e-4 instead of 1e-7).
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
@@ -173,6 +176,10 @@ def compile(
     from neptune_mlir.runtime import cache
 
     source = Source.of(program)
+    if precision:
+        from neptune_mlir.compiler import with_precision
+
+        source = Source(with_precision(source.text, source.name, precision), source.name)
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target))
 

@@ -22,15 +22,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
     parser.add_argument("--entry", help="the function, where the program has several")
     parser.add_argument(
+        "--precision", choices=("tf32",), help="what operands of f32 products may be rounded to"
+    )
+    parser.add_argument(
         "-o", dest="output", metavar="OUT", help="default: IN.bundle for a bundle, else stdout"
     )
 
 
 def execute(options: argparse.Namespace) -> int:
     from neptune_mlir import compiler
-    from neptune_mlir.kernel import compile
+    from neptune_mlir.kernel import Source, compile
 
     source = read_source(options.input)
+    if options.precision:
+        text = compiler.with_precision(source.text, source.name, options.precision)
+        source = Source(text, source.name)
     if options.emit in compiler.COMMON_LEVELS:
         module, facts = compiler.lower_text(
             source.text, source.name, options.target, options.schedule, options.emit

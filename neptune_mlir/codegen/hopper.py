@@ -20,14 +20,17 @@ ATOM = 1024  # bytes after which the swizzle repeats
 REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
 
 
-def asm(text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None) -> Any:
-    """One inline PTX fragment with side effects; its result, if it has one."""
+def asm(
+    text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None,
+    side_effects: bool = True,
+) -> Any:  # fmt: skip
+    """One inline PTX fragment, with side effects unless told otherwise; its result, if any."""
     made = ir.Operation.create(
         "llvm.inline_asm", results=[] if result is None else [result], operands=list(operands),
         attributes={
             "asm_string": ir.StringAttr.get(text),
             "constraints": ir.StringAttr.get(constraints),
-            "has_side_effects": ir.UnitAttr.get(),
+            **({"has_side_effects": ir.UnitAttr.get()} if side_effects else {}),
         },
     )  # fmt: skip
     return None if result is None else made.results[0]

@@ -25,6 +25,8 @@ class MatrixInstruction:
         parts: how many of the chip's instructions this is, each with an equal part of k.
         words: whether 16-bit floats are passed as 16-bit integers.
         together: how many of the chip's instructions side by side along m this is (see `wide`).
+        precision: what a program has to allow (`neptune.precision`) for its operands to be rounded
+            so; "" where they are not.
     """
 
     name: str
@@ -39,6 +41,7 @@ class MatrixInstruction:
     parts: int = 1
     words: bool = False
     together: int = 1
+    precision: str = ""
 
     @property
     def label(self) -> str:
@@ -95,9 +98,12 @@ class GpuTarget:
     resident: int
     thread_registers: int
 
-    def matrix_for(self, dtype: str) -> tuple[MatrixInstruction, ...]:
-        """The matrix instructions whose operands have this element type."""
-        return tuple(m for m in self.matrix if m.operand == dtype)
+    def matrix_for(self, dtype: str, precision: str = "") -> tuple[MatrixInstruction, ...]:
+        """The matrix instructions whose operands have this element type, for a program that
+        allows rounding to `precision`."""
+        return tuple(
+            m for m in self.matrix if m.operand == dtype and m.precision in ("", precision)
+        )
 
     @property
     def overlaps_launches(self) -> bool:

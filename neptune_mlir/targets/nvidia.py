@@ -61,7 +61,17 @@ def _mma(operand: str) -> MatrixInstruction:
     )  # fmt: skip
 
 
-_MMA = (_mma("f16"), _mma("bf16"))
+# The sum does not care for the order of k: the instruction's k = lane + 4 r is element
+# 2 lane + r here, so that lanes have neighbours, as in accumulators.
+_TF32 = MatrixInstruction(
+    "mma.sync", 16, 8, 8, "f32",
+    a="reg[m:2*8 k:2*1] lane[k:4*2 m:8*1]",
+    b="reg[k:2*1] lane[k:4*2 n:8*1]",
+    c="reg[n:2*1 m:2*8] lane[n:4*2 m:8*1]",
+    chain="a", precision="tf32",
+)  # fmt: skip
+
+_MMA = (_mma("f16"), _mma("bf16"), _TF32)
 KIB = 1024
 
 _TMA = ("cp.async", "tma")

@@ -86,6 +86,7 @@ class _Assignment:
         ops = list(nested(self.body))
         self.generics = [read_generic(op) for op in ops if op.name == "linalg.generic"]
         self.loops = [op for op in ops if op.name == "scf.for"]
+        self.precision = precision_of(forall.parent)
         self.matrix: dict[Any, Contraction] = {}
         self.instruction: dict[Any, MatrixInstruction] = {}
         self.same: dict[Any, Any] = {}  # value -> representative: one layout for all
@@ -119,7 +120,7 @@ class _Assignment:
             if product is None:
                 continue
             types = {element_of(v) for v in g.inputs}
-            known = self.target.matrix_for(types.pop()) if len(types) == 1 else ()
+            known = self._instructions(types.pop()) if len(types) == 1 else ()
             if not known or element_of(g.result) != "f32":
                 remark(g.op.location, "a contraction without a matrix instruction for its types")
                 continue
@@ -134,6 +135,9 @@ class _Assignment:
                 sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
                 remark(g.op.location, f"a contraction of {sizes} does not fit {known[-1].name}")
 
+    def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
+        return self.target.matrix_for(dtype, self.precision)
+
     def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
         m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
         rows, row, columns, column = (m, i.m, n, i.n) if i.chain == "a" else (n, i.n, m, i.m)
@@ -147,7 +151,7 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            known = self.target.matrix_for(element_of(g.inputs[0]))
+            known = self._instructions(element_of(g.inputs[0]))
             fitting = [i for i in known if self._fits(g, p, i)]
             rows = self._rows(g)
             self.instruction[g.result] = max(
@@ -225,7 +229,7 @@ class _Assignment:
     def _rows(self, g: Generic) -> int:
         """Rows of a product: its extent along what an accumulator keeps as the next operand."""
         p = self.matrix[g.result]
-        chain = self.target.matrix_for(element_of(g.inputs[0]))[0].chain
+        chain = self._instructions(element_of(g.inputs[0]))[0].chain
         return int(g.extents[p.m if chain == "a" else p.n])
 
     def _warp_grid(self, g: Generic, p: Contraction) -> WarpGrid:
@@ -566,6 +570,14 @@ class _Assignment:
 
     def _attribute(self, op: Any, name: str, text: str) -> None:
         op.attributes[name] = ir.StringAttr.get(text)
+
+
+def precision_of(function: Any) -> str:
+    """What a function allows the operands of its products to be rounded to ("": nothing)."""
+    attributes = function.operation.attributes
+    if "neptune.precision" not in attributes:
+        return ""
+    return str(ir.StringAttr(attributes["neptune.precision"]).value)
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window
 from neptune_mlir.bindings import ir, llvm
 from neptune_mlir.targets.amd import AmdTarget
 from neptune_mlir.targets.gpu import MatrixInstruction
-from neptune_mlir.transforms.distribute_chip import Chip, Operand
-from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.transforms.distribute_chip import Chip
+from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile
 from neptune_mlir.transforms.distribute_scalars import Scalars
 
 _QUAD = {1: 0b10_11_00_01, 2: 0b01_00_11_10}  # quad_perm: which lane of 4 each lane reads
@@ -23,6 +22,8 @@ _SWIZZLE_XOR = 0x1F  # | mask << 10: all lanes of 32, exclusive or with the mask
 
 
 class Amd(Chip):
+    packs = True
+
     target: AmdTarget
 
     def shared_symbol(self, kernel: str) -> str:
@@ -98,40 +99,6 @@ class Amd(Chip):
     def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> list[Any]:
         return [memory.pack(list(values[at::together])) for at in range(together)]
 
-    def operand_from_shared(
-        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
-    ) -> Callable[[int, int, int], list[Any]]:
-        """Plain loads, as wide as neighbours in a fragment are neighbours in memory."""
-        s, i = memory.s, operand.instruction
-        base = threads.base(operand.layout)
-        piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
-        run = _run([offset[operand.deep == 1] for offset in piece], tile.layout.element)
-        extent = tile.layout.shape[operand.free]
-        element = ir.Type.parse(tile.dtype)
-        kind = element if run == 1 else ir.VectorType.get([run], element)
-        together = i.together if operand.which == "a" else 1
-
-        def fragment(row: int, depth: int) -> Any:
-            values: list[Any] = []
-            for r, c in piece[::run]:
-                position = list(base)
-                position[operand.free] = s.add(position[operand.free], row * operand.step + r)
-                if extent < operand.step:  # what is padding repeats something that exists
-                    position[operand.free] = s.minimum(position[operand.free], extent - 1)
-                position[operand.deep] = s.add(position[operand.deep], depth * i.k + c)
-                offset = s.add(memory.shared_offset(tile.layout, position), tile.offset)
-                pointer = memory.shared_pointer(offset)
-                loaded = memory.load_element(pointer, kind, run * tile.layout.element)
-                if run == len(piece) and together == 1:
-                    return [loaded]
-                values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
-            return self.fragment(memory, values, together)
-
-        def fragments(row: int, depth: int, count: int) -> list[Any]:
-            return [fragment(at, depth) for at in range(row, row + count)]
-
-        return fragments
-
     def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
         return self.fragment(memory, values, together)
 
@@ -158,21 +125,6 @@ class Amd(Chip):
             pair = [s.op("llvm.extractelement", [v, place], s.f32) for v in (a, b)]
             c = _operation(i.name, [*pair, c], c.type, cbsz=zero, abid=zero, blgp=none)
         return c
-
-
-def _run(offsets: Sequence[int], element: int) -> int:
-    """How many neighbours one load takes: of registers at these offsets in a row, in elements."""
-    run = 1
-    while (
-        len(offsets) % (2 * run) == 0
-        and 2 * run * element <= CHUNK
-        and all(
-            offsets[j + 2 * run - 1] == offsets[j] + 2 * run - 1
-            for j in range(0, len(offsets), 2 * run)
-        )
-    ):
-        run *= 2
-    return run
 
 
 def _operation(name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:

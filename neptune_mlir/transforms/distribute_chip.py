@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import Layout, WarpGrid
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import CHUNK, Layout, WarpGrid
 from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class Chip:
     """Emits instructions of one target."""
 
     columns = 1  # pieces of operand B that are best brought at once
+    packs = False  # whether a fragment is one vector
 
     def __init__(self, target: GpuTarget):
         self.target = target
@@ -106,8 +109,39 @@ class Chip:
         self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
     ) -> Callable[[int, int, int], list[Any]]:
         """A function from the place of pieces (along the free dimension, along k, how many) to
-        their fragments, read from shared memory."""
-        raise NotImplementedError
+        their fragments, read from shared memory.
+
+        Plain loads, as wide as neighbours in a fragment are neighbours in memory.
+        """
+        s, i = memory.s, operand.instruction
+        base = threads.base(operand.layout)
+        piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
+        run = _run([offset[operand.deep == 1] for offset in piece], tile.layout.element)
+        extent = tile.layout.shape[operand.free]
+        element = ir.Type.parse(tile.dtype)
+        kind = element if run == 1 else ir.VectorType.get([run], element)
+        together = i.together if operand.which == "a" else 1
+
+        def fragment(row: int, depth: int) -> Any:
+            values: list[Any] = []
+            for r, c in piece[::run]:
+                position = list(base)
+                position[operand.free] = s.add(position[operand.free], row * operand.step + r)
+                if extent < operand.step:  # what is padding repeats something that exists
+                    position[operand.free] = s.minimum(position[operand.free], extent - 1)
+                position[operand.deep] = s.add(position[operand.deep], depth * i.k + c)
+                offset = s.add(memory.shared_offset(tile.layout, position), tile.offset)
+                pointer = memory.shared_pointer(offset)
+                loaded = memory.load_element(pointer, kind, run * tile.layout.element)
+                if self.packs and run == len(piece) and together == 1:
+                    return [loaded]
+                values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
+            return self.fragment(memory, values, together)
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            return [fragment(at, depth) for at in range(row, row + count)]
+
+        return fragments
 
     def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> Any:
         """Elements of an accumulator as the instruction takes them."""
@@ -119,6 +153,21 @@ class Chip:
 
     def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
         raise NotImplementedError
+
+
+def _run(offsets: Sequence[int], element: int) -> int:
+    """How many neighbours one load takes: of registers at these offsets in a row, in elements."""
+    run = 1
+    while (
+        len(offsets) % (2 * run) == 0
+        and 2 * run * element <= CHUNK
+        and all(
+            offsets[j + 2 * run - 1] == offsets[j] + 2 * run - 1
+            for j in range(0, len(offsets), 2 * run)
+        )
+    ):
+        run *= 2
+    return run
 
 
 def chip_of(target: GpuTarget) -> Chip:

@@ -91,6 +91,10 @@ class Nvidia(Chip):
     # ---- matrix products
 
     def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> list[Any]:
+        s = memory.s
+        if values[0].type == s.f32:
+            rounded = "cvt.rna.tf32.f32 $0, $1;"
+            return [asm(rounded, "=r,f", [v], s.i32, side_effects=False) for v in values]
         return [memory.narrow(list(values[j : j + 2])) for j in range(0, len(values), 2)]
 
     def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
@@ -107,7 +111,7 @@ class Nvidia(Chip):
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(a), len(b), len(c)]),
         }
         for name in ("multiplicandAPtxType", "multiplicandBPtxType"):
-            attributes[name] = ir.Attribute.parse(f"#nvvm.mma_type<{i.operand}>")
+            attributes[name] = ir.Attribute.parse(f"#nvvm.mma_type<{i.precision or i.operand}>")
         if i.operand == "bf16":  # the op takes pairs of bfloats as words
             a, b = ([s.op("llvm.bitcast", [v], s.i32) for v in vs] for vs in (a, b))
         result = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
@@ -122,7 +126,10 @@ class Nvidia(Chip):
     def operand_from_shared(
         self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
     ) -> Callable[[int, int, int], list[Any]]:
-        """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i."""
+        """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i. (16-bit elements;
+        plain loads for others.)"""
+        if tile.layout.element != 2:
+            return super().operand_from_shared(threads, memory, tile, operand)
         s = memory.s
         which, free, deep, grid = operand.which, operand.free, operand.deep, operand.grid
         warp_step = tile.layout.shape[free] // (grid.m if which == "a" else grid.n)

@@ -14,6 +14,7 @@ from neptune_mlir.bindings import ir, passmanager
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
 
@@ -29,6 +30,7 @@ class Simulated:
                 prepare = passmanager.PassManager.parse("builtin.module(canonicalize,cse)")
                 prepare.run(self.module.operation)
                 assign_layouts(self.module, target=target, **options)
+                defer_joins(self.module)
                 self.module.operation.verify()
                 self.assigned = str(self.module)
                 distribute_tiles(self.module)

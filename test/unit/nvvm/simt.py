@@ -197,6 +197,8 @@ class Block:
 
     def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> None:
         text = ir.StringAttr(op.attributes["asm_string"]).value
+        if text.startswith("cvt.rna.tf32"):
+            return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         assert text.startswith("griddepcontrol.")  # launches run one after the other here
 
     def _nvvm_cp_async_commit_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
@@ -237,6 +239,8 @@ class Block:
     def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 as the PTX manual lays out its fragments."""
         assert mask.all()
+        if "tf32" in str(op.attributes["multiplicandAPtxType"]):
+            return self._mma_tf32(operands)
         kind = "bf16" if "bf16" in str(op.attributes["multiplicandAPtxType"]) else "f16"
 
         def elements(word: np.ndarray) -> np.ndarray:
@@ -261,6 +265,30 @@ class Block:
                     big_b[quad * 2 + j + 8 * r, group] = b[r][here, j]
             for i in range(4):
                 big_c[group + 8 * (i // 2), quad * 2 + i % 2] = c[i][here]
+            product = big_c + big_a @ big_b
+            for i in range(4):
+                out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]
+        return out
+
+    def _mma_tf32(self, operands: Any) -> Any:
+        """m16n8k8 as the PTX manual lays out its fragments."""
+        a, b = ([np.asarray(x, np.int32).view(np.float32) for x in part]
+                for part in (operands[:4], operands[4:6]))  # fmt: skip
+        for word in (*operands[:4], *operands[4:6]):
+            assert not (np.asarray(word) & 0x1FFF).any(), "an operand that was not rounded"
+        out = [np.zeros(self.threads, np.float32) for _ in range(4)]
+        lane = np.arange(32)
+        group, quad = lane // 4, lane % 4
+        for warp in range(self.threads // 32):
+            here = slice(warp * 32, warp * 32 + 32)
+            big_a, big_b = np.zeros((16, 8), np.float32), np.zeros((8, 8), np.float32)
+            big_c = np.zeros((16, 8), np.float32)
+            for r in range(4):
+                big_a[group + 8 * (r % 2), quad + 4 * (r // 2)] = a[r][here]
+            for r in range(2):
+                big_b[quad + 4 * r, group] = b[r][here]
+            for i in range(4):
+                big_c[group + 8 * (i // 2), quad * 2 + i % 2] = operands[6 + i][here]
             product = big_c + big_a @ big_b
             for i in range(4):
                 out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]

@@ -17,9 +17,15 @@ def reference(q, k, v, scale, causal):
     return np.einsum("bhij,bhjd->bhid", p / p.sum(-1, keepdims=True), v)
 
 
-def check(head, tile_i, tile_j, n, causal, dtype="f16", tolerance=2e-3, b=1, h=1, **options):
+def check(
+    head, tile_i, tile_j, n, causal, dtype="f16", tolerance=2e-3, b=1, h=1, precision="", **options
+):
     rng = np.random.default_rng(0)
-    program = Simulated(attention(head, tile_i, tile_j, causal=causal, dtype=dtype), **options)
+    text = attention(head, tile_i, tile_j, causal=causal, dtype=dtype)
+    if precision:
+        body = text.index("{\n", text.index("func.func @attention"))
+        text = f'{text[:body]} attributes {{neptune.precision = "{precision}"}} {text[body:]}'
+    program = Simulated(text, **options)
     q, k, v = (rng.standard_normal((b, h, n, head)).astype(np.float32) for _ in range(3))
     kind = {"f16": np.float16, "f32": np.float32, "bf16": np.float32}[dtype]
     q, k, v = (x.astype(kind) for x in (q, k, v))
@@ -57,6 +63,15 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
     check(*SHAPES[name])
+
+
+@pytest.mark.parametrize(("n", "causal"), [(50, True), (130, False)])
+def test_tf32(n, causal):
+    """Where the program allows it, f32 products run on matrix instructions, P in registers."""
+    program = check(32, 64, 32, n, causal, "f32", 1e-3, precision="tf32")
+    assert "16x8x8 f32" in program.assigned and "linalg.copy" not in program.assigned
+    with pytest.raises(AssertionError):  # less exact than without
+        check(32, 64, 32, n, causal, "f32", 1e-5, precision="tf32")
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])

@@ -10,7 +10,8 @@ from tile_programs import attention
 
 from neptune_mlir import bindings, compiler, ops
 from neptune_mlir.codegen import nvptx, ptxas
-from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.errors import ArgumentError, ToolError, UsageError
+from neptune_mlir.kernel import Source
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cuda import CudaExecutable
@@ -118,3 +119,20 @@ def test_fewer_blocks_where_a_kernel_would_spill():
     assert ".minnctapersm 2" in ptxas._fewer_blocks(text, "k")
     assert ptxas._fewer_blocks(text.replace("3\n", "1\n"), "k").count("minnctapersm 1") == 1
     assert ptxas._fewer_blocks(text, "other") == text
+
+
+def test_tf32_where_the_program_allows_it(tmp_path):
+    text = Source.of(ops.attention(head_dim=64, dtype="f32")).text
+    with pytest.raises(UsageError, match="tf16"):
+        compiler.with_precision(text, "attention", "tf16")
+    allowed = compiler.with_precision(text, "attention", "tf32")
+    bundle = compiler.compile_text(allowed, "attention", "sm_80", None, None)
+    (kernel,) = bundle.facts["images"][0]["kernels"].values()
+    assert kernel["spills"] == 0
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(bundle.code)
+    tool = ptxas.find_ptxas().parent / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("no nvdisasm here")
+    sass = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
+    assert "HMMA.1688.F32.TF32" in sass and "LDGSTS" in sass
