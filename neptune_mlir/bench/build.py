@@ -125,7 +125,8 @@ def _programs(
             for name, settings in ops.OPERATORS.items():
                 spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": 128,
                         "settings": settings}  # fmt: skip
-                yield (f"{name}-{dtype}", partial(ops.operator, name, dtype=dtype), spec, nothing)
+                program = partial(ops.operator, name, dtype=dtype, batch=None)  # for the sweep
+                yield f"{name}-{dtype}", program, spec, nothing
         if "prefill" in suites:
             for head in (64, 128, 256):
                 for causal in (False, True):

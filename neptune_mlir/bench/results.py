@@ -21,7 +21,7 @@ from neptune_mlir.bench import figures
 from neptune_mlir.errors import InputError
 
 CELL = ("operator", "dtype", "length", "batch")
-MEMORY = ("copy", "read_sum", "read_matvec")
+MEMORY = ("copy", "read", "fill")
 DIGITS = 6
 
 
