@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The `neptune` dialect: reduction loop nests on ranked tensors, and their fused forms.
 
-Two levels share these ops:
+Two levels share the nests:
 
 * **program**: `neptune.map` and `neptune.reduce` nests, each over an iteration domain of
   its own, no schedule;
 * **fused**: `neptune.stream`, `neptune.private` and `neptune.global` hold nests that share
   one iteration domain (the region's axes), with `neptune.correct` repairing what was
   accumulated under an old reference.
+
+At the tile level the dialect adds what warps share: a `neptune.producer` and rings of tiles,
+asynchronous references (`neptune.aref_...`, at the end).
 
 Common vocabulary of the nests (`map`, `reduce`, `accumulate`, `correct`):
 

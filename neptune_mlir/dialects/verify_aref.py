@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Verifiers of asynchronous references (`neptune_mlir/dialects/aref.py`); see `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects.verify import _check, _count, _Rejected
+
+PUT, GET, RELEASE = "neptune.aref_put", "neptune.aref_get", "neptune.aref_release"
+CREATE, PRODUCER = "neptune.aref_create", "neptune.producer"
+LOADS = ("tensor.extract_slice", "tensor.pad")
+_LOOPS = ("scf.for", "scf.yield")
+
+
+def _ring(op: Any, value: Any) -> tuple[Any, int]:
+    """The type of a ring's tiles and the number of its slots."""
+    kind = value.type
+    if not isinstance(kind, ir.DynamicType) or not str(kind).startswith("!neptune.aref<"):
+        raise _Rejected(op, f"takes a ring (!neptune.aref), got {kind}")
+    tile, slots = (p.maybe_downcast() for p in ir.DynamicType(kind).params)
+    if not isinstance(slots, ir.IntegerAttr) or slots.value < 1:
+        raise _Rejected(op, f"needs a ring of 1 slot or more, got {slots}")
+    found = tile.value if isinstance(tile, ir.TypeAttr) else None
+    if not isinstance(found, ir.RankedTensorType) or not found.has_static_shape:
+        raise _Rejected(op, f"needs a ring of tiles of static shape, got {tile}")
+    return found, int(slots.value)
+
+
+def _in_forall(op: Any) -> None:
+    if op.parent is None or op.parent.name != "scf.forall":
+        raise _Rejected(op, "stands outside the body of an scf.forall")
+
+
+def _in_producer(op: Any) -> bool:
+    while op is not None and op.name != PRODUCER:
+        op = op.parent
+    return op is not None
+
+
+def _users(value: Any, name: str) -> list[Any]:
+    return [u.owner.operation for u in value.uses if u.owner.operation.name == name]
+
+
+@_check
+def create(op: Any) -> None:
+    _count(op, operands=0)
+    _in_forall(op)
+    _ring(op, op.results[0])
+    puts, gets = (len(_users(op.results[0], name)) for name in (PUT, GET))
+    if puts != gets:
+        raise _Rejected(op, f"is put in {puts} places and got in {gets}")
+
+
+@_check
+def producer(op: Any) -> None:
+    _count(op, operands=0, results=0)
+    _in_forall(op)
+    beside = [o.operation for o in op.parent.regions[0].blocks[0].operations]
+    if [o for o in beside if o.name == PRODUCER][0] != op:
+        raise _Rejected(op, "is a second producer of its program")
+
+
+@_check
+def producer_region(op: Any) -> None:
+    blocks = list(op.regions[0].blocks)
+    if len(blocks) != 1 or len(blocks[0].arguments):
+        raise _Rejected(op, "must have one block without arguments")
+    for inner in _inside(blocks[0]):
+        if inner.name == "scf.for" and len(inner.results):
+            raise _Rejected(inner, "carries a value in a neptune.producer; its loops only load")
+        scalar = inner.name.startswith(("arith.", "affine.")) or inner.name == "tensor.dim"
+        if not scalar and inner.name not in (*LOADS, *_LOOPS, PUT):
+            raise _Rejected(
+                inner, "stands in a neptune.producer, which holds loops, loads, puts and index "
+                "computations",
+            )  # fmt: skip
+        for value in inner.operands:
+            made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if made is not None and made.parent == op.parent and made.name != CREATE:
+                raise _Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
+
+
+def _inside(block: Any) -> Iterator[Any]:
+    for op in block.operations:
+        yield op.operation
+        if op.operation.name in _LOOPS:
+            for region in op.operation.regions:
+                for inner in region.blocks:
+                    yield from _inside(inner)
+
+
+@_check
+def put(op: Any) -> None:
+    _count(op, operands=2, results=0)
+    tile, _ = _ring(op, op.operands[0])
+    if not _in_producer(op):
+        raise _Rejected(op, f"stands outside a {PRODUCER}")
+    value = op.operands[1]
+    if value.type != tile:
+        raise _Rejected(op, f"puts a {value.type} into a ring of {tile}")
+    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if made is None or made.name not in LOADS:
+        raise _Rejected(op, "puts what is no load; it takes a tensor.extract_slice or tensor.pad")
+
+
+@_check
+def get(op: Any) -> None:
+    _count(op, operands=1)
+    tile, _ = _ring(op, op.operands[0])
+    if _in_producer(op):
+        raise _Rejected(op, f"stands in a {PRODUCER}; the consumers get tiles")
+    value = op.results[0]
+    if value.type != tile:
+        raise _Rejected(op, f"gets a {value.type} from a ring of {tile}")
+    releases = _users(value, RELEASE)
+    if len(releases) != 1:
+        raise _Rejected(op, f"gets a tile that is released {len(releases)} times, not once")
+    (done,) = releases
+    if done.block != op.block:
+        raise _Rejected(done, f"releases a tile in another block than its {GET}")
+    for use in value.uses:
+        reader = use.owner.operation
+        while reader.block != op.block:
+            reader = reader.parent
+        if reader != done and not reader.is_before_in_block(done):
+            raise _Rejected(done, f"releases a tile that '{reader.name}' reads later")
+
+
+@_check
+def release(op: Any) -> None:
+    _count(op, operands=1, results=0)
+    value = op.operands[0]
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != GET:
+        raise _Rejected(op, f"releases what no {GET} gave")
