@@ -59,7 +59,7 @@ def producer(op: Any) -> None:
     _count(op, operands=0, results=0)
     _in_forall(op)
     beside = [o.operation for o in op.parent.regions[0].blocks[0].operations]
-    if [o for o in beside if o.name == PRODUCER][0] != op:
+    if next(o for o in beside if o.name == PRODUCER) != op:
         raise _Rejected(op, "is a second producer of its program")
 
 
