@@ -33,7 +33,7 @@ for line in sys.stdin:
     if m["do"] == "device":
         answer = {"name": open(sys.argv[0] + ".gpu").read()}
     if m["do"] == "limits":
-        answer = {"matmul_bf16": 8e14, "copy": 4e12, "read_sum": 4.4e12}
+        answer = {"matmul_bf16": 8e14, "copy": 4e12, "read": 4.4e12}
     if m["do"] == "round":
         answer = {"us": [us, us * 1.01, us * 0.99], "graph": False, "note": ""}
     if name == "flex" and m["do"] == "finish":
