@@ -15,8 +15,14 @@ LOADS = ("tensor.extract_slice", "tensor.pad")
 _LOOPS = ("scf.for", "scf.yield")
 
 
-def _ring(op: Any, value: Any) -> tuple[Any, int]:
-    """The type of a ring's tiles and the number of its slots."""
+def ring_type(kind: Any) -> tuple[Any, int]:
+    """The type of a ring's tiles and the number of its slots, of a verified !neptune.aref."""
+    tile, slots = (p.maybe_downcast() for p in ir.DynamicType(kind).params)
+    return tile.value, int(slots.value)
+
+
+def _ring(op: Any, value: Any) -> Any:
+    """The type of a ring's tiles."""
     kind = value.type
     if not isinstance(kind, ir.DynamicType) or not str(kind).startswith("!neptune.aref<"):
         raise _Rejected(op, f"takes a ring (!neptune.aref), got {kind}")
@@ -26,7 +32,7 @@ def _ring(op: Any, value: Any) -> tuple[Any, int]:
     found = tile.value if isinstance(tile, ir.TypeAttr) else None
     if not isinstance(found, ir.RankedTensorType) or not found.has_static_shape:
         raise _Rejected(op, f"needs a ring of tiles of static shape, got {tile}")
-    return found, int(slots.value)
+    return found
 
 
 def _in_forall(op: Any) -> None:
@@ -95,7 +101,7 @@ def _inside(block: Any) -> Iterator[Any]:
 @_check
 def put(op: Any) -> None:
     _count(op, operands=2, results=0)
-    tile, _ = _ring(op, op.operands[0])
+    tile = _ring(op, op.operands[0])
     if not _in_producer(op):
         raise _Rejected(op, f"stands outside a {PRODUCER}")
     value = op.operands[1]
@@ -109,7 +115,7 @@ def put(op: Any) -> None:
 @_check
 def get(op: Any) -> None:
     _count(op, operands=1)
-    tile, _ = _ring(op, op.operands[0])
+    tile = _ring(op, op.operands[0])
     if _in_producer(op):
         raise _Rejected(op, f"stands in a {PRODUCER}; the consumers get tiles")
     value = op.results[0]

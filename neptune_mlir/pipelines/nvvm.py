@@ -19,6 +19,7 @@ from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
+from neptune_mlir.transforms.partition_warps import partition_warps
 from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
 
@@ -135,6 +136,7 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
         )
     assign_layouts(module, target=chip.name, **options)
     defer_joins(module)
+    partition_warps(module)
     if skew:
         skew_loops(module)  # of specialised kernels
     kernels = distribute(module, entry)

@@ -1,25 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A specialised kernel (`specialize-warps`) as the code of one thread of sm_90a.
+"""A specialised kernel (`partition-warps`) as the code of one thread of sm_90a.
 
 The consumers run the tile program: their warps come first in a block, so layouts number them as
-in any kernel. The producer, one warp of the last warp group, runs the loops once more for their
-loads alone. Each load of a loop has a ring of slots, each slot a barrier that TMA completes
-("full") and one that the consumers complete after their last product ("empty"). A counter, the
-number of iterations so far, names slot and phase; it goes on from loop to loop, so loops with the
-same loads share their rings.
+in any kernel. The producer is one warp of the last warp group. Of a ring, each slot has a barrier
+that TMA completes ("full": a put does, a get waits) and one that the consumers complete ("empty":
+releases do, a put waits). A counter, the number of iterations so far, names slot and phase; it
+goes on from loop to loop. Rings that are put and got in the same places have one counter.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Contraction, Generic, Window, element_of, owner
-from neptune_mlir.bindings import gpu, ir, scf
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    Window,
+    element_bytes,
+    element_of,
+    load_window,
+    nested,
+    owner,
+    shape_of,
+)
+from neptune_mlir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.codegen import hopper
+from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
+from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms import staged_rows
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
 from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
@@ -27,18 +39,18 @@ from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.transforms.distribute_tiles import KernelWriter
+from neptune_mlir.transforms.partition_warps import RESERVED, producer_of
 from neptune_mlir.transforms.program_order import ProgramOrder
 from neptune_mlir.transforms.program_queue import ProgramQueue
 from neptune_mlir.transforms.skew_loops import chain_of
-from neptune_mlir.transforms.specialize_warps import GROUP, ROWS, Load, loads_of
+from neptune_mlir.transforms.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
-RESERVED = 2048  # bytes of shared memory for barriers and the queue of programs
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Slots of one load: the offset of slot 0, its barriers, and the size of a slot."""
+    """The offset of slot 0, that of its barriers, and the size of a slot."""
 
     offset: int
     full: int
@@ -136,7 +148,8 @@ class SpecializedWriter(KernelWriter):
         self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
         assert self.warps == GROUP * self.groups
         self.group_threads = GROUP * self.target.wave
-        self.loads = loads_of(self.forall)
+        self.producer = producer_of(self.forall).regions[0].blocks[0]
+        self._read_rings()
         types = self._argument_types()
         boxes = self._boxes()
         self.resident = "neptune.resident" in self.forall.attributes
@@ -214,14 +227,19 @@ class SpecializedWriter(KernelWriter):
 
     def _boxes(self) -> list[tuple[int, int, int, int]]:
         """Tensor maps: the tensor's number, the dimension of rows, rows and columns of a box."""
-        found: dict[Any, None] = {}
-        for load in self.loads:
-            found[self._box(load)] = None
-        return list(found)
+        puts = [op for op in nested(self.producer) if op.name == PUT]
+        return list(dict.fromkeys(self._box(self._source(op)) for op in puts))
 
-    def _box(self, load: Load) -> tuple[int, int, int, int]:
-        number = self.signature.tensors.index(load.window.tensor)
-        return (number, load.window.dims[0], *load.shape)
+    def _source(self, put: Any) -> Window:
+        """Where the tile comes from that a put takes."""
+        found = load_window(put.operands[1], self.forall)
+        if found is None or len(found.shape) != 2:
+            raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
+        return found
+
+    def _box(self, window: Window) -> tuple[int, int, int, int]:
+        rows, columns = window.shape
+        return self.signature.tensors.index(window.tensor), window.dims[0], rows, columns
 
     def _by_value(self, function: Any, count: int, maps: int) -> None:
         """Tensor maps lie in parameter space, where the copy engine reads them."""
@@ -246,42 +264,42 @@ class SpecializedWriter(KernelWriter):
 
     # ---- rings and barriers
 
+    def _read_rings(self) -> None:
+        """Which loops use which rings."""
+        self.signatures: dict[Any, Any] = {}  # loop (None: no loop) -> what names its counter
+        self.counter: dict[Any, Any] = {}  # ring -> the same
+        places: dict[Any, list[Any]] = {}  # ring -> the loops in which it is got
+        for op in nested(self.body):
+            if op.name == GET:
+                places.setdefault(op.operands[0], []).append(self._loop_of(op))
+        for ring, loops in places.items():
+            key = self.counter[ring] = tuple(loops)
+            for loop in loops:
+                if self.signatures.setdefault(loop, key) != key or loops.count(loop) > 1:
+                    raise LoweringError(
+                        "the rings of a loop are not got in the same places",
+                        loc=location_text(owner(ring).location),
+                    )
+        self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
+
+    def _loop_of(self, op: Any) -> Any:
+        """The loop that a get or release belongs to; None for no loop."""
+        return None if op.block == self.body else op.parent
+
     def _place_rings(self) -> None:
-        """Shared memory for every load; loops with equal loads share theirs."""
-        self.rings: dict[Any, Ring] = {}  # loaded value -> its ring
-        self.signatures: dict[Any, Any] = {}  # loop -> what identifies its set of rings
-        loops: dict[Any, list[Load]] = {}
-        for load in self.loads:
-            loops.setdefault(load.loop, []).append(load)
-        shared: dict[Any, list[Load]] = {}
-        for loop, loads in loops.items():
-            key = (_stages(loop), *(load.shape for load in loads))
-            shared.setdefault(key, loads)
-            self.signatures[loop] = key
-        slots = {key: key[0] or self._once_slots(shared) for key in shared}
-        tiles = {k: [self._take_tiles(x.bytes * slots[k]) for x in shared[k]] for k in shared}
-        made = {
-            k: [
-                self._ring(at, x.bytes, slots[k]) for at, x in zip(tiles[k], shared[k], strict=True)
-            ]
-            for k in shared
+        """Shared memory for every ring, and for results on their way out."""
+        created = [op.operation.results[0] for op in self.body.operations if op.name == CREATE]
+        kinds = [ring_type(ring.type) for ring in created]
+        sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
+        tiles = [
+            self._take_tiles(size * slots) for size, (_, slots) in zip(sizes, kinds, strict=True)
+        ]
+        self.rings = {
+            ring: self._ring(at, size, slots)
+            for ring, at, size, (_, slots) in zip(created, tiles, sizes, kinds, strict=True)
         }
-        for loop, loads in loops.items():
-            self.rings |= {
-                x.value: r for x, r in zip(loads, made[self.signatures[loop]], strict=True)
-            }
         self.gate = self.memory.take(8)
         self.staged, self.room = self._stage_results()
-        self.all_rings = [ring for rings in made.values() for ring in rings]
-        self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
-        self.last_reader = {x.value: self._last_reader(x.value) for x in self.loads if not x.loop}
-
-    def _once_slots(self, shared: dict[Any, list[Load]]) -> int:
-        """Slots of the loads outside of loops: two where memory allows, so that those of the next
-        program are on their way while this one still runs."""
-        needed = sum(x.bytes * (key[0] or 2) for key, loads in shared.items() for x in loads)
-        needed += staged_rows.WARP * self.warps + RESERVED
-        return 2 if self.resident and needed <= self.target.shared_block else 1
 
     def _stage_results(self) -> tuple[int | None, int]:
         """Where results are staged, and how many panels at a time; None without room for one."""
@@ -293,16 +311,6 @@ class SpecializedWriter(KernelWriter):
             if self.memory.top + size + RESERVED <= self.target.shared_block:
                 return self.memory.take(size), room
         return None, 0
-
-    def _last_reader(self, value: Any) -> Any:
-        """The last op of the program's own block that reads a tile, itself or within."""
-        readers = []
-        for use in value.uses:
-            op = use.owner.operation
-            while op.block != self.body:
-                op = op.block.owner.operation
-            readers.append(op)
-        return max(readers, key=[op.operation for op in self.body.operations].index)
 
     def _take_tiles(self, size: int) -> int:
         memory = self.memory
@@ -323,7 +331,7 @@ class SpecializedWriter(KernelWriter):
 
     def _start_barriers(self) -> None:
         hopper.init_barrier(self.address(self.gate), 1)  # never completes its first phase
-        for ring in self.all_rings:
+        for ring in self.rings.values():
             for k in range(ring.stages):
                 hopper.init_barrier(self.address(ring.full + 8 * k), 1)
                 hopper.init_barrier(self.address(ring.empty + 8 * k), self.groups)
@@ -364,90 +372,100 @@ class SpecializedWriter(KernelWriter):
         if once is not None:
             self.counts[once] = self.s.add(self.counts[once], 1)
 
-    def _consume(self) -> None:
-        self.written: list[Any] = []  # loops of a chain that the first one wrote
-        self.kept = dict(self.last_reader)  # loads outside of loops that are still read
-        for op in self.body.operations:
-            self._op(op.operation)
-            self.release_once(op.operation)
-        self._end_program()
-
-    def release_once(self, reader: Any) -> None:
-        """Release the loads outside of loops that `reader`, done by now, was the last to read."""
-        for value in [v for v, op in self.kept.items() if op == reader]:
-            self._release(value, self.counts[self.signatures[None]])
-            del self.kept[value]
-
     # ---- the producer
 
     def _produce(self) -> None:
-        s, counts = self.s, self.counts
-        for op in self.body.operations:
+        for op in self.producer.operations:
             operation = op.operation
-            once = [x for x in self.loads if x.loop is None and owner(x.value) == operation]
-            for load in once:
-                self._bring(load, counts[self.signatures[None]], {})
-            loads = [x for x in self.loads if x.loop is not None and x.loop == operation]
-            if not loads:
-                continue
-            key = self.signatures[operation]
-            low, high, step = (self.scalar(v) for v in list(operation.operands)[:3])
-            loop = scf.ForOp(low, high, step, [s.value(counts[key])])
-            with s.scope(loop.body):
-                count = loop.inner_iter_args[0]
-                position = operation.regions[0].blocks[0].arguments[0]
-                for load in loads:
-                    self._bring(load, count, {position: loop.induction_variable})
-                scf.YieldOp([s.value(s.add(count, 1))])
-            counts[key] = loop.results[0]
+            if operation.name == PUT:
+                self._put(operation, self.counts[self.counter[operation.operands[0]]], {})
+            elif operation.name == "scf.for":
+                self._put_all(operation)
         self._end_program()
 
-    def _bring(self, load: Load, count: Any, local: Any) -> None:
-        s, ring = self.s, self.rings[load.value]
+    def _put_all(self, op: Any) -> None:
+        """A loop of the producer."""
+        s, block = self.s, op.regions[0].blocks[0]
+        puts = [o.operation for o in block.operations if o.operation.name == PUT]
+        (key,) = {self.counter[put.operands[0]] for put in puts}
+        loop = scf.ForOp(*(self.scalar(v) for v in op.operands), [s.value(self.counts[key])])
+        with s.scope(loop.body):
+            count = loop.inner_iter_args[0]
+            for put in puts:
+                self._put(put, count, {block.arguments[0]: loop.induction_variable})
+            scf.YieldOp([s.value(s.add(count, 1))])
+        self.counts[key] = loop.results[0]
+
+    def _put(self, op: Any, count: Any, local: Any) -> None:
+        s, ring, window = self.s, self.rings[op.operands[0]], self._source(op)
         slot, parity = self._slot(ring, count)
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
         full = self.address(s.add(s.mul(slot, 8), ring.full))
         lane = s.value(self.threads.lane, s.i32)
         hopper.expect_bytes(full, ring.bytes, lane)
-        self.memory.needs(self.arrays[load.window.tensor], L.CHUNK)
+        self.memory.needs(self.arrays[window.tensor], L.CHUNK)
         target = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
-        hopper.load_tile(target, *self._source(load, local), full, lane)
+        hopper.load_tile(target, *self._coordinates(window, local), full, lane)
 
-    def _source(self, load: Load, local: Any) -> tuple[Any, list[Any]]:
+    def _coordinates(self, window: Window, local: Any) -> tuple[Any, list[Any]]:
         """The tensor map of a load and the coordinates of its box."""
-        s = self.s
-        window = self.window(load.window, dict(local))
-        rows, inner = load.window.dims
+        s, box = self.s, self._box(window)
+        window = self.window(window, dict(local))
+        rows, inner = window.dims
         rest = [d for d in reversed(range(len(window.offsets))) if d not in (rows, inner)]
         zero = s.constant(0, s.i32)
         where = [zero, s.value(window.offsets[rows], s.i32), zero]
         where += [s.value(window.offsets[d], s.i32) for d in rest]
-        return s.op("llvm.ptrtoint", [self.maps[self._box(load)]], s.i64), where
+        return s.op("llvm.ptrtoint", [self.maps[box]], s.i64), where
 
     # ---- the consumers
 
-    def _load(self, op: Any) -> None:
-        value = op.results[0]
-        if value not in self.rings:
-            super()._load(op)
-        elif value not in self.tiles:  # outside of any loop: comes once
-            self._await(value, self.counts[self.signatures[None]])
+    def _consume(self) -> None:
+        self.written: list[Any] = []  # what a chain of loops wrote with its first one
+        for op in self.body.operations:
+            self._op(op.operation)
+        self._end_program()
 
-    def _await(self, value: Any, count: Any) -> None:
-        s, ring = self.s, self.rings[value]
-        slot, parity = self._slot(ring, count)
-        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.full)), parity)
-        load = next(x for x in self.loads if x.value == value)
-        address = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
-        tiles: dict[Any, Any] = self.tiles
-        tiles[value] = PanelTile(address, *load.shape)
-
-    def _for(self, op: Any) -> None:
-        loads = [x for x in self.loads if x.loop is not None and x.loop == op]
+    def _op(self, op: Any) -> None:
         if op in self.written:
             return
-        if not loads:
+        if op.name == GET:
+            self._await(op.results[0], self.counts[self.signatures[self._loop_of(op)]])
+        elif op.name == RELEASE:
+            self._release(op.operands[0], self.counts[self.signatures[self._loop_of(op)]])
+        else:
+            super()._op(op)
+
+    def release_after(self, loop: Any) -> None:
+        """Write the releases that stand right behind a loop."""
+        operations = [op.operation for op in self.body.operations]
+        for op in operations[operations.index(loop) + 1 :]:
+            if op.name != RELEASE:
+                break
+            self._op(op)
+            self.written.append(op)
+
+    def _await(self, tile: Any, count: Any) -> None:
+        s, ring = self.s, self._ring_of(tile)
+        slot, parity = self._slot(ring, count)
+        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.full)), parity)
+        address = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        tiles: dict[Any, Any] = self.tiles
+        rows, columns = shape_of(tile)
+        tiles[tile] = PanelTile(address, rows, columns)
+
+    def _release(self, tile: Any, count: Any) -> None:
+        s, ring = self.s, self._ring_of(tile)
+        slot, _ = self._slot(ring, count)
+        thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
+        hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)
+
+    def _ring_of(self, tile: Any) -> Ring:
+        return self.rings[owner(tile).operands[0]]
+
+    def _for(self, op: Any) -> None:
+        if op not in self.signatures:
             super()._for(op)
             return
         if "neptune.skew" in op.attributes:
@@ -462,39 +480,15 @@ class SpecializedWriter(KernelWriter):
         layouts = self._carried_layouts(op, starts)
         first = s.value(self.counts[key])
         loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), first])
-        last_use = {load.value: self._last_use(load.value, body) for load in loads}
         with s.scope(loop.body):
             self.scalars[body.arguments[0]] = loop.induction_variable
-            arguments = list(loop.inner_iter_args)
-            count = arguments[-1]
+            *arguments, count = loop.inner_iter_args
+            self.counts[key] = count
             self._bind(body.arguments[1:], layouts, arguments)
             *inner, end = body.operations
             for operation in inner:
-                here = operation.operation
-                for value in last_use:
-                    if value not in self.tiles and value in list(here.operands):
-                        self._await(value, count)  # as late as it is needed
-                if not (here.results and here.results[0] in last_use):
-                    self._op(here)
-                for value, final in last_use.items():
-                    if final == here:
-                        self._release(value, count)
+                self._op(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, s.value(s.add(count, 1))])
-        self.counts[key] = loop.results[len(loop.results) - 1]
-        self._bind_results(op, layouts, list(loop.results))
-
-    def _last_use(self, value: Any, block: Any) -> Any:
-        found = [o.operation for o in block.operations if value in list(o.operation.operands)]
-        return found[-1]
-
-    def _release(self, value: Any, count: Any) -> None:
-        s, ring = self.s, self.rings[value]
-        slot, _ = self._slot(ring, count)
-        thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
-        hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)
-
-
-def _stages(loop: Any) -> int:
-    """Slots of the loads of a loop; 0 for no loop: its loads have what there is room for."""
-    return 0 if loop is None else int(ir.IntegerAttr(loop.attributes["neptune.stages"]).value)
+        *results, self.counts[key] = loop.results
+        self._bind_results(op, layouts, results)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import parse_layout
-from neptune_mlir.analysis.tiles import is_blank, is_inside, is_tensor, read_generic, shape_of
+from neptune_mlir.analysis.tiles import is_blank, is_inside, owner, read_generic, shape_of
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
+from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
 from neptune_mlir.transforms.distribute_memory import under
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
@@ -53,7 +54,7 @@ class SkewedLoops:
 
     def __init__(self, kernel: SpecializedWriter, loops: Sequence[Any]):
         self.kernel, self.s, self.loops = kernel, kernel.s, list(loops)
-        self.skews = {loop: read_skew(loop, kernel.forall) for loop in loops}
+        self.skews = {loop: read_skew(loop) for loop in loops}
         self.key = kernel.signatures[loops[0]]
         self.starts = list(loops[0].operands)[3:]
         self.layouts = kernel._carried_layouts(loops[0], self.starts)
@@ -82,7 +83,7 @@ class SkewedLoops:
             low = s.select(ours, second, low)
             count = s.select(ours, s.value(s.add(count, 1)), count)
             state, count = self._loop(loop, (low, high, step), state, count)
-        kernel.release_once(self.loops[-1])  # what only first products read
+        kernel.release_after(self.loops[-1])  # what only first products read
         state = self._last(begun, state, count)
         kernel.counts[self.key] = count
         kernel._bind_results(self.loops[-1], self.layouts, list(state.carried))
@@ -160,7 +161,7 @@ class SkewedLoops:
         ahead = inner.index(skew.leading)
         later = [*skew.late, *skew.corrections, skew.delayed]
         for op in inner[:ahead]:
-            if op not in later and not self._is_ring_load(op):
+            if op not in later and not self._is_ring_op(op):
                 kernel._op(op)
         made = self._issue_leading(skew, count, taking_turn=pending)
         total: list[Any] = []
@@ -176,7 +177,7 @@ class SkewedLoops:
         for value in self._loads_of(skew.leading):
             kernel._release(value, count)
         for op in inner[ahead + 1 :]:
-            if op not in later and not self._is_ring_load(op):
+            if op not in later and not self._is_ring_op(op):
                 kernel._op(op)
         if pending:
             kernel.pass_gate()
@@ -304,16 +305,13 @@ class SkewedLoops:
         return self.layouts[list(value.owner.arguments).index(value) - 1]
 
     def _loads_of(self, op: Any) -> list[Any]:
-        return [v for v in op.operands if self._is_ring_load(v.owner) and self._streams(v)]
+        """The tiles that it gets from rings in its own loop."""
+        made = [(v, owner(v)) for v in op.operands]
+        return [v for v, o in made if o is not None and o.name == GET and o.block == op.block]
 
-    def _streams(self, value: Any) -> bool:
-        return any(load.value == value and load.loop is not None for load in self.kernel.loads)
-
-    def _is_ring_load(self, op: Any) -> bool:
-        if isinstance(op, ir.Block):
-            return False
-        results = op.operation.results if hasattr(op, "operation") else op.results
-        return any(is_tensor(v) and v in self.kernel.rings for v in results)
+    def _is_ring_op(self, op: Any) -> bool:
+        """Whether it is for the products to do, when they start and end."""
+        return op.name in (GET, RELEASE)
 
     def _before(self, count: Any) -> Any:
         return self.s.value(self.s.sub(count, 1))

@@ -60,7 +60,7 @@ class ProgramOrder:
     def _is_triangle(self) -> bool:
         kernel = self.kernel
         variable = list(kernel.body.arguments)[len(kernel.bounds) - 1]
-        loops = dict.fromkeys(x.loop for x in kernel.loads if x.loop is not None)
+        loops = [loop for loop in kernel.signatures if loop is not None]
         return any(self._reads(v, variable) for loop in loops for v in list(loop.operands)[:2])
 
     def _reads(self, value: Any, variable: Any) -> bool:

@@ -37,6 +37,7 @@ _MODULES: dict[str, str] = {
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",
     "specialize-warps": "neptune_mlir.transforms.specialize_warps",
+    "partition-warps": "neptune_mlir.transforms.partition_warps",
     "skew-loops": "neptune_mlir.transforms.skew_loops",
     "defer-joins": "neptune_mlir.transforms.defer_joins",
     "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",

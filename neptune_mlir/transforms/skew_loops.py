@@ -29,11 +29,13 @@ from neptune_mlir.analysis.tiles import (
     is_blank,
     is_inside,
     is_tensor,
-    load_window,
     nested,
+    owner,
     shape_of,
 )
 from neptune_mlir.bindings import ir
+from neptune_mlir.dialects.verify_aref import GET, RELEASE
+from neptune_mlir.transforms.partition_warps import producer_of
 from neptune_mlir.transforms.registry import register, remark
 
 
@@ -46,9 +48,10 @@ def skew_loops(module: Any) -> None:
     for forall in foralls(module):
         if "neptune.consumers" not in forall.attributes:
             continue
+        producer_of(forall)  # or there are no rings to tell loads by
         for chain in _chains(forall):
             try:
-                skews = [read_skew(loop, forall) for loop in chain]
+                skews = [read_skew(loop) for loop in chain]
             except Unfit as reason:
                 remark(chain[0].location, f"a loop is not skewed: {reason}")
                 continue
@@ -101,7 +104,7 @@ def _next(loop: Any) -> Any:
     found = uses[0]
     if found.name != "scf.for" or list(found.operands)[3:] != results:
         return None
-    operations = [op.operation for op in loop.block.operations]
+    operations = [op.operation for op in loop.block.operations if op.operation.name != RELEASE]
     between = operations[operations.index(loop) + 1 : operations.index(found)]
     if any(is_tensor(v) for op in between for v in [*op.results, *op.operands]):
         return None
@@ -118,7 +121,7 @@ def _chains(forall: Any) -> list[list[Any]]:
     return chains
 
 
-def read_skew(loop: Any, forall: Any) -> Skew:
+def read_skew(loop: Any) -> Skew:
     """Raises Unfit when the loop has another shape."""
     body = loop.regions[0].blocks[0]
     *inner, end = [op.operation for op in body.operations]
@@ -132,7 +135,8 @@ def read_skew(loop: Any, forall: Any) -> Skew:
     if len(first) + len(last) != len(loads) or len(last) != 1:
         raise Unfit("a loaded tile that both products read, or neither")
     for value in list(leading.operands)[:-1]:
-        if load_window(value, forall) is None:
+        source = owner(value)
+        if source is None or source.name != GET:
             raise Unfit("the first product has a computed factor")
     result = delayed.results[0]
     if not _read_only_by(result, end):
@@ -196,7 +200,7 @@ def _is_product(op: Any) -> bool:
 
 
 def _is_load(op: Any) -> bool:
-    return op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in op.attributes
+    return op.name == GET
 
 
 def _is_tile_op(op: Any) -> bool:
@@ -204,8 +208,8 @@ def _is_tile_op(op: Any) -> bool:
 
 
 def _read_only_by(value: Any, op: Any) -> bool:
-    uses = [use.owner.operation for use in value.uses]
-    return bool(uses) and all(use == op for use in uses)
+    readers = [use.owner.operation for use in value.uses if use.owner.operation.name != RELEASE]
+    return bool(readers) and all(reader == op for reader in readers)
 
 
 __all__ = ["Skew", "chain_of", "read_skew", "skew_loops"]

@@ -1,6 +1,6 @@
 // exp(A K^T) V, streamed: the second product can wait for the next iteration, unless its own
 // iteration reads it.
-// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --skew-loops 2>%t.err | filecheck %s
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --skew-loops 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
 
 // CHECK-LABEL: func.func @fits
