@@ -265,26 +265,37 @@ class SpecializedWriter(KernelWriter):
     # ---- rings and barriers
 
     def _read_rings(self) -> None:
-        """Which loops use which rings."""
+        """Which loops use which rings: those that are got in the same loops have one counter.
+
+        Raises LoweringError where the counters of producer and consumers could part.
+        """
         self.signatures: dict[Any, Any] = {}  # loop (None: no loop) -> what names its counter
         self.counter: dict[Any, Any] = {}  # ring -> the same
-        places: dict[Any, list[Any]] = {}  # ring -> the loops in which it is got
-        for op in nested(self.body):
-            if op.name == GET:
-                places.setdefault(op.operands[0], []).append(self._loop_of(op))
-        for ring, loops in places.items():
+        puts, partner = self._places(self.producer, PUT), {None: None}
+        for ring, loops in self._places(self.body, GET).items():
             key = self.counter[ring] = tuple(loops)
-            for loop in loops:
-                if self.signatures.setdefault(loop, key) != key or loops.count(loop) > 1:
-                    raise LoweringError(
-                        "the rings of a loop are not got in the same places",
-                        loc=location_text(owner(ring).location),
-                    )
+            alike = all(self.signatures.setdefault(x, key) == key for x in loops)
+            feeding = zip(puts[ring], loops, strict=True)  # (as many: the verifier counts them)
+            paired = all(partner.setdefault(put, got) == got for put, got in feeding)
+            if not alike or not paired or len(set(loops)) < len(loops):
+                raise LoweringError(
+                    "rings that a loop uses together are not put and got in the same loops",
+                    loc=location_text(owner(ring).location),
+                    hint="each loop of the producer feeds one of the consumers'",
+                )
         self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
 
+    def _places(self, block: Any, name: str) -> dict[Any, list[Any]]:
+        """By ring, the loops in which ops of a name use it (None: no loop), in order."""
+        found: dict[Any, list[Any]] = {}
+        for op in nested(block):
+            if op.name == name:
+                found.setdefault(op.operands[0], []).append(self._loop_of(op))
+        return found
+
     def _loop_of(self, op: Any) -> Any:
-        """The loop that a get or release belongs to; None for no loop."""
-        return None if op.block == self.body else op.parent
+        """The loop that a put, get or release stands in; None for no loop."""
+        return None if op.block in (self.body, self.producer) else op.parent
 
     def _place_rings(self) -> None:
         """Shared memory for every ring, and for results on their way out."""
@@ -387,7 +398,9 @@ class SpecializedWriter(KernelWriter):
         """A loop of the producer."""
         s, block = self.s, op.regions[0].blocks[0]
         puts = [o.operation for o in block.operations if o.operation.name == PUT]
-        (key,) = {self.counter[put.operands[0]] for put in puts}
+        if not puts:
+            return
+        key = self.counter[puts[0].operands[0]]  # that of all of them
         loop = scf.ForOp(*(self.scalar(v) for v in op.operands), [s.value(self.counts[key])])
         with s.scope(loop.body):
             count = loop.inner_iter_args[0]
