@@ -15,8 +15,9 @@ from typing import Any
 
 from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, ToolError, UsageError
-from neptune_mlir.pipelines import common, legal, lengths, runner
+from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
+from neptune_mlir.pipelines.cases import Case, add, few, longer
 from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.transforms import registry
 
@@ -54,7 +55,7 @@ class Lowering:
     schedule: str | None
     facts: dict[str, Any] = field(default_factory=dict)
     way: Way = field(default_factory=Way)
-    longer: tuple[lengths.Longer, ...] = ()
+    cases: tuple[Case, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, source: str, target: str, schedule: str | None) -> Lowering:
@@ -87,7 +88,7 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(chosen), "text": schedules.read(chosen), "knobs": bound
         }  # fmt: skip
-        self.longer = lengths.longer(self.module)
+        self.cases = longer(self.module)
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
 
@@ -243,32 +244,48 @@ def _compile_family(
 ) -> Any:
     """The bundle of a program for targets of one pipeline."""
 
+    pipeline = pipeline_of(target)
+    chip = {} if target == "cpu" else {"target": target}
+
     def made(lowering: Lowering) -> Any:
-        chip = {} if target == "cpu" else {"target": target}
         with bindings.source_name(source):
-            return pipeline_of(target).compile_tiles(
+            return pipeline.compile_tiles(
                 lowering.module, entry=entry, facts=lowering.facts, **chip
             )
 
+    def made_with_cases(lowering: Lowering, tiles: str) -> Any:
+        """All begun before the first is waited for: their code generators run side by side."""
+        with bindings.source_name(source):
+            base = pipeline.begin_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
+        name, begun = lowering.facts["schedule"], []
+        some = few(base.plan, lowering.way.few.get(name, ""), parallelism(target))
+        for case in (*lowering.cases, *some):
+            way = lowering.way.bound(name, case.knob)
+            for variant in _lowerings(text, source, target, schedule, "tile", [way]):
+                if str(variant.module) != tiles:
+                    with bindings.source_name(source):
+                        begun.append((case, pipeline.begin_tiles(
+                            variant.module, entry=entry, facts=variant.facts, **chip
+                        )))  # fmt: skip
+        bundle = base.finish()
+        for case, variant in begun:
+            found = variant.finish()
+            bundle = bundle if _spilled(found) else add(bundle, found, case.condition)
+        return bundle
+
     best: Any = None
-    longer: tuple[lengths.Longer, ...] = ()
     tried = ""
     for lowering in _lowerings(text, source, target, schedule, "tile"):
         tiles = str(lowering.module)
         if tiles == tried:  # this way changes nothing
             continue
         tried = tiles
-        bundle = made(lowering)
+        several = lowering.cases or lowering.way.few
+        bundle = made_with_cases(lowering, tiles) if several else made(lowering)
         if best is None or _spilled(bundle) < _spilled(best):
-            best, longer = bundle, lowering.longer
+            best = bundle
         if lowering.way.spills or not _spilled(best):
             break
-    for case in longer:
-        way = lowering.way.bound(lowering.facts["schedule"], case.knob)
-        for variant in _lowerings(text, source, target, schedule, "tile", [way]):
-            bundle = made(variant)
-            if not _spilled(bundle):
-                best = lengths.add(best, bundle, case.condition)
     return best
 
 

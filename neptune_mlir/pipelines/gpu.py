@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,32 +36,82 @@ class Compiled:
     tools: list[str]
 
 
-def compile_images(
+@dataclass(frozen=True)
+class Begun:
+    """A compilation whose code generator and assembler run in the background; `finish` waits for
+    them. `plan` is known before."""
+
+    plan: Plan
+    finish: Callable[[], Any]
+
+
+def begin_images(
     module: Any, target: str, facts: dict[str, Any] | None,
-    compile_one: Callable[[Any, str], Compiled],
-) -> Bundle:  # fmt: skip
+    begin_one: Callable[[Any, str], Begun],
+) -> Begun:  # fmt: skip
     """A bundle with an image for each architecture of `target` (names, separated by commas).
 
     Args:
         module: tile IR; each architecture gets a copy.
-        compile_one: what makes the image of one.
+        begin_one: begins the image of one: what it finishes is a `Compiled`.
     """
     text = module.operation.get_asm(enable_debug_info=True)  # with places and names
-    bundles = []
+    begun = []
     for name in map(str.strip, target.split(",")):
         copy = ir.Module.parse(text, module.context)
         with registry.collect_remarks() as found:
-            made = compile_one(copy, name)
-        image = {"target": name, "offset": 0, "size": len(made.code), "kernels": made.kernels,
-                 "tools": made.tools, "notes": made.warnings}  # fmt: skip
-        alignment = [[*place, unit] for place, unit in sorted(made.alignment.items())]
-        own = {"images": [image], "alignment": alignment, "remarks": [str(r) for r in found]}
-        bundles.append(Bundle(name, made.plan, made.code, own))
-    joined = join(target, bundles)
-    facts = {} if facts is None else facts
-    remarks = [*facts.get("remarks", ()), *joined.facts["remarks"]]
-    facts.update(joined.facts, remarks=remarks)
-    return Bundle(target, joined.plan, joined.code, facts)
+            begun.append((name, begin_one(copy, name), found))
+
+    def finish() -> Bundle:
+        bundles = [_image(name, one, found) for name, one, found in begun]
+        joined = join(target, bundles)
+        own = {} if facts is None else facts
+        remarks = [*own.get("remarks", ()), *joined.facts["remarks"]]
+        own.update(joined.facts, remarks=remarks)
+        return Bundle(target, joined.plan, joined.code, own)
+
+    return Begun(begun[0][1].plan, finish)
+
+
+def _image(name: str, begun: Begun, before: Sequence[Any]) -> Bundle:
+    """`before`: remarks of its beginning."""
+    with registry.collect_remarks() as found:
+        made = begun.finish()
+    image = {"target": name, "offset": 0, "size": len(made.code), "kernels": made.kernels,
+             "tools": made.tools, "notes": made.warnings}  # fmt: skip
+    alignment = [[*place, unit] for place, unit in sorted(made.alignment.items())]
+    remarks = [str(r) for r in (*before, *found)]
+    own = {"images": [image], "alignment": alignment, "remarks": remarks}
+    return Bundle(name, made.plan, made.code, own)
+
+
+def compile_images(
+    module: Any, target: str, facts: dict[str, Any] | None,
+    compile_one: Callable[[Any, str], Compiled],
+) -> Bundle:  # fmt: skip
+    """`begin_images`, finished, of what is compiled one after the other."""
+
+    def begin_one(copy: Any, name: str) -> Begun:
+        made = compile_one(copy, name)
+        return Begun(made.plan, lambda: made)
+
+    bundle: Bundle = begin_images(module, target, facts, begin_one).finish()
+    return bundle
+
+
+def background(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Start a thread; what it returns waits for the result, or raises what `work` raised."""
+    result: Future[Any] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result.set_result(context.run(work))
+        except BaseException as error:  # for whoever waits
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return result.result
 
 
 def join(target: str, bundles: Sequence[Bundle]) -> Bundle:

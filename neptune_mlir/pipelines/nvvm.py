@@ -11,7 +11,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import clock_samples, nvptx, ptxas
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import gpu
-from neptune_mlir.pipelines.gpu import Compiled
+from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
@@ -43,7 +43,8 @@ def ways(target: str) -> tuple[Way, ...]:
     )
     if not nvidia(target).warp_groups:
         return portable
-    return (Way({**KNOBS, "streamed": "warp_groups:1"}, _takes_warp_groups), *portable)
+    specialised = {**KNOBS, "streamed": "warp_groups:1"}
+    return (Way(specialised, _takes_warp_groups, few={"streamed": "few:1"}), *portable)
 
 
 def _takes_warp_groups(module: Any) -> bool:
@@ -74,28 +75,47 @@ def compile_tiles(
         LoweringError: the program cannot be lowered.
         ToolError: the code generator or the assembler failed.
     """
-    return gpu.compile_images(
-        module, target, facts, lambda m, name: _compile_one(m, nvidia(name), entry or "", options)
+    bundle: Bundle = begin_tiles(
+        module, target=target, entry=entry, facts=facts, **options
+    ).finish()
+    return bundle
+
+
+def begin_tiles(
+    module: Any, *, target: str, entry: str | None, facts: dict[str, Any] | None, **options: Any
+) -> Begun:
+    """`compile_tiles`, but for waiting until the code generator and the assembler are done."""
+    return gpu.begin_images(
+        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or "", options)
     )
 
 
-def _compile_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Compiled:
+def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Begun:
     with module.context, ir.Location.unknown():
         kernels = _to_kernels(module, chip, entry, options)
         plan = gpu.plan_of(module)
         text = to_llvm(module)
-    code = clock_samples.instrument(nvptx.ptx(text, chip))
-    cubin = ptxas.assemble_without_spills(code, chip)
-    if any(kernel.operands for kernel in kernels):
-        _check_specialised(cubin)
-    used = {
-        name: (found.registers, found.spill_stores + found.spill_loads)
-        for name, found in cubin.figures.items()
-    }
-    with ir.Location.unknown(module.context):
-        infos = gpu.describe(kernels, chip, used)
-    alignment = gpu.alignment_of(kernels)
-    return Compiled(cubin.code, infos, plan, alignment, list(cubin.warnings), [cubin.tool])
+
+    def assemble() -> ptxas.Cubin:
+        code = clock_samples.instrument(nvptx.ptx(text, chip))
+        return ptxas.assemble_without_spills(code, chip)
+
+    assembled = gpu.background(assemble)
+
+    def finish() -> Compiled:
+        cubin = assembled()
+        if any(kernel.operands for kernel in kernels):
+            _check_specialised(cubin)
+        used = {
+            name: (found.registers, found.spill_stores + found.spill_loads)
+            for name, found in cubin.figures.items()
+        }
+        with ir.Location.unknown(module.context):
+            infos = gpu.describe(kernels, chip, used)
+        alignment = gpu.alignment_of(kernels)
+        return Compiled(cubin.code, infos, plan, alignment, list(cubin.warnings), [cubin.tool])
+
+    return Begun(plan, finish)
 
 
 def _check_specialised(cubin: ptxas.Cubin) -> None:

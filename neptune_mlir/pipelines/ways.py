@@ -15,12 +15,14 @@ class Way:
     Attributes:
         knobs: bindings of shipped schedules, by the schedule's name.
         takes: looks at a tile program (and may mark it): whether this way suits it.
+        few: a further knob, by schedule, for launches of few programs: it makes more of them.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
     knobs: Mapping[str, str] = field(default_factory=dict)
     takes: Callable[[Any], bool] = lambda module: True
     spills: bool = True
+    few: Mapping[str, str] = field(default_factory=dict)
 
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""

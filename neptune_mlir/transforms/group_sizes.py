@@ -23,7 +23,7 @@ from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.transforms.tile_room import contractions
 
-REGISTERS = {2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
+REGISTERS = {1: 216, 2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
 TABLE = "group_sizes.json"
@@ -62,14 +62,16 @@ def shape_of(
     )  # fmt: skip
 
 
-def sizes(shape: Shape, length: int) -> tuple[int, int]:
-    """Rows and streamed size of a tile, for streams of at least `length` points."""
-    known = [entry for entry in _table(shape) if entry["from"] <= length]
+def sizes(shape: Shape, length: int, few: bool = False) -> tuple[int, int]:
+    """Rows and streamed size of a tile, for streams of at least `length` points. Where programs
+    are `few`, one group has one of its own."""
+    known = [entry for entry in _table(shape) if entry["from"] <= length and not few]
     if known:
         best = max(known, key=lambda entry: int(entry["from"]))
         return best["rows"], best["stream"]
     fits = shape.width and 3 * 128 // 4 + shape.width // 2 <= REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    groups = 1 if few else groups
     rows = 64 * groups
     # registers of a thread for s scores of a row (kept rounded as well) and for the result
     by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3

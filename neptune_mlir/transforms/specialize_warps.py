@@ -62,6 +62,8 @@ def mark_kernels(
     reasons: dict[int, list[str]] = {}
     suits = True
     for groups in sorted(REGISTERS, reverse=True):
+        if all("neptune.consumers" in forall.attributes for forall in foralls(module)):
+            break
         trial = ir.Module.parse(str(module), module.context)
         with collect_remarks():  # about a trial
             assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)

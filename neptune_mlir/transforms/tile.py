@@ -59,12 +59,14 @@ class Wishes:
     least: int = 0
     warp_groups: int = 0
     length: int = 0
+    few: int = 0
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
+    few: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -77,9 +79,10 @@ def tile(
         least: rows of a product that cost the target as much as one.
         warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`). A
             stream gets `neptune.longer`, the lengths from which on others would be better.
+        few: 1 for such sizes where a launch has few programs.
         length: the least extent of streamed axes that such sizes are for, where only a call says.
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length)
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -150,8 +153,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if wishes.warp_groups and axis is not None and not rows and not stream:
             shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
             known = domain[axis] != DYNAMIC
-            rows, stream = group_sizes.sizes(shape, domain[axis] if known else wishes.length)
-            if not known and not wishes.length:
+            length = domain[axis] if known else wishes.length
+            rows, stream = group_sizes.sizes(shape, length, bool(wishes.few))
+            if not known and not wishes.length and not wishes.few:
                 _note_lengths(op, group_sizes.lengths(shape))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}

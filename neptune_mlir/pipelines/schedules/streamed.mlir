@@ -24,15 +24,17 @@ module attributes {transform.with_named_sequence} {
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
+    // 1: for launches of few programs.
+    %few = transform.tune.knob<"few"> = 0 from options = [0, 1] -> !transform.any_param
     // The least length of streams that these are for.
     %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %length, %least)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "length", "least"]}
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

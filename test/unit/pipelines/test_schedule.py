@@ -51,7 +51,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     for name in schedule.shipped():
         context = bindings.make_context()
         known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
-    streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "length"}
+    streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
     assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
 

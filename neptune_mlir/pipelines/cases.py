@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels for long streams beside those for any length, chosen at launch.
+"""Kernels for some calls beside those for any, chosen at launch.
 
-The `tile` pass notes from which lengths on other sizes are better (`neptune.longer`). Where the
-length is an extent of an argument, the program is made once more for each, and the bundle holds
-these images with a condition (`when`) that the runtime looks at.
+* Long streams: the `tile` pass notes from which lengths on other sizes are better
+  (`neptune.longer`), where the length is an extent of an argument.
+* Few programs: where a launch would leave half of the chip idle, smaller tiles make more.
+
+The program is made once more for each case, and the bundle holds these images with a condition
+(`when`) that the runtime looks at.
 """
 
 from __future__ import annotations
@@ -15,29 +18,24 @@ from neptune_mlir import bindings
 from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Expression, Plan
 
 
 @dataclass(frozen=True)
-class Longer:
-    """Streams of at least `length` points: extent `dim` of argument `argument`."""
+class Case:
+    """Some calls of a program.
 
-    argument: int
-    dim: int
-    length: int
+    Attributes:
+        knob: of the schedule, for kernels that suit these calls.
+        condition: which calls they are, an expression of the launch plan.
+    """
 
-    @property
-    def knob(self) -> str:
-        """What makes the `tile` pass choose sizes for them."""
-        return f"length:{self.length}"
-
-    @property
-    def condition(self) -> list[Any]:
-        """For a launch plan."""
-        return ["le", self.length, ["dim", self.argument, self.dim]]
+    knob: str
+    condition: Expression
 
 
-def longer(module: Any) -> tuple[Longer, ...]:
-    """What the `tile` pass noted of a fused program, if it has one stream to note it of."""
+def longer(module: Any) -> tuple[Case, ...]:
+    """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -54,7 +52,17 @@ def longer(module: Any) -> tuple[Longer, ...]:
     if place is None:
         return ()
     lengths = bindings.ir.DenseI64ArrayAttr(found[0].attributes["neptune.longer"])
-    return tuple(Longer(*place, length) for length in lengths)
+    return tuple(Case(f"length:{n}", ["le", n, ["dim", *place]]) for n in lengths)
+
+
+def few(plan: Plan, knob: str, parallel: int) -> tuple[Case, ...]:
+    """Calls whose one launch has programs for half of what runs in `parallel`, or fewer."""
+    if not knob or len(plan.launches) != 1:
+        return ()
+    programs: Expression = 2
+    for extent in plan.launches[0].grid:
+        programs = ["mul", programs, extent]
+    return (Case(knob, ["le", programs, parallel]),)
 
 
 def _argument_of(extent: Any) -> tuple[int, int] | None:
