@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
     Window,
     element_of,
     foralls,
@@ -42,7 +44,11 @@ ROWS = 64  # of a product, a group
 
 
 class Unfit(Exception):
-    """Why a program cannot be shared; never leaves this module."""
+    """Why a program cannot be shared; a remark or a diagnostic says it."""
+
+
+class OtherRows(Unfit):
+    """Its products have rows for another number of groups."""
 
 
 @register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
@@ -59,7 +65,7 @@ def mark_kernels(
 ) -> bool:  # fmt: skip
     """Run the pass; says whether it suits the program: some kernel has consumers, and none that
     streams tiles for a matrix product is without."""
-    reasons: dict[int, list[str]] = {}
+    reasons: dict[int, list[Unfit]] = {}
     suits = True
     for groups in sorted(REGISTERS, reverse=True):
         if all("neptune.consumers" in forall.attributes for forall in foralls(module)):
@@ -73,8 +79,7 @@ def mark_kernels(
             try:
                 check(tried, groups)
             except Unfit as reason:
-                found = reasons.setdefault(k, [])
-                found += [str(reason)] if str(reason) not in found else []
+                reasons.setdefault(k, []).append(reason)
                 suits = suits and (groups > 1 or not _streams_for_products(tried))
                 continue
             kind = ir.IntegerType.get_signless(64)
@@ -84,17 +89,22 @@ def mark_kernels(
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:
-            remark(forall.location, f"warps are not specialised: {'; '.join(reasons[k])}")
+            # where some number of groups has the right rows, only what is wrong there matters
+            found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
+            text = "; ".join(dict.fromkeys(map(str, found)))
+            remark(forall.location, f"warps are not specialised: {text}")
     return suits and any("neptune.consumers" in f.attributes for f in foralls(module))
 
 
 def _streams_for_products(forall: Any) -> bool:
     body = forall.regions[0].blocks[0]
-    return any(
-        op.block != body and "neptune.via" in op.attributes
-        and ir.StringAttr(op.attributes["neptune.via"]).value == "mma"
-        for op in nested(body)
-    )  # fmt: skip
+    return any(op.block != body and _via(op) == "mma" for op in nested(body))
+
+
+def _via(op: Any) -> str:
+    """How a tile op with layouts runs; "" for other ops."""
+    known = "neptune.via" in op.attributes
+    return str(ir.StringAttr(op.attributes["neptune.via"]).value) if known else ""
 
 
 @dataclass(frozen=True)
@@ -130,40 +140,54 @@ def loads_of(forall: Any) -> list[Load]:
 
 
 def check(forall: Any, groups: int) -> None:
-    """Raise Unfit unless the program, with layouts, has all the properties."""
+    """Raise Unfit unless the program, with layouts, has all the properties.
+
+    Causes come before what follows from them: a reduction that runs as a loop makes tiles move.
+    """
     body = forall.regions[0].blocks[0]
-    products: set[Any] = set()
-    for op in nested(body):
+    operations = list(nested(body))
+    products = [op for op in operations if _via(op) == "mma"]
+    for op in products:
+        _check_rows(op, groups)
+    for op in operations:
         if op.name == "scf.for" and op.block != body:
             raise Unfit("loops within loops")
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
         ):  # fmt: skip
             raise Unfit(f"control flow by '{op.name}'")
+        if _via(op) == "loop":
+            kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
+            raise Unfit(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
+    for op in products:
+        _check_product(op)
+    for op in operations:
         if op.name == "linalg.copy":
-            raise Unfit("a tile changes threads")
-        if op.name == "linalg.generic":
-            via = ir.StringAttr(op.attributes["neptune.via"]).value
-            if via == "loop":
-                raise Unfit("a reduction that runs as a loop over shared memory")
-            if via == "mma":
-                products.add(op)
-                _check_product(op, groups)
+            raise Unfit(f"a tile of type {op.results[0].type} changes threads")
     loads = loads_of(forall)
     if not any(load.loop is not None for load in loads):
         raise Unfit("no loop streams tiles for a product")
     for load in loads:
-        _check_load(load, forall, products)
+        _check_load(load, forall, set(products))
 
 
-def _check_product(op: Any, groups: int) -> None:
+def _check_rows(op: Any, groups: int) -> None:
     g = read_generic(op)
+    m = g.extents[_contraction(op, g).m]
+    if m != ROWS * groups:
+        raise OtherRows(f"a product of {m} rows, not {ROWS} for each of {groups} groups")
+
+
+def _contraction(op: Any, g: Generic) -> Contraction:
     p = read_contraction(g)
     assert p is not None
-    p = p.swapped() if "neptune.swapped" in op.attributes else p
+    return p.swapped() if "neptune.swapped" in op.attributes else p
+
+
+def _check_product(op: Any) -> None:
+    g = read_generic(op)
+    p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
-    if m != ROWS * groups:
-        raise Unfit(f"a product of {m} rows, not {ROWS} for each of {groups} groups")
     if n % 8 or n > 256 or k % 16:
         raise Unfit(f"wgmma multiplies no {m}x{n}x{k}")
     out = g.maps[-1]
@@ -185,7 +209,7 @@ def _check_load(load: Load, forall: Any, products: set[Any]) -> None:
     if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or columns % PANEL:
         raise Unfit(f"rows of {columns} elements are not whole panels of {PANEL}")
     if window.valid[1] is not None or window.offsets[inner] != 0 or rows % 8 or rows > 256:
-        raise Unfit("a load of part of a row, or of too many rows")
+        raise Unfit(f"a load of part of a row, or of {rows} rows")
     if columns != tensor.shape[inner]:
         raise Unfit("a load of part of a row")
     if window.valid[0] is not None and not _ends_with_tensor(window, forall):

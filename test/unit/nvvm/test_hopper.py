@@ -93,7 +93,7 @@ def test_the_launch_describes_tensor_maps():
     ("shape", "dtype", "reason"),
     [
         ((128, 64, 80), "f16", "panels"),
-        ((128, 64, 64), "f32", "runs as a loop"),
+        ((128, 64, 64), "f32", "specialised: a contraction to tensor<128x64xf32> runs as a loop"),
         ((32, 64, 64), "f16", "a product of 32 rows"),
     ],
 )
