@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Check and time the paper's ten operators, compiled by way of Triton, on a GPU beside torch.
+"""Check and time programs compiled by way of Triton beside the project's own lowering, on a GPU.
 
-    python tools/gpu_check_triton.py build DIR [--target triton:sm_90a] [--dtype f16,bf16]
+    python tools/gpu_check_triton.py build DIR [--chip sm_90a] [--dtype f16,bf16] [--only PART]
     python tools/gpu_check_triton.py run DIR [-o results.json]     on a GPU
 
-`build` runs anywhere and needs the compiler and triton; `run` needs torch and
-this package's runtime, no MLIR and no triton. Bundles are those of `tools/gpu_check.py`, and so
-is the way of running: one process with a time-out for each, outputs poisoned with NaN, inputs
-random, lengths ragged too, float64 as the reference, times as medians of events with the L2
-flushed, in turns with torch. `--target sm_90a` builds the same operators with the project's own
-NVIDIA lowering instead, for a second opinion.
+`build` runs anywhere and needs the compiler and triton: the paper's ten operators and the zoo,
+each twice. `run` needs torch and this package's runtime, no MLIR and no triton: one process with
+a time-out for each program, both kernels in it, outputs poisoned with NaN, lengths ragged too,
+float64 as the reference, times as medians of events with the L2 flushed, in turns.
 """
 
 from __future__ import annotations
@@ -31,34 +29,65 @@ HEAD = 128
 PREFILL = [(256, 256), (300, 300), (77, 333), (1024, 1024)]  # lengths of queries and keys
 DECODE = [(1, 256), (1, 513), (1, 1), (1, 4099), (1, 32768)]
 TIMED = {"prefill": [1024, 4096, 16384], "decode": [1024, 8192, 32768]}
-TOLERANCE = {"f16": 2e-3, "bf16": 1.2e-2}
+TOLERANCE = {"f16": 2e-3, "bf16": 1.2e-2, "f32": 1e-5}
 
 
-def build(folder: Path, target: str, dtypes: str, only: str) -> int:
+PATHS = ("native", "triton")  # the project's own lowering, and that by way of Triton
+
+
+def build(folder: Path, chip: str, dtypes: str, only: str) -> int:
     from neptune_mlir import ops
-    from neptune_mlir.compiler import compile_text
-    from neptune_mlir.errors import NeptuneError
+    from neptune_mlir.zoo import ZOO
 
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
     for dtype in dtypes.split(","):
         for name, settings in ops.OPERATORS.items():
-            stem = f"{name}-{dtype}-{target.split(':')[0]}"
-            if only not in stem:
-                continue
-            started = time.perf_counter()
-            try:
-                bundle = compile_text(
-                    ops.operator(name, dtype=dtype).to_mlir(), name, target, None, None
-                )
-            except NeptuneError as error:
-                failed += 1
-                print(f"{stem:36} {error}")
-                continue
-            bundle.facts["check"] = {"operator": name, "dtype": dtype, **settings}
-            (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
-            print(f"{stem:36} {time.perf_counter() - started:.1f} s", flush=True)
+            if only in f"{name}-{dtype}":
+                spec = {"operator": name, "dtype": dtype, **settings}
+                program = ops.operator(name, dtype=dtype)
+                failed += build_both(folder, f"{name}-{dtype}", program, chip, spec)
+    for example in ZOO:
+        if only in f"zoo-{example.name}":
+            failed += build_zoo(folder, example, chip)
     return 1 if failed else 0
+
+
+def build_both(folder: Path, stem: str, program: Any, chip: str, spec: dict[str, Any]) -> int:
+    """Write the bundles of a program, one for each path; how many could not be built."""
+    from neptune_mlir.compiler import compile_text
+    from neptune_mlir.errors import NeptuneError
+
+    failed = 0
+    for path in PATHS:
+        started = time.perf_counter()
+        target = chip if path == "native" else f"triton:{chip}"
+        try:
+            bundle = compile_text(program.to_mlir(), stem, target, None, None)
+        except NeptuneError as error:
+            failed += 1
+            print(f"{stem:36} {path}: {error}")
+            continue
+        bundle.facts["check"] = spec
+        (folder / f"{stem}.{path}.bundle").write_bytes(bundle.to_bytes())
+        print(f"{stem:36} {path} {time.perf_counter() - started:.1f} s", flush=True)
+    return failed
+
+
+def build_zoo(folder: Path, example: Any, chip: str) -> int:
+    """An example with inputs and what the definition makes of them in float64."""
+    import numpy as np
+
+    program = example.build()
+    arrays = example.inputs(np.random.default_rng(0))
+    wide = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays]
+    want = program.reference(*wide)
+    want = want if isinstance(want, tuple) else (want,)
+    saved = {f"in{k}": a for k, a in enumerate(arrays)}
+    saved |= {f"out{k}": np.asarray(a) for k, a in enumerate(want)}
+    stem = f"zoo-{example.name}"
+    np.savez_compressed(folder / f"{stem}.npz", **saved)
+    return build_both(folder, stem, program, chip, {"zoo": example.name, "dtype": "f32"})
 
 
 def reference(spec: Any, q: Any, k: Any, v: Any, slope: Any) -> Any:
@@ -118,90 +147,115 @@ def relative(got: Any, want: Any) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def measure(path: Path, timed: bool) -> dict[str, Any]:
-    """One bundle, in this process: errors, then times in microseconds."""
+def measure(stem: Path, timed: bool) -> dict[str, Any]:
+    """Both kernels of a program, in this process: errors, then times in microseconds."""
     import torch
 
     from neptune_mlir.runtime.bundle import Bundle
     from neptune_mlir.runtime.cuda import CudaExecutable
 
-    bundle = Bundle.from_bytes(path.read_bytes())
-    spec = bundle.facts["check"]
-    run = CudaExecutable(bundle)
+    files = {path: stem.with_name(f"{stem.name}.{path}.bundle") for path in PATHS}
+    bundles = {p: Bundle.from_bytes(f.read_bytes()) for p, f in files.items() if f.exists()}
+    runs = {path: CudaExecutable(bundle) for path, bundle in bundles.items()}
+    spec = next(iter(bundles.values())).facts["check"]
     torch.manual_seed(0)
-    prefill = spec["operator"].startswith("prefill")
-    row: dict[str, Any] = {"name": path.stem, "errors": {}, "image": bundle.facts["images"][-1]}
-    for queries, keys in PREFILL if prefill else DECODE:
+    row: dict[str, Any] = {
+        "name": stem.name, "errors": {path: {} for path in runs}, "apart": 0.0,
+        "images": {path: bundle.facts["images"][-1] for path, bundle in bundles.items()},
+    }  # fmt: skip
+    for case, arguments, wanted in cases(stem, spec):
+        found = {}
+        for path, run in runs.items():
+            found[path] = call(run, arguments)
+            row["errors"][path][case] = max(map(relative, found[path], wanted))
+        if len(found) == 2:
+            pairs = zip(*found.values(), strict=True)
+            row["apart"] = max(row["apart"], *(relative(b, a.double()) for a, b in pairs))
+    row["error"] = {path: max(errors.values()) for path, errors in row["errors"].items()}
+    row["right"] = all(error < TOLERANCE[spec["dtype"]] for error in row["error"].values())
+    if timed:
+        row["times"] = [compare(runs, *given) for given in timed_inputs(stem, spec)]
+    return row
+
+
+def cases(stem: Path, spec: Any) -> Any:
+    """Names, arguments and wanted results."""
+    import numpy as np
+    import torch
+
+    if "zoo" in spec:
+        saved = np.load(stem.with_name(f"{stem.name}.npz"))
+        arrays = [torch.from_numpy(saved[k]).cuda() for k in saved.files if k.startswith("in")]
+        wanted = [torch.from_numpy(saved[k]).cuda() for k in saved.files if k.startswith("out")]
+        yield "zoo", arrays, wanted
+        return
+    for queries, keys in PREFILL if spec["operator"].startswith("prefill") else DECODE:
         for strided in (False, True):
             q, k, v, *extra = inputs(spec, queries, keys, strided)
-            out = torch.full(q.shape, math.nan, device="cuda", dtype=q.dtype)
-            run(q, k, v, *extra, out=out, workspace=workspace(run, q, k, v, *extra))
-            torch.cuda.synchronize()
             want = reference(spec, q, k, v, extra[0] if extra else None)
-            case = f"{queries}x{keys}{' strided' if strided else ''}"
-            row["errors"][case] = relative(out, want)
-    row["error"] = max(row["errors"].values())
-    row["right"] = row["error"] < TOLERANCE[spec["dtype"]]
-    if timed and row["right"]:
-        lengths = TIMED["prefill" if prefill else "decode"]
-        row["times"] = [compare(run, spec, n if prefill else 1, n) for n in lengths]
-    return row
+            yield f"{queries}x{keys}{' strided' if strided else ''}", [q, k, v, *extra], [want]
 
 
-def compare(run: Any, spec: Any, queries: int, keys: int) -> dict[str, Any]:
-    """Median microseconds of ours and of torch's attention (without window, softcap, alibi)."""
+def timed_inputs(stem: Path, spec: Any) -> Any:
+    if "zoo" in spec:
+        for _, arrays, _ in cases(stem, spec):
+            yield "zoo", arrays
+        return
+    prefill = spec["operator"].startswith("prefill")
+    for n in TIMED["prefill" if prefill else "decode"]:
+        yield str(n), inputs(spec, n if prefill else 1, n)
+
+
+def call(run: Any, arguments: Any) -> list[Any]:
+    """The results, in memory that was full of NaN (or of large integers)."""
     import torch
-    import torch.nn.functional as F
-    from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    q, k, v, *extra = inputs(spec, queries, keys)
-    scratch = workspace(run, q, k, v, *extra)
-    call = run.prepare(q, k, v, *extra, out=torch.empty_like(q), workspace=scratch)
-    causal = bool(spec.get("causal")) and queries > 1  # one last query sees every key
-    shared = q.shape[1] != k.shape[1]
+    poisoned = [torch.empty_like(a) for a in outputs(run(*arguments))]
+    for array in poisoned:
+        array.fill_(math.nan if array.is_floating_point() else 77)
+    out = poisoned[0] if len(poisoned) == 1 else tuple(poisoned)
+    run(*arguments, out=out, workspace=workspace(run, *arguments))
+    torch.cuda.synchronize()
+    return poisoned
 
-    def peer(backend: Any) -> Any:
-        def go() -> None:
-            with sdpa_kernel(backend):
-                F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
 
-        return go
+def outputs(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple | list) else [found]
 
-    candidates: dict[str, Any] = {
-        "ours": call, "flash2": peer(SDPBackend.FLASH_ATTENTION),
-        "cudnn": peer(SDPBackend.CUDNN_ATTENTION),
+
+def compare(runs: Any, case: str, arguments: Any) -> dict[str, Any]:
+    """Median microseconds of each path, in turns."""
+    import torch
+
+    calls = {
+        path: run.prepare(
+            *arguments, out=run(*arguments), workspace=workspace(run, *arguments)
+        )
+        for path, run in runs.items()
     }  # fmt: skip
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
-    times: dict[str, list[float]] = {name: [] for name in candidates}
+    times: dict[str, list[float]] = {path: [] for path in calls}
     for turn in range(12):
-        for name, go in list(candidates.items()):
+        for path, go in calls.items():
             flush.zero_()
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            try:
-                start.record()
-                go()
-                end.record()
-                end.synchronize()
-            except RuntimeError:
-                del candidates[name]
-                continue
+            start.record()
+            go()
+            end.record()
+            end.synchronize()
             if turn > 2:
-                times[name].append(start.elapsed_time(end) * 1e3)
-    row: dict[str, Any] = {"queries": queries, "keys": keys}
-    same = not any(spec.get(x) for x in ("window", "softcap", "alibi"))
-    for name, samples in times.items():
-        if samples:
-            label = name if same or name == "ours" else f"{name} (plain)"
-            row[label] = round(sorted(samples)[len(samples) // 2], 1)
-    return row
+                times[path].append(start.elapsed_time(end) * 1e3)
+    medians = {path: round(sorted(s)[len(s) // 2], 1) for path, s in times.items()}
+    return {"case": case, **medians}
 
 
 def run_all(folder: Path, output: Path, timeout: float, timed: bool) -> int:
     rows = []
-    for path in sorted(folder.glob("*.bundle")):
+    for name in sorted({path.name.split(".")[0] for path in folder.glob("*.bundle")}):
         started = time.perf_counter()
-        command = [sys.executable, __file__, "one", str(path)] + ([] if timed else ["--no-time"])
-        row: dict[str, Any] = {"name": path.stem, "right": False}
+        command = [sys.executable, __file__, "one", str(folder / name)]
+        command += [] if timed else ["--no-time"]
+        row: dict[str, Any] = {"name": name, "right": False}
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=timeout, check=False
@@ -209,7 +263,7 @@ def run_all(folder: Path, output: Path, timeout: float, timed: bool) -> int:
             if done.returncode == 0:
                 row = json.loads(done.stdout.splitlines()[-1])
             else:
-                row["failed"] = done.stderr[-2000:]
+                row["failed"] = done.stderr[-2000:] or f"exit status {done.returncode}"
         except subprocess.TimeoutExpired:
             row["failed"] = f"no answer in {timeout:g} s"
         row["seconds"] = round(time.perf_counter() - started, 1)
@@ -221,13 +275,12 @@ def run_all(folder: Path, output: Path, timeout: float, timed: bool) -> int:
 
 def summary(row: dict[str, Any]) -> str:
     if "failed" in row:
-        return f"{row['name']:36} FAILED {row['failed'].strip().splitlines()[-1]}"
-    text = f"{row['name']:36} {'right' if row['right'] else 'WRONG'} {row['error']:.1e}"
-    if not row["right"]:
-        text += f" {row['errors']}"
+        return f"{row['name']:30} FAILED {row['failed'].strip().splitlines()[-1]}"
+    errors = "  ".join(f"{path} {error:.1e}" for path, error in row["error"].items())
+    text = f"{row['name']:30} {'right' if row['right'] else 'WRONG'} {errors}"
+    text += f"  apart {row['apart']:.1e}"
     for t in row.get("times", []):
-        others = "  ".join(f"{k} {v}" for k, v in t.items() if k not in ("queries", "keys"))
-        text += f"\n    {t['queries']}x{t['keys']}: {others} us"
+        text += f" | {t['case']}: " + ", ".join(f"{p} {t[p]} us" for p in PATHS if p in t)
     return text
 
 
@@ -235,7 +288,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=("build", "run", "one"))
     parser.add_argument("path", type=Path)
-    parser.add_argument("--target", default="triton:sm_90a")
+    parser.add_argument("--chip", default="sm_90a")
     parser.add_argument("--dtype", default="f16,bf16")
     parser.add_argument("--only", default="", help="build: part of the name")
     parser.add_argument("-o", "--output", type=Path, default=Path("gpu_check_triton.json"))
@@ -243,7 +296,7 @@ def main() -> int:
     parser.add_argument("--no-time", action="store_true")
     options = parser.parse_args()
     if options.action == "build":
-        return build(options.path, options.target, options.dtype, options.only)
+        return build(options.path, options.chip, options.dtype, options.only)
     if options.action == "one":
         print(json.dumps(measure(options.path, not options.no_time)))
         return 0

@@ -10,7 +10,9 @@ from pathlib import Path
 from neptune_mlir.cli.inputs import read_source
 from neptune_mlir.errors import UsageError
 
-LEVELS = ("neptune", "fused", "tile", "target", "llvm", "ptx", "asm", "bundle")
+LEVELS = (
+    "neptune", "fused", "tile", "target", "ttir", "ttgir", "llvm", "ptx", "asm", "amdgcn", "bundle"
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@
 Triton aborts the process on input that it does not like, so it never runs in ours. This file
 imports nothing of this package: any interpreter that has triton can run it by its path.
 
-In: JSON {"text", "family", "arch", "wave", "options"}. Out: JSON with "code" in base64.
+In: JSON {"text", "family", "arch", "wave", "level", "options"}. Out: JSON with "code" in base64.
 """
 
 from __future__ import annotations
@@ -31,24 +31,28 @@ def compile_text(request: dict[str, Any]) -> dict[str, Any]:
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
+    home = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="neptune-") as folder:
-        path = os.path.join(folder, "kernel.ttir")
-        with open(path, "w") as file:
+        os.chdir(folder)  # the file's name comes into the code: it has to be the same each time
+        with open("kernel.ttir", "w") as file:
             file.write(request["text"])
-        module: Any = ir.parse_mlir_module(path, context)
+        module: Any = ir.parse_mlir_module("kernel.ttir", context)
+        os.chdir(home)
     module.context = context
     # unlike triton.compile, which takes a file, this runs the passes on TTIR too
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, Language.TRITON)
     metadata: dict[str, Any] = {"target": target, **options.__dict__}
-    made: dict[str, Any] = {}
+    texts = {}  # stages change modules in place: each is printed when it is made
     for name, stage in stages.items():
-        module = made[name] = stage(module, metadata)
+        module = stage(module, metadata)
+        if name in (request["level"], "amdgcn"):
+            texts[name] = str(module)
     known = ("shared", "num_warps", "name", "global_scratch_size", "profile_scratch_size")
     answer = {key: metadata.get(key) or 0 for key in known}
     answer["threads"] = metadata["num_warps"] * metadata.get("warp_size", request["wave"])
     answer["code"] = base64.b64encode(module).decode()
-    answer["assembly"] = made.get("ptx") or made.get("amdgcn")
+    answer["text"], answer["amdgcn"] = texts[request["level"]], texts.get("amdgcn")
     answer["tool"] = f"triton {triton.__version__}"
     return answer
 

@@ -24,6 +24,7 @@ from neptune_mlir.errors import ToolError
 _CHILD = Path(__file__).with_name("triton_child.py")
 # Triton's launchers pass two more pointers, to scratch memory that our kernels do not use.
 HIDDEN_POINTERS = 2
+_STAGES = {"ttgir": "ttgir", "llvm": "llir"}  # Triton's names of levels
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Binary:
-    """One compiled kernel: a cubin or an HSA code object. Sizes are in bytes."""
+    """One compiled kernel: a cubin or an HSA code object, and its text at the level asked for.
+    Sizes are in bytes."""
 
     name: str
     code: bytes
-    assembly: str
+    text: str
     threads: int
     shared: int
     registers: int
@@ -74,9 +76,13 @@ def version(python: str) -> str | None:
 
 
 def compile_kernel(
-    text: str, target: str, *, warps: int = 4, stages: int = 2, timeout: float = 300
-) -> Binary:
+    text: str, target: str, *, warps: int = 4, stages: int = 2, level: str = "",
+    timeout: float = 300,
+) -> Binary:  # fmt: skip
     """The machine code of a TTIR module with one function.
+
+    Args:
+        level: of the text: "ttgir", "llvm", or the assembly ("ptx", "amdgcn", the default).
 
     Raises:
         ToolError: triton is missing, refuses the module, dies on it, or takes too long.
@@ -89,6 +95,7 @@ def compile_kernel(
         )
     request = {
         "text": text, "family": chip.family, "arch": chip.arch, "wave": chip.wave,
+        "level": _STAGES.get(level) or ("ptx" if chip.family == "cuda" else "amdgcn"),
         "options": {"num_warps": warps, "num_stages": stages},
     }  # fmt: skip
     try:
@@ -104,9 +111,9 @@ def compile_kernel(
     if answer["global_scratch_size"] or answer["profile_scratch_size"]:
         raise ToolError(f"Triton's kernel for {target} wants scratch memory from its own runtime")
     code = base64.b64decode(answer["code"])
-    figures = _nvidia_figures(code) if chip.family == "cuda" else _amd_figures(answer["assembly"])
+    figures = _nvidia_figures(code) if chip.family == "cuda" else _amd_figures(answer["amdgcn"])
     return Binary(
-        answer["name"], code, answer["assembly"], answer["threads"], answer["shared"],
+        answer["name"], code, answer["text"], answer["threads"], answer["shared"],
         *figures, answer["tool"],
     )  # fmt: skip
 

@@ -176,7 +176,10 @@ class _Kernel:
         return self.emit.op(op, [self.scalar(v) for v in op.operands])
 
     def tile(self, value: Any) -> Value:
-        """A tile; tiles without dimensions are scalars."""
+        """A tile; tiles without dimensions are scalars. An outside tensor that an op reads whole
+        is loaded where it is read: nothing keeps it in registers until then."""
+        if value in self.arrays:
+            return self._whole(value)
         if value not in self.tiles:
             raise self._error(owner(value), "a tile that this kernel does not make")
         return self.tiles[value]
@@ -278,11 +281,22 @@ class _Kernel:
         window = load_window(value, self.forall)
         if window is None:
             raise self._error(op, "a pad of a computed tile")
+        self.tiles[value] = self._read(window)
+
+    def _whole(self, tensor: Any) -> Value:
+        if not ir.RankedTensorType(tensor.type).has_static_shape:
+            raise self._error(owner(tensor), "a tile as large as a tensor of unknown size")
+        shape = shape_of(tensor)
+        zeros, dims = (0,) * len(shape), tuple(range(len(shape)))
+        return self._read(Window(tensor, zeros, dims, shape, (None,) * len(shape)))
+
+    def _read(self, window: Window) -> Value:
         array = self.arrays[window.tensor]
         pointer, mask = self._pointers(array, window)
         loaded = self.text.load(pointer, mask, _memory_type(array.dtype))
-        self.tiles[value] = self._from_memory(loaded, array.dtype)
-        self.generics.note_zero_padded(self.tiles[value])
+        made = self._from_memory(loaded, array.dtype)
+        self.generics.note_zero_padded(made)
+        return made
 
     def _extract(self, op: Any) -> None:
         """One element of an outside tensor."""

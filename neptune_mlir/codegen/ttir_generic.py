@@ -27,7 +27,7 @@ _IDENTITY: dict[str, Any] = {
     "arith.xori": 0,
 }  # fmt: skip
 # the least extents (rows, columns, summed) of a product that is worth a matrix instruction
-_LEAST = (16, 16, 16)
+_LEAST = (4, 16, 16)
 _LARGEST = 1 << 20  # elements of a tile that Triton takes
 _DOT_TYPES = ("f16", "bf16", "f32", "f64")
 

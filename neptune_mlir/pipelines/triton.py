@@ -18,15 +18,32 @@ from neptune_mlir.bindings import ir, passmanager
 from neptune_mlir.codegen import triton_tool
 from neptune_mlir.codegen.triton_tool import Binary
 from neptune_mlir.codegen.ttir import Options, alignments, kernel_text
-from neptune_mlir.errors import UsageError
+from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
-from neptune_mlir.targets.nvidia import TARGETS
+from neptune_mlir.targets.amd import TARGETS as AMD
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 
-EMITS = ("target", "asm")
+EMITS = ("ttir", "ttgir", "llvm", "ptx", "amdgcn")
 _LARGE_TILE = 128 * 128  # elements of an f32 tile that 4 warps cannot keep in registers
+_MOST_WARPS = 8
+
+# Streams in chunks: 2 programs a multiprocessor (of 132), counted at launch. Other programs have
+# the tiles of the schedule; where code spills, products that hold fewer registers.
+_PRIVATE = "stream:32;least:16;chunks:0;programs:264;columns:32"
+_STREAMED = ("", "held:16384;least:16", "held:8192;least:16", "rows:16;stream:32")
+
+
+def ways(target: str) -> tuple[Way, ...]:
+    """How tile programs may be made, the best first; the next where code spills."""
+    return tuple(
+        Way({"streamed": knobs, "private": _PRIVATE}, spills=knobs == _STREAMED[-1])
+        for knobs in _STREAMED
+    )
 
 
 def compile_tiles(
@@ -45,8 +62,9 @@ def compile_tiles(
     Args:
         module: consumed.
         target: "triton:" and one chip or several, separated by commas; none of two vendors.
-        warps: warps a program; 0: chosen by the size of its tiles.
-        stages: how many iterations of a loop have their loads under way.
+        warps: warps a program; 0: chosen by the size of its tiles, and more where code spills.
+        stages: how many iterations of a loop have their loads under way, at most: fewer where
+            shared memory has no room.
         precision, narrow: see `codegen.ttir.Options`.
 
     Raises:
@@ -62,9 +80,7 @@ def compile_tiles(
     with ThreadPoolExecutor(2) as pool:  # each job waits for a process of its own
         made = list(
             pool.map(
-                lambda job: triton_tool.compile_kernel(
-                    texts[job[1]], job[0], warps=warps or wanted[job[1]], stages=stages
-                ),
+                lambda job: _compile(texts[job[1]], job[0], warps, wanted[job[1]], stages),
                 jobs,
             )
         )
@@ -92,13 +108,38 @@ def compile_tiles(
     return Bundle(target, plan, code, facts)
 
 
+def _compile(text: str, chip: str, warps: int, wanted: int, stages: int) -> Binary:
+    """A kernel's code: with fewer `stages` where they do not fit in shared memory, and, unless
+    somebody chose the number of warps, with twice as many where registers spill."""
+    known = _known(chip)
+    best = triton_tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
+    while known is not None and best.shared > known.shared_block:
+        if stages == 1:
+            raise ToolError(
+                f"kernel '{best.name}' needs {best.shared} bytes of shared memory; {chip} has "
+                f"{known.shared_block}", hint="use smaller tiles",
+            )  # fmt: skip
+        stages -= 1
+        best = triton_tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
+    if best.spills and not warps and wanted < _MOST_WARPS:
+        more = _compile(text, chip, 0, 2 * wanted, stages)
+        best = min(best, more, key=lambda binary: binary.spills)
+    return best
+
+
 def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton:sm_90a") -> str:
-    """The kernels as text: "target" is TTIR, "asm" PTX or AMD assembly."""
+    """The kernels as text at one of EMITS: "ttir" as written here, the others by Triton.
+
+    Raises:
+        UsageError: a level of another vendor.
+    """
     chip = _chips(target)[0]
+    if level == ("amdgcn" if _vendor(chip) == "nvidia" else "ptx"):
+        raise UsageError(f"target '{target}' has no level '{level}'")
     _, texts, wanted, _ = _print(module, entry, Options(_library(chip)))
-    if level == "asm":
+    if level != "ttir":
         texts = [
-            triton_tool.compile_kernel(text, chip, warps=warps).assembly
+            triton_tool.compile_kernel(text, chip, warps=warps, level=level).text
             for text, warps in zip(texts, wanted, strict=True)
         ]
     return "\n".join(texts)
@@ -140,8 +181,13 @@ def _chips(target: str) -> list[str]:
     return chips
 
 
+def _known(chip: str) -> GpuTarget | None:
+    """What we know of a chip; Triton has more than we do."""
+    return NVIDIA.get(chip) or AMD.get(chip)
+
+
 def _vendor(chip: str) -> str | None:
-    if chip in TARGETS:
+    if chip in NVIDIA:
         return "nvidia"
     return "amd" if re.fullmatch(r"gfx\d+[0-9a-f]{2}", chip) else None
 
@@ -153,8 +199,9 @@ def _library(chip: str) -> str:
 def _figures(chip: str, binary: Binary) -> dict[str, int]:
     found = {"threads": binary.threads, "shared": binary.shared, "registers": binary.registers,
              "spills": binary.spills}  # fmt: skip
-    if chip in TARGETS:
-        found["blocks_per_sm"] = TARGETS[chip].blocks_per_sm(
+    known = _known(chip)
+    if known is not None:
+        found["blocks_per_sm"] = known.blocks_per_sm(
             binary.threads, binary.registers, binary.shared
         )
     return found

@@ -257,6 +257,6 @@ def test_products_use_matrix_instructions() -> None:
     module, _ = lower_text(program.to_mlir(), "f", "triton:sm_80", None, "tile")
     from neptune_mlir.pipelines import triton
 
-    text = triton.emit_tiles(module, "asm", None, "triton:sm_80")
+    text = triton.emit_tiles(module, "ptx", None, "triton:sm_80")
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in text
     assert "cp.async" in text

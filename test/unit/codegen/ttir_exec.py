@@ -50,6 +50,11 @@ def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -
     buffers = []
     for buffer in plan.buffers:
         shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+        if buffer.of is not None:  # another shape of the same memory
+            kept, number = buffer.of
+            memory, _, _ = (buffers if kept == "buffer" else arrays)[number]
+            buffers.append((memory, _steps(shape), shape))
+            continue
         kind = _INTEGERS.get(buffer.dtype, np.int64 if buffer.dtype == "index" else np.float64)
         fill = math.nan if kind is np.float64 else 77 if kind is not np.bool_ else True
         buffers.append(_flat(np.full(shape, fill, kind)))
@@ -69,14 +74,17 @@ def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -
     return [memory[: math.prod(shape)].reshape(shape) for memory, _, shape in found]
 
 
+def _steps(shape: Sequence[int]) -> list[int]:
+    """Strides, in elements, of a contiguous array."""
+    return [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+
+
 def _flat(array: Any) -> tuple[Any, list[int], tuple[int, ...]]:
     """The memory of an array with rows further apart than their length (contiguous: no gap)."""
     array = np.asarray(array)
     if np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64)
-    array = np.ascontiguousarray(array)
-    strides = [s // array.itemsize for s in array.strides]
-    return array.reshape(-1).copy(), strides, array.shape
+    return array.reshape(-1).copy(), _steps(array.shape), array.shape
 
 
 _TYPE = re.compile(r"tensor<((?:\d+x)+)(.*)>$")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every program of the zoo and of test/inputs by way of Triton: what its TTIR means (run with
+NumPy), and, where triton is installed, that Triton compiles it for both makers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neptune_mlir.bindings import ir
+from neptune_mlir.cli.inputs import random_inputs, to_float64
+from neptune_mlir.cli.run import TOLERANCE, Error
+from neptune_mlir.codegen import triton_tool
+from neptune_mlir.compiler import compile_text, compile_unfused, emit_text, lower_text
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.zoo import ZOO, Example
+
+sys.path[:0] = [str(Path(__file__).parent)]
+import ttir_exec  # noqa: E402
+
+INPUTS = sorted((Path(__file__).parents[2] / "inputs").glob("*.mlir"))
+SIZE = 37  # of dimensions that are `?`: a multiple of no tile
+TRITON = triton_tool.version(triton_tool.interpreter())
+needs_triton = pytest.mark.skipif(TRITON is None, reason="the package triton is not installed")
+
+
+def tiles(text: str, name: str) -> Any:
+    return lower_text(text, name, "triton:sm_90a", None, "tile")[0]
+
+
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_zoo(example: Example) -> None:
+    arrays = example.inputs(np.random.default_rng(0))
+    program = example.build()
+    got = ttir_exec.run(tiles(program.to_mlir(), example.name), arrays)
+    want = program.reference(*map(_wide, arrays))
+    want = want if isinstance(want, tuple) else (want,)
+    for g, w in zip(got, want, strict=True):
+        # constants of a program are f32, or else nothing rounds
+        np.testing.assert_allclose(g, w, rtol=1e-6, atol=1e-6 * np.abs(w).max())
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda p: p.stem)
+def test_inputs(path: Path) -> None:
+    """As the program as written computes it; what the native path refuses gets its message."""
+    text = path.read_text()
+    unfused = compile_unfused(text, str(path), None, vectorize=False)
+    arguments = random_inputs(unfused.plan, SIZE)
+    module = tiles(text, str(path))
+    dtypes = result_types(module)
+    try:
+        got = ttir_exec.run(module, [
+            to_float64(a, wanted.dtype) if wanted.dtype.startswith(("f", "bf")) else a
+            for a, wanted in zip(arguments, unfused.plan.arguments, strict=True)
+        ])  # fmt: skip
+    except LoweringError as refusal:
+        with pytest.raises(LoweringError, match="outside of any kernel") as native:
+            emit_text(text, str(path), "sm_90a", None, None, "target")
+        assert native.value.message == refusal.message
+        return
+    wanted = unfused(*arguments)
+    wanted = list(wanted) if isinstance(wanted, tuple) else [wanted]
+    for g, w, dtype in zip(got, wanted, dtypes, strict=True):
+        error = Error.between(np.asarray(g, np.float64), to_float64(w, dtype))
+        assert error.undefined == 0
+        assert error.relative <= TOLERANCE.get(dtype, 0.0)
+
+
+def result_types(module: Any) -> list[str]:
+    """The element types of the results of a module's one function."""
+    function = next(op for op in module.body.operations if op.operation.name == "func.func")
+    return [str(ir.RankedTensorType(t).element_type) for t in function.type.results]
+
+
+@needs_triton
+@pytest.mark.parametrize("chip", ["sm_90a", "gfx942"])
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_zoo_builds(example: Example, chip: str) -> None:
+    bundle = compile_text(
+        example.build().to_mlir(), example.name, f"triton:{chip}", None, None
+    )
+    (image,) = bundle.facts["images"]
+    assert all(kernel["threads"] >= 64 for kernel in image["kernels"].values())
+    spilled = sum(kernel["spills"] for kernel in image["kernels"].values())
+    assert spilled <= 32, "tiles that do not fit in registers"
