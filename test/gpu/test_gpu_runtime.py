@@ -283,6 +283,8 @@ def test_cupy():
 def test_jax(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = pytest.importorskip("jax")
+    jax.devices()
+    torch.cuda.set_device(0)  # JAX leaves the last device current, and torch lends none of another
     run = fresh("d128-causal-bf16")
     q, k, v = inputs(128, 200, dtype=torch.bfloat16)
     arrays = [jax.dlpack.from_dlpack(x) + 0 for x in (q, k, v)]  # computed by JAX just now
