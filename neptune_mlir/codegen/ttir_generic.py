@@ -27,7 +27,7 @@ _IDENTITY: dict[str, Any] = {
     "arith.xori": 0,
 }  # fmt: skip
 # the least extents (rows, columns, summed) of a product that is worth a matrix instruction
-_LEAST = (4, 16, 16)
+_LEAST = (1, 16, 16)
 _LARGEST = 1 << 20  # elements of a tile that Triton takes
 _DOT_TYPES = ("f16", "bf16", "f32", "f64")
 
@@ -62,17 +62,25 @@ class Generics:
         if not g.reduced:
             return self._elementwise(g, inputs, init)
         found = reduction_of(g)
+        assert init is not None
         if found is None:
-            raise LoweringError(
-                "a reduction whose combiner is more than one op has no form in Triton",
-                loc=location_text(g.op.location),
-            )
+            return self._custom(g, inputs, init)
         combiner, element = found
         product = _Product.read(g, combiner, element)
-        assert init is not None
         if product is not None and product.fits:
             return self._contract(g, product, inputs, init)
-        return self._reduce(g, inputs, init, combiner, element)
+        value = self._evaluate(g, [*inputs, None], element)
+        narrow = value.dtype == "i1"
+        if narrow:  # Triton moves no single bits between threads
+            value = self.text.cast("arith.extui", value, "i32")
+        neutral = 1 if narrow and combiner == "arith.andi" else identity(combiner, value.dtype)
+        value = self._reduce(g, value, neutral, combiner)
+        if narrow:
+            value = self.text.cast("arith.trunci", value, "i1")
+        value = self._result(g, value, g.maps[-1])
+        if self._is_neutral(init, identity(combiner, value.dtype), value.dtype):
+            return value
+        return self.text.same(combiner, init, value)
 
     # ---- elementwise code
 
@@ -114,7 +122,7 @@ class Generics:
         """A tile with one dimension per loop, in their order."""
         if len(set(loops)) != len(loops):
             raise LoweringError("a diagonal of a tile", loc=location_text(g.op.location))
-        if not loops:
+        if not tile.shape:
             return tile
         order = sorted(range(len(loops)), key=lambda k: loops[k])
         tile = self.text.transpose(tile, order)
@@ -135,10 +143,11 @@ class Generics:
     # ---- reductions
 
     def _reduce(
-        self, g: Generic, inputs: Sequence[Value | None], init: Value, combiner: str, element: Any
-    ) -> Value:
+        self, g: Generic, value: Value, neutral: Any,
+        combine: str | Callable[[Value, Value], Value],
+    ) -> Value:  # fmt: skip
+        """The elements over all loops, combined along those that are reduced."""
         t, rank = self.text, len(g.extents)
-        value = self._evaluate(g, [*inputs, None], element)
         shape = list(value.shape or (1,) * rank)
         for loop in g.reduced:
             shape[loop] = power_of_two(g.extents[loop])
@@ -147,26 +156,41 @@ class Generics:
                 f"a reduction over a tile of {'x'.join(map(str, shape))} elements",
                 loc=location_text(g.op.location), hint="use smaller tiles",
             )  # fmt: skip
-        narrow = value.dtype == "i1"
-        if narrow:  # Triton moves no single bits between threads
-            value = t.cast("arith.extui", value, "i32")
-        value = t.broadcast(value, shape)
-        neutral = 1 if narrow and combiner == "arith.andi" else identity(combiner, value.dtype)
-        value = self._masked(g, value, g.reduced, neutral)
+        value = self._masked(g, t.broadcast(value, shape), g.reduced, neutral)
         for loop in sorted(g.reduced, reverse=True):
-            value = t.reduce(value, loop, combiner)
-        if narrow:
-            value = t.cast("arith.trunci", value, "i1")
-        value = self._result(g, value, g.maps[-1])
-        if self._is_neutral(init, combiner, value.dtype):
-            return value
-        return t.same(combiner, init, value)
+            value = t.reduce(value, loop, combine)
+        return value
 
-    def _is_neutral(self, init: Value, combiner: str, dtype: str) -> bool:
+    def _custom(self, g: Generic, inputs: Sequence[Value | None], init: Value) -> Value:
+        """A reduction with a combiner of its own. What its body makes of the neutral element is
+        the element that comes in; the elements are combined in any order."""
+        attributes = g.op.attributes
+        if "neptune.combine" not in attributes:
+            raise LoweringError(
+                "a reduction whose combiner is not known to be associative has no form in Triton",
+                loc=location_text(g.op.location),
+            )
+        module = ir.Module.parse(ir.StringAttr(attributes["neptune.combine"]).value, g.op.context)
+        block = module.body.operations[0].regions[0].blocks[0]
+
+        def combine(a: Value, b: Value) -> Value:
+            table = dict(zip(block.arguments, (a, b), strict=True))
+            *ops, end = (op.operation for op in block.operations)
+            for op in ops:
+                table[op.results[0]] = self.scalars.op(op, [table[v] for v in op.operands])
+            return table[end.operands[0]]
+
+        neutral = attributes["neptune.identity"].value
+        start = self.text.constant(neutral, element_type(element_of(g.result)))
+        end = g.block.operations[len(g.block.operations) - 1].operation
+        value = self._evaluate(g, [*inputs, start], end.operands[0])
+        value = self._result(g, self._reduce(g, value, neutral, combine), g.maps[-1])
+        return value if self._is_neutral(init, neutral, value.dtype) else combine(init, value)
+
+    def _is_neutral(self, init: Value, neutral: Any, dtype: str) -> bool:
         if init.name not in self._fills:
             return False
         held = self._fills[init.name]
-        neutral = identity(combiner, dtype)
         return held is not None and (bool(held) == bool(neutral) if dtype == "i1"
                                      else held == neutral)  # fmt: skip
 
@@ -197,7 +221,7 @@ class Generics:
         groups = (p.batch, p.m, p.n)
         shape = self._flat_shape(g, groups)
         total = element_type(element_of(g.result))
-        empty = self._is_neutral(init, "arith.addf", total)
+        empty = self._is_neutral(init, 0.0, total)
         acc = (
             t.constant(0, total, shape) if empty else self._matrix(g, init, g.maps[-1], groups)
         )

@@ -12,7 +12,7 @@ import contextlib
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,8 +223,10 @@ class Text:
             f"{a.type} * {b.type} -> {acc.type}", acc.dtype, acc.shape,
         )  # fmt: skip
 
-    def reduce(self, value: Value, axis: int, combiner: str) -> Value:
-        """Combine along `axis` with one associative and commutative op."""
+    def reduce(
+        self, value: Value, axis: int, combine: str | Callable[[Value, Value], Value]
+    ) -> Value:
+        """Combine along `axis` with one associative and commutative op, or what emits several."""
         shape = value.shape[:axis] + value.shape[axis + 1 :]
         made = Value(self.name(), value.dtype, shape)
         head = f'{made.name} = "tt.reduce"({value.name}) <{{axis = {axis} : i32}}> ({{'
@@ -232,7 +234,7 @@ class Text:
         with self.block(head, end):
             a, b = (Value(self.name(), value.dtype) for _ in range(2))
             self.line(f"^bb0({a.name}: {a.dtype}, {b.name}: {b.dtype}):")
-            both = self.same(combiner, a, b)
+            both = self.same(combine, a, b) if isinstance(combine, str) else combine(a, b)
             self.line(f"tt.reduce.return {both.name} : {both.dtype}")
         return made
 

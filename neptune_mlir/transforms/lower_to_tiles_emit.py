@@ -18,11 +18,12 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
 from neptune_mlir.analysis.masks import Linear, linear
-from neptune_mlir.bindings import arith, ir, linalg, scf, tensor
+from neptune_mlir.bindings import arith, func, ir, linalg, scf, tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
 from neptune_mlir.transforms import lower_to_tiles_index as ix
+from neptune_mlir.transforms.host_plan import captured
 from neptune_mlir.transforms.lower_to_tiles_bodies import Bodies
 from neptune_mlir.transforms.lower_to_tiles_bounds import Range, tail_ranges
 from neptune_mlir.transforms.lower_to_tiles_index import Index
@@ -313,6 +314,8 @@ class Program:
         elements = dict(zip(reads, block.arguments, strict=False))
         with ir.InsertionPoint(block):
             linalg.YieldOp([self._scalar(nest, body, frame, loops, elements, block.arguments[-1])])
+        if nest.combiner == "custom":
+            _note_combiner(op.operation.attributes, nest.op)
         return op.results[0]
 
     def _scalar(
@@ -365,6 +368,29 @@ class Program:
             return clone_scalar_code(combine, dict(zip(combine.arguments, both, strict=True)))[0]
         before = T.read(ACCUMULATOR, dtype=nest.dtype)
         return emitter.emit(T.make(_combine_op(nest), before, body))
+
+
+def _note_combiner(attributes: Any, reduce: Any) -> None:
+    """Keep a combiner as text, if it needs nothing from outside but constants: the body of the
+    reduction has it too, but no longer apart from what is combined."""
+    block = reduce.combine.blocks[0]
+    types = [argument.type for argument in block.arguments]
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("combine", ir.FunctionType.get(types, types[:1]))
+    entry = function.add_entry_block()
+    given = dict(zip(block.arguments, entry.arguments, strict=True))
+    with ir.InsertionPoint(entry):
+        for value in captured(list(block.operations)):
+            if value in given:
+                continue
+            source = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if source is None or source.name != "arith.constant":
+                return
+            given[value] = source.clone().results[0]
+        func.ReturnOp(clone_scalar_code(block, given))
+    attributes["neptune.combine"] = ir.StringAttr.get(str(module))
+    attributes["neptune.identity"] = reduce.operation.attributes["identity"]
 
 
 def _combine_op(nest: FusedNest) -> str:

@@ -91,3 +91,43 @@ def test_zoo_builds(example: Example, chip: str) -> None:
     assert all(kernel["threads"] >= 64 for kernel in image["kernels"].values())
     spilled = sum(kernel["spills"] for kernel in image["kernels"].values())
     assert spilled <= 32, "tiles that do not fit in registers"
+
+
+LOG_SUM = """
+func.func @f(%x: tensor<37x?xf32>, %n: index) -> tensor<37xf32> {
+  %r = "neptune.reduce"(%n) ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<37x?xf32>) -> f32
+    %c2 = arith.constant 2.0 : f32
+    %z = arith.mulf %a, %c2 : f32
+    "neptune.yield"(%z) : (f32) -> ()
+  }, {
+  ^bb0(%a: f32, %b: f32):
+    %one = arith.constant 1.0 : f32
+    %high = arith.maximumf %a, %b : f32
+    %low = arith.minimumf %a, %b : f32
+    %apart = arith.subf %low, %high : f32
+    %e = math.exp %apart : f32
+    %more = arith.addf %one, %e : f32
+    %l = math.log %more : f32
+    %s = arith.addf %high, %l : f32
+    "neptune.yield"(%s) : (f32) -> ()
+  }) {combiner = "custom", identity = -1.0e30 : f32, result_axes = array<i64: 0>,
+      domain = array<i64: 37, -9223372036854775808>} : (index) -> tensor<37xf32>
+  return %r : tensor<37xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 77, 200])
+def test_combiner_of_several_ops(count: int) -> None:
+    """log(exp a + exp b), which is no single op: a region of `tt.reduce`."""
+    x = np.random.default_rng(1).normal(size=(37, count))
+    (got,) = ttir_exec.run(tiles(LOG_SUM, "log_sum"), [x, count])
+    np.testing.assert_allclose(got, np.log(np.exp(2 * x).sum(1)), rtol=1e-12)
+
+
+@needs_triton
+@pytest.mark.parametrize("chip", ["sm_90a", "gfx942"])
+def test_combiner_of_several_ops_builds(chip: str) -> None:
+    bundle = compile_text(LOG_SUM, "log_sum", f"triton:{chip}", None, None)
+    assert bundle.code
