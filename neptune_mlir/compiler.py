@@ -21,8 +21,8 @@ from neptune_mlir.pipelines.cases import Case, add, few, longer
 from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.transforms import registry
 
+PRECISIONS = ("tf32",)  # that operands of f32 products may be rounded to
 # the levels of docs/architecture.md that are MLIR and the same for every target
-PRECISIONS = ("tf32",)
 COMMON_LEVELS = ("neptune", "fused", "tile")
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
@@ -243,7 +243,6 @@ def _compile_family(
     text: str, source: str, target: str, schedule: str | None, entry: str | None
 ) -> Any:
     """The bundle of a program for targets of one pipeline."""
-
     pipeline = pipeline_of(target)
     chip = {} if target == "cpu" else {"target": target}
 

@@ -83,7 +83,7 @@ def _load(
 
 
 def choose_images(images: Sequence[Any], capability: tuple[int, int]) -> list[Any]:
-    """The best code for a device: of the newest architecture that runs there."""
+    """The images of the newest architecture that runs on a device: the best code for it."""
     from neptune_mlir.targets.nvidia import TARGETS, nvidia
 
     ours = [i for i in images if i["target"] in TARGETS]  # a bundle may hold AMD code too

@@ -237,58 +237,38 @@ class Block:
         return words
 
     def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        """m16n8k16 as the PTX manual lays out its fragments."""
+        """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""
         assert mask.all()
-        if "tf32" in str(op.attributes["multiplicandAPtxType"]):
-            return self._mma_tf32(operands)
-        kind = "bf16" if "bf16" in str(op.attributes["multiplicandAPtxType"]) else "f16"
+        text = str(op.attributes["multiplicandAPtxType"])
+        group, quad = np.arange(32) // 4, np.arange(32) % 4
 
         def elements(word: np.ndarray) -> np.ndarray:
+            """What a register holds, [T, elements]."""
+            if "tf32" in text:
+                word = np.asarray(word, np.int32)
+                assert not (word & 0x1FFF).any(), "an operand that was not rounded"
+                return word.view(np.float32)[:, None]
             if word.ndim == 2:
                 return word.astype(np.float32)
+            kind = "bf16" if "bf16" in text else "f16"
             return from_bytes(to_bytes(word, "i32"), kind).astype(np.float32)
 
         a, b = [elements(x) for x in operands[:4]], [elements(x) for x in operands[4:6]]
         c = operands[6:]
+        each = a[0].shape[1]  # elements of a register, neighbours along k
         out = [np.zeros(self.threads, np.float32) for _ in range(4)]
-        lane = np.arange(32)
-        group, quad = lane // 4, lane % 4
         for warp in range(self.threads // 32):
             here = slice(warp * 32, warp * 32 + 32)
-            big_a, big_b = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
+            big_a, big_b = np.zeros((16, 8 * each), np.float32), np.zeros((8 * each, 8), np.float32)
             big_c = np.zeros((16, 8), np.float32)
-            for r in range(4):
-                for j in range(2):
-                    big_a[group + 8 * (r % 2), quad * 2 + j + 8 * (r // 2)] = a[r][here, j]
-            for r in range(2):
-                for j in range(2):
-                    big_b[quad * 2 + j + 8 * r, group] = b[r][here, j]
+            for j in range(each):
+                k = quad * each + j
+                for r in range(4):
+                    big_a[group + 8 * (r % 2), k + 4 * each * (r // 2)] = a[r][here, j]
+                for r in range(2):
+                    big_b[k + 4 * each * r, group] = b[r][here, j]
             for i in range(4):
                 big_c[group + 8 * (i // 2), quad * 2 + i % 2] = c[i][here]
-            product = big_c + big_a @ big_b
-            for i in range(4):
-                out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]
-        return out
-
-    def _mma_tf32(self, operands: Any) -> Any:
-        """m16n8k8 as the PTX manual lays out its fragments."""
-        a, b = ([np.asarray(x, np.int32).view(np.float32) for x in part]
-                for part in (operands[:4], operands[4:6]))  # fmt: skip
-        for word in (*operands[:4], *operands[4:6]):
-            assert not (np.asarray(word) & 0x1FFF).any(), "an operand that was not rounded"
-        out = [np.zeros(self.threads, np.float32) for _ in range(4)]
-        lane = np.arange(32)
-        group, quad = lane // 4, lane % 4
-        for warp in range(self.threads // 32):
-            here = slice(warp * 32, warp * 32 + 32)
-            big_a, big_b = np.zeros((16, 8), np.float32), np.zeros((8, 8), np.float32)
-            big_c = np.zeros((16, 8), np.float32)
-            for r in range(4):
-                big_a[group + 8 * (r % 2), quad + 4 * (r // 2)] = a[r][here]
-            for r in range(2):
-                big_b[quad + 4 * r, group] = b[r][here]
-            for i in range(4):
-                big_c[group + 8 * (i // 2), quad * 2 + i % 2] = operands[6 + i][here]
             product = big_c + big_a @ big_b
             for i in range(4):
                 out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]
