@@ -55,7 +55,7 @@ def skew_loops(module: Any) -> None:
             except Unfit as reason:
                 remark(chain[0].location, f"a loop is not skewed: {reason}")
                 continue
-            if any(s.loads != skews[0].loads or s.carried != skews[0].carried for s in skews):
+            if any(_hands_on(s) != _hands_on(skews[0]) for s in skews):
                 remark(chain[0].location, "a loop is not skewed: the next one has other tiles")
                 continue
             for loop in chain:
@@ -155,18 +155,23 @@ def read_skew(loop: Any) -> Skew:
         and is_inside(v, loop) and not is_blank(v)
     )
     shapes = tuple(shape_of(v) for v in [*first, *last])
-    scales = bool(corrections) and all(_multiplies(op) for op in corrections)
+    changed = {body.arguments[1 + carried], *made}
+    scales = bool(corrections) and all(_multiplies(op, changed, handed) for op in corrections)
     return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), scales, shapes)
 
 
-def _multiplies(op: Any) -> bool:
-    """Whether a tile op is a product of two inputs, element by element."""
+def _multiplies(op: Any, changed: set[Any], handed: Any) -> bool:
+    """Whether a tile op is the product of a value in `changed` and one in `handed`, element by
+    element."""
     block = op.regions[0].blocks[0]
+    tiles = list(op.operands)[:-1]
+    if sum(v in changed for v in tiles) != 1 or sum(v in handed for v in tiles) != 1:
+        return False
     first = block.operations[0].operation
     inputs = list(block.arguments)[:-1]
     return (
         len(list(block.operations)) == 2 and first.name == "arith.mulf"
-        and len(inputs) == 2 and all(v in inputs for v in first.operands)
+        and len(inputs) == 2 and set(first.operands) == set(inputs)
     )  # fmt: skip
 
 
@@ -184,6 +189,17 @@ def _corrections(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any)
     if any(v in waiting for v in [*others, *list(delayed.operands)[:-1]]):
         raise Unfit("more than the last product depends on what it is added to")
     return tuple(found)
+
+
+def _hands_on(skew: Skew) -> Any:
+    """What the loops of a chain must have alike: one finishes what the one before leaves."""
+    corrections = [
+        (str(op.attributes["indexing_maps"]),
+         [inside.operation.name for inside in op.regions[0].blocks[0].operations])
+        for op in skew.corrections
+    ]  # fmt: skip
+    handed = [str(v.type) for v in skew.handed]
+    return skew.loads, skew.carried, skew.scales, corrections, handed
 
 
 def _reads_position(op: Any, loop: Any) -> bool:
