@@ -83,7 +83,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
     if not settings:
         return compiler.compile_text(text, name, target, None, None)
     pipeline = compiler.pipeline_of(target)
-    lowering = compiler.Lowering.of_text(text, name, target, None)
+    lowering = compiler.Lowering.of_text(text, name)
     with bindings.source_name(name):
         lowering.to_program()
         rest = dict(settings)

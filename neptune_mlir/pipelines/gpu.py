@@ -55,10 +55,9 @@ def begin_images(
         module: tile IR; each architecture gets a copy.
         begin_one: begins the image of one: what it finishes is a `Compiled`.
     """
-    text = module.operation.get_asm(enable_debug_info=True)  # with places and names
     begun = []
     for name in map(str.strip, target.split(",")):
-        copy = ir.Module.parse(text, module.context)
+        copy = module.operation.clone()
         with registry.collect_remarks() as found:
             begun.append((name, begin_one(copy, name), found))
 

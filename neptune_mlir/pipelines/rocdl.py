@@ -48,12 +48,11 @@ def ways(target: str) -> tuple[Way, ...]:
 
 def _fits(chip: AmdTarget, module: Any) -> bool:
     """Whether every kernel of a tile program gets by with the shared memory of a block."""
-    text = str(module)
     entries = [op.name.value for op in module.body.operations if op.operation.name == "func.func"]
     try:
         with module.context, ir.Location.unknown(), registry.collect_remarks():
             for entry in entries:
-                _to_kernels(ir.Module.parse(text), chip, entry, {})
+                _to_kernels(module.operation.clone(), chip, entry, {})
     except OutOfMemory as error:
         with ir.Location.unknown(module.context):
             remark(ir.Location.current, f"smaller tiles: {error.message}")

@@ -114,8 +114,47 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
         known[name].attributes["selected"] = number
 
 
-def apply(payload: Any, text: str, values: Mapping[str, int], source: str) -> None:
-    """Run a script on a module, its knobs bound to `values`.
+PARTS = ("", "fixed", "bound")  # of a script: all of it, or see `keep`
+
+
+def keep(script: Any, part: str) -> None:
+    """Cut a script down to one of PARTS.
+
+    "fixed": the steps of this project before the first that takes a number, as far
+    as nothing else stands between them: what all bindings of the knobs have in common. "bound":
+    the others. They run on what the first left and begin with the same functions, since a step
+    hands on the functions that it is given.
+    """
+    operations = list(_entry(script).regions[0].blocks[0].operations)
+    *steps, end = operations
+    fixed = 0
+    while fixed < len(steps) and _is_settled(steps[fixed]) and not list(end.operands):
+        fixed += 1
+    if part == "fixed":
+        for op in reversed(steps[fixed:]):
+            op.operation.erase()
+    elif part == "bound":
+        for op in steps[:fixed]:
+            if op.operation.name.startswith("transform_neptune."):
+                op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
+                op.operation.erase()
+
+
+def _is_settled(op: Any) -> bool:
+    """Whether an op does the same whatever the numbers are, and again behind such ops."""
+    operation = op.operation
+    if operation.name == "transform.structured.match":
+        matched = operation.attributes["ops"] if "ops" in operation.attributes else ()
+        return [name.value for name in matched] == ["func.func"]
+    if operation.name.startswith("transform_neptune."):
+        return len(operation.operands) == 1
+    return bool(operation.name in ("transform.tune.knob", "transform.param.constant"))
+
+
+def apply(
+    payload: Any, text: str, values: Mapping[str, int], source: str, part: str = ""
+) -> None:
+    """Run a script, or one of its PARTS, on a module, its knobs bound to `values`.
 
     Raises:
         ScheduleError: a step of the script failed on this program.
@@ -125,6 +164,7 @@ def apply(payload: Any, text: str, values: Mapping[str, int], source: str) -> No
 
     script = parse(text, payload.context, source)
     bind(script, values)
+    keep(script, part)
     interpreter = module("dialects.transform.interpreter")
     token = transform_neptune.script_name.set(source)
     try:

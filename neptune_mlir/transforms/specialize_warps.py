@@ -70,7 +70,7 @@ def mark_kernels(
     for groups in sorted(REGISTERS, reverse=True):
         if all("neptune.consumers" in forall.attributes for forall in foralls(module)):
             break
-        trial = ir.Module.parse(str(module), module.context)
+        trial = module.operation.clone()
         with collect_remarks():  # about a trial
             assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
         for k, (forall, tried) in enumerate(zip(foralls(module), foralls(trial), strict=True)):

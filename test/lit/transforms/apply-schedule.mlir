@@ -2,6 +2,8 @@
 // RUN: neptune-opt %s --schedule=streamed 2>/dev/null | filecheck %s --check-prefix=STREAMED
 // RUN: neptune-opt %s --schedule=private 2>/dev/null | filecheck %s --check-prefix=PRIVATE
 // RUN: neptune-opt %s --apply-schedule=file=private,knobs=chunks:4 2>/dev/null | filecheck %s --check-prefix=KNOB
+// RUN: neptune-opt %s --apply-schedule=file=private,part=fixed 2>/dev/null | filecheck %s --check-prefix=FIXED
+// RUN: neptune-opt %s --apply-schedule=file=private,part=fixed --apply-schedule=file=private,knobs=chunks:4,part=bound 2>/dev/null | filecheck %s --check-prefix=KNOB
 // RUN: neptune-opt %s --schedule=%S/Inputs/only-softmax.mlir 2>/dev/null | filecheck %s --check-prefix=SCRIPT
 // RUN: not neptune-opt %s --schedule=%S/Inputs/bad-script.mlir 2>&1 | filecheck %s --check-prefix=BAD
 
@@ -17,6 +19,11 @@
 // PRIVATE: "neptune.global"
 
 // KNOB: chunks = 4
+
+// What a script does before its first number:
+// FIXED: "neptune.stream"
+// FIXED-NOT: neptune.tile
+// FIXED-NOT: "neptune.private"
 
 // The script picks one function by name and leaves the other as it is.
 // SCRIPT-LABEL: func.func @softmax_sum

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from neptune_mlir import bindings
-from neptune_mlir.compiler import COMMON_LEVELS, Lowering
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.pipelines import legal
+from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Program
+from neptune_mlir.pipelines.ways import Way
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.mlir"
 
@@ -17,8 +18,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.mlir"
 def test_levels_hold_what_they_may(schedule):
     text = EXAMPLE.read_text()
     for level in COMMON_LEVELS:
-        lowering = Lowering.of_text(text, "attention.mlir", "cpu", schedule)
-        lowering.to(level)
+        program = Program(text, "attention.mlir", schedule)
+        lowering = next(program.lowerings("cpu", [Way()], level))
         legal.check(lowering.module, level)
 
 

@@ -108,6 +108,48 @@ def test_bad_scripts(script, kind, message):
     assert isinstance(caught.value, kind)
 
 
+@pytest.mark.parametrize(
+    ("name", "knobs"), [("streamed", {"rows": 32}), ("private", {"chunks": 4, "rows": 8})]
+)
+def test_the_parts_of_a_script_make_the_whole(name, knobs):
+    from neptune_mlir import ops
+
+    script = schedule.read(name)
+    whole, parts = (bindings.parse(ops.attention(head_dim=64).to_mlir()) for _ in range(2))
+    for module in (whole, parts):
+        runner.run(module, common.IMPORT)
+    schedule.apply(whole, script, knobs, name)
+    schedule.apply(parts, script, {}, name, "fixed")
+    fixed = str(parts)
+    assert "neptune.stream" in fixed and "neptune.tile" not in fixed
+    schedule.apply(parts, script, knobs, name, "bound")
+    assert str(parts) == str(whole) != fixed
+
+
+@pytest.mark.parametrize(
+    ("steps", "fixed"),
+    [
+        ('%a = "transform.neptune.defer"(%m) : (!transform.any_op) -> !transform.any_op\n'
+         'transform.print %a : !transform.any_op\n'
+         '%b = "transform.neptune.inline_maps"(%a) : (!transform.any_op) -> !transform.any_op\n',
+         ["defer"]),  # what a script prints, it prints once
+        ('%r = transform.structured.match ops{["neptune.reduce"]} in %m '
+         ": (!transform.any_op) -> !transform.any_op\n"
+         '%a = "transform.neptune.defer"(%m) : (!transform.any_op) -> !transform.any_op\n', []),
+    ],
+)  # fmt: skip
+def test_what_a_script_has_in_common(steps, fixed):
+    text = f"{HEAD}{ENTRY}{steps}transform.yield }} }}"
+    names = {}
+    for part in ("", "fixed", "bound"):
+        script = schedule.parse(text, bindings.make_context())
+        schedule.keep(script, part)
+        body = script.body.operations[0].regions[0].blocks[0].operations
+        names[part] = [op.operation.name for op in body][:-1]
+    assert [n.removeprefix("transform_neptune.") for n in names["fixed"]] == fixed
+    assert names["bound"] == names[""][len(fixed):]
+
+
 def attention_schedule(**options):
     from neptune_mlir import ops
 

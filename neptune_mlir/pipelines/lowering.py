@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From program text down to tile IR, once for all the tile programs that one program has.
+
+A target may want several: in ways of which the first that suits is taken (`pipelines/ways.py`),
+for some calls beside those for any (`pipelines/cases.py`), for chips that share no tile program.
+They differ in the numbers that a schedule is bound to, so a program is parsed, raised and fused
+once; what a number decides runs on a copy for each.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from neptune_mlir import bindings
+from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.pipelines import common, legal, runner
+from neptune_mlir.pipelines import schedule as schedules
+from neptune_mlir.pipelines.cases import Case, longer
+from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.program import functions
+
+# the levels of docs/architecture.md that are MLIR and the same for every target
+COMMON_LEVELS = ("neptune", "fused", "tile")
+
+
+@dataclass
+class Lowering:
+    """A program on its way down. `facts` is JSON data for the bundle."""
+
+    module: Any
+    facts: dict[str, Any] = field(default_factory=dict)
+    way: Way = field(default_factory=Way)
+    cases: tuple[Case, ...] = ()
+
+    @classmethod
+    def of_text(cls, text: str, source: str) -> Lowering:
+        """Parse a program. Raises InputError."""
+        with bindings.source_name(source):
+            module = bindings.parse(text, source=source)
+        if not list(functions(module)):
+            raise InputError("the program has no function with a body", loc=source)
+        return cls(module, {"provenance": provenance(text, source)})
+
+    def copy(self) -> Lowering:
+        """The same, to go on from in another way."""
+        return replace(
+            self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts)
+        )
+
+    def run(self, steps: Sequence[Step]) -> None:
+        with registry.collect_remarks() as remarks:
+            runner.run(self.module, tuple(steps))
+        self.facts.setdefault("remarks", []).extend(str(r) for r in remarks)
+
+    def to_program(self) -> None:
+        self.run(common.IMPORT)
+        self.facts["nests"] = count(self.module, "neptune.map", "neptune.reduce")
+        legal.check_when_asked(self.module, "neptune")
+
+    def fuse(self, schedule: str) -> None:
+        """What a schedule does whatever its numbers are."""
+        self.facts["schedule"] = schedule
+        self.run([Step("apply-schedule", {"file": schedule, "part": "fixed"})])
+
+    def to_fused(self, knobs: str) -> None:
+        """The rest of the schedule, its numbers bound (`name:value;...`)."""
+        schedule = self.facts["schedule"]
+        self.run([Step("apply-schedule", {"file": schedule, "knobs": knobs, "part": "bound"})])
+        self.facts["provenance"]["schedule"] = {
+            "name": os.path.basename(schedule), "text": schedules.read(schedule), "knobs": knobs
+        }  # fmt: skip
+        self.cases = longer(self.module)
+        self.facts["corrections"] = count(self.module, "neptune.correct")
+        self.facts["fused"] = count(self.module, "neptune.stream")
+        legal.check_when_asked(self.module, "fused")
+
+    def to_tiles(self) -> None:
+        self.run(common.TO_TILES)
+        self.facts["kernels"] = count(self.module, "scf.forall")
+        legal.check_when_asked(self.module, "tile")
+
+
+class Program:
+    """A program, parsed and raised; `lowerings` are what becomes of it.
+
+    Args:
+        schedule: a script, or a shipped one by name; None: the rule's (`schedule.choose`).
+
+    Raises:
+        InputError: no program.
+    """
+
+    def __init__(self, text: str, source: str, schedule: str | None = None) -> None:
+        self.schedule = schedule
+        self._raised = Lowering.of_text(text, source)
+        self._raised.to_program()
+        self._fused: dict[str, Lowering] = {}  # by schedule
+
+    def lowerings(
+        self, target: str, ways: Sequence[Way], level: str = "tile"
+    ) -> Iterator[Lowering]:
+        """The program at one of COMMON_LEVELS, by each of the ways that takes it.
+
+        Raises:
+            UsageError: no such level.
+        """
+        if level not in COMMON_LEVELS:
+            raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))
+        refused: list[str] = []
+        for way in ways:
+            lowering = self.by(target, way, level)
+            if level != "tile":
+                yield lowering
+                continue
+            with registry.collect_remarks() as remarks:
+                taken = way.takes(lowering.module)
+            found = [str(r) for r in remarks]
+            if taken:
+                lowering.facts["remarks"] += [*refused, *(r for r in found if r not in refused)]
+                yield lowering
+            else:
+                refused += found
+
+    def by(self, target: str, way: Way, level: str) -> Lowering:
+        """The program at a level by one way, whether or not that takes it."""
+        if level == "neptune":
+            return self._raised.copy()
+        # a schedule that somebody chose keeps its own tile sizes
+        knobs = {} if self.schedule else way.knobs
+        adapts = "programs:" in knobs.get("private", "")
+        chosen = self.schedule or schedules.choose(
+            self._raised.module, parallelism(target), adapts
+        )
+        if chosen not in self._fused:
+            self._fused[chosen] = self._raised.copy()
+            self._fused[chosen].fuse(chosen)
+        lowering = self._fused[chosen].copy()
+        lowering.way = way
+        lowering.to_fused(knobs.get(chosen, ""))
+        if level == "tile":
+            lowering.to_tiles()
+        return lowering
+
+
+def provenance(text: str, source: str) -> dict[str, Any]:
+    """What a bundle says of its origin: the program, this compiler and the packages it uses.
+
+    (Nothing of the machine or the time: the same program makes the same bundle.)
+    """
+    from neptune_mlir import __version__
+    from neptune_mlir.runtime import cache
+
+    compiler = {"neptune-mlir": f"{__version__}+{cache.source_digest()}"}
+    return {
+        "source": {"name": os.path.basename(source), "text": text},
+        "tools": compiler | cache.tool_versions(),
+    }
+
+
+def parallelism(target: str) -> int:
+    """How many programs the target runs at once (the schedule rule asks)."""
+    if target == "cpu":
+        from neptune_mlir.runtime import workers
+
+        return workers.count()
+    return 132  # streaming multiprocessors or compute units: the order of magnitude decides
+
+
+def count(module: Any, *names: str) -> int:
+    """How many ops of these names a module holds."""
+    found = 0
+
+    def visit(op: Any) -> Any:
+        nonlocal found
+        found += op.name in names
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found

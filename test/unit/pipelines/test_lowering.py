@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One program, several tile programs: fused once, and each as if it were the only one."""
+
+from __future__ import annotations
+
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.errors import UsageError
+from neptune_mlir.kernel import Source
+from neptune_mlir.pipelines.lowering import Program
+from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.transforms.registry import remark
+
+TEXT = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
+WAYS = [Way({"streamed": knobs}) for knobs in ("rows:32;stream:16", "rows:64", "rows:32;stream:16")]
+
+
+def tiles(ways, level="tile"):
+    found = Program(TEXT, "attention").lowerings("sm_80", ways, level)
+    return [(str(x.module), x.facts) for x in found]
+
+
+def test_ways_do_not_see_each_other():
+    together = tiles(WAYS)
+    assert together == [tiles([way])[0] for way in WAYS]
+    assert together[0] == together[2]
+    assert len({text for text, _ in together}) == 2
+
+
+def test_a_program_is_fused_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("NEPTUNE_DUMP", str(tmp_path))
+    tiles(WAYS)
+    stages = [path.stem.partition("-")[2] for path in sorted(tmp_path.iterdir())]
+    assert stages.count("raise-linalg") == 1
+    assert stages.count("apply-schedule") == 1 + len(WAYS)  # what the knobs change, once for each
+    assert stages.count("lower-to-tiles") == len(WAYS)
+
+
+def test_refused_ways_leave_their_reasons():
+    def refuse(module):
+        remark(module.operation.location, "too large")
+        return False
+
+    ((text, facts),) = tiles([Way(takes=refuse), WAYS[0]])
+    ((alone, without),) = tiles([WAYS[0]])
+    assert text == alone
+    (more,) = [r for r in facts["remarks"] if r not in without["remarks"]]
+    assert more.endswith("remark: too large")
+
+
+def test_no_such_level():
+    with pytest.raises(UsageError, match="no level 'llvm'"):
+        tiles(WAYS, "llvm")
