@@ -21,7 +21,7 @@ import contextvars
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ext, ir, location_text, lock, transform
+from neptune_mlir.bindings import ext, ir, load_dialect, location_text, lock, transform
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.transforms import registry
 
@@ -227,9 +227,8 @@ class _ChangesPayload(ir.MemoryEffectsOpInterface):
 def load(context: Any) -> None:
     """Load the schedule ops into `context`; a second call does nothing."""
     with lock, context, ir.Location.unknown():
-        if context.is_dialect_loaded(TransformNeptune.DIALECT_NAMESPACE):
+        if not load_dialect(TransformNeptune, context):
             return
-        TransformNeptune.load()
         for op in _STEPS:
             _RunsPass.attach(op.OPERATION_NAME, context=context)
             _ChangesPayload.attach(op.OPERATION_NAME, context=context)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     element_bytes,
     element_of,
+    owner,
     reduction_of,
     shape_of,
 )
@@ -21,7 +22,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.transforms.distribute_chip import Operand
 from neptune_mlir.transforms.distribute_memory import Memory, SharedTile, Threads, under
-from neptune_mlir.transforms.distribute_scalars import Index, Scalars
+from neptune_mlir.transforms.distribute_scalars import Index, ScalarOp, Scalars
 
 
 @dataclass
@@ -47,6 +48,36 @@ class Pending:
 
 
 Tile = Held | Splat | Pending | SharedTile
+Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
+
+
+def _steps(
+    block: Any, arguments: Sequence[Any], wanted: Any
+) -> tuple[list[tuple[Any, list[int]]], dict[Any, int]]:
+    """What makes a value of the body of a tile op, in order, and the slot of each value.
+
+    The arguments have the first slots, then each step has one: an op of the body and the slots of
+    its operands, the dimension of a `linalg.index`, or a value from outside.
+    """
+    slots = {value: k for k, value in enumerate(arguments)}
+    steps: list[tuple[Any, list[int]]] = []
+
+    def visit(value: Any) -> int:
+        if value not in slots:
+            op = owner(value)
+            step, operands = value, []
+            if op is not None and op.block == block:
+                if op.name == "linalg.index":
+                    step = ir.IntegerAttr(op.attributes["dim"]).value
+                else:
+                    operands = [visit(o) for o in op.operands]
+                    step = ScalarOp.of(op)
+            slots[value] = len(slots)
+            steps.append((step, operands))
+        return slots[value]
+
+    visit(wanted)
+    return steps, slots
 
 
 class Compute:
@@ -119,26 +150,28 @@ class Compute:
     # ---- scalar bodies
 
     def evaluate(
-        self, g: Generic, elements: Sequence[Any], position: Sequence[Index], wanted: Any = None
-    ) -> Any:
-        """The scalar code of one point; `wanted` is a value of the body (default: the yield)."""
-        table = {a: e for a, e in zip(g.block.arguments, elements, strict=True) if e is not None}
-
-        def value(v: Any) -> Any:
-            if v in table:
-                return table[v]
-            op = v.owner.operation if not isinstance(v.owner, ir.Block) else None
-            if op is None or op.block != g.block:
-                return self.scalar(v)
-            if op.name == "linalg.index":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value
-                table[v] = self.s.value(position[dim])
-            else:
-                table[v] = self.s.clone(op, [value(o) for o in op.operands])
-            return table[v]
-
-        end = g.block.operations[len(g.block.operations) - 1].operation
-        return value(end.operands[0] if wanted is None else wanted)
+        self, g: Generic, points: Iterable[Point], wanted: Any = None
+    ) -> Iterator[Any]:
+        """The scalar code of points of a tile op, one after the other in one block; `wanted` is a
+        value of the body (default: the yield)."""
+        if wanted is None:
+            wanted = g.block.operations[len(g.block.operations) - 1].operation.operands[0]
+        arguments = list(g.block.arguments)
+        steps, slots = _steps(g.block, arguments, wanted)
+        outside: dict[int, Any] = {}  # by slot
+        for elements, position in points:
+            table = list(elements)
+            for step, operands in steps:
+                if isinstance(step, ScalarOp):
+                    table.append(self.s.clone(step, [table[k] for k in operands]))
+                elif isinstance(step, int):
+                    table.append(self.s.value(position[step]))
+                else:
+                    slot = len(table)
+                    if slot not in outside:
+                        outside[slot] = self.scalar(step)
+                    table.append(outside[slot])
+            yield table[slots[wanted]]
 
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
@@ -150,11 +183,11 @@ class Compute:
         out = iteration.project(g.maps[-1])
         if not g.reduced:
             init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
-            points = [
-                self.evaluate(g, [*(o and o[r] for o in operands), init and init[r]], positions[r])
+            points = (
+                ([*(o and o[r] for o in operands), init and init[r]], positions[r])
                 for r in range(iteration.registers)
-            ]
-            return Held(out, points)
+            )
+            return Held(out, list(self.evaluate(g, points)))
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
     def _reduce(
@@ -170,12 +203,16 @@ class Compute:
         padded = iteration.padded and any(
             (iteration.positions[..., k] >= iteration.shape[k]).any() for k in g.reduced
         )
+        points = (
+            ([*(o and o[r] for o in operands), None], positions[r])
+            for members in groups
+            for r in members
+        )
+        values = self.evaluate(g, points, inner)
         for members in groups:
             parts = []
             for r in members:
-                value = self.evaluate(
-                    g, [*(o and o[r] for o in operands), None], positions[r], inner
-                )
+                value = next(values)
                 if padded:
                     inside = self.memory.in_bounds(positions[r], limits)
                     value = self.s.select(inside, value, self._identity(name, value.type))
@@ -288,7 +325,7 @@ class Compute:
         positions = self.threads.positions(layout)
         body_of = g.maps[-1]
 
-        def point(indices: dict[int, Index], r: int, accumulated: Any) -> Any:
+        def point(indices: dict[int, Index], r: int, accumulated: Any) -> Point:
             position: list[Index] = [0] * len(g.extents)
             for loop, p in zip(body_of, positions[r], strict=True):
                 limit = g.extents[loop]
@@ -305,13 +342,14 @@ class Compute:
                 else:
                     assert isinstance(tile, Splat)
                     elements.append(tile.value)
-            return self.evaluate(g, [*elements, accumulated], position)
+            return [*elements, accumulated], position
 
         def nest(
             remaining: Sequence[int], indices: dict[int, Index], carried: list[Any]
         ) -> list[Any]:
             if not remaining:
-                return [point(indices, r, c) for r, c in enumerate(carried)]
+                points = (point(indices, r, c) for r, c in enumerate(carried))
+                return list(self.evaluate(g, points))
             loop = scf.ForOp(s.value(0), s.value(g.extents[remaining[0]]), s.value(1), carried)
             with s.scope(loop.body):
                 inner = {**indices, remaining[0]: loop.induction_variable}

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.bindings import ir
@@ -33,6 +34,20 @@ from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
 Index = Any  # an int, or a value of index type
+
+
+@dataclass(frozen=True)
+class ScalarOp:
+    """A scalar op of the tile program, read once for all that it is copied for."""
+
+    name: str
+    type: Any
+    attributes: dict[str, Any]
+
+    @staticmethod
+    def of(op: Any) -> ScalarOp:
+        attributes = {key: op.attributes[key] for key in op.attributes}
+        return ScalarOp(op.name, op.results[0].type, attributes)
 
 
 class Scalars:
@@ -73,8 +88,7 @@ class Scalars:
 
     def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
         """The result of a pure op, made before or now."""
-        texts = tuple((k, str(v)) for k, v in attributes.items())
-        key = (name, tuple(operands), str(result), texts)
+        key = (name, tuple(operands), result, tuple(attributes.items()))
         for scope in reversed(self._scopes):
             if key in scope:
                 return scope[key]
@@ -224,25 +238,22 @@ class Scalars:
 
     # ---- element arithmetic
 
-    def clone(self, op: Any, operands: Sequence[Any]) -> Any:
+    def clone(self, op: ScalarOp, operands: Sequence[Any]) -> Any:
         """The result of a scalar op of the tile program on `operands`, rewritten where it pays."""
-        name = op.name
-        if name == "arith.constant":
-            made = self.op(name, [], op.results[0].type, value=op.attributes["value"])
-            self._uniform.add(made)
-            return made
-        if name == "arith.cmpi":
+        if op.name == "arith.cmpi":
             predicate = ir.IntegerAttr(op.attributes["predicate"]).value
             made = self.compare(predicate, *operands)
             if made is not None:
                 return made
-        rewrite = _REWRITES.get(name)
+        rewrite = _REWRITES.get(op.name)
         if rewrite is not None:
             made = rewrite(self, *operands)
-            if made is not None and made.type == op.results[0].type:
+            if made is not None and made.type == op.type:
                 return made
-        attributes = {key: op.attributes[key] for key in op.attributes}
-        return self.op(name, operands, op.results[0].type, **attributes)
+        made = self.op(op.name, operands, op.type, **op.attributes)
+        if op.name == "arith.constant":
+            self._uniform.add(made)
+        return made
 
     def parts(self, value: Any, name: str) -> tuple[Any, ...] | None:
         """The operands of `value` if it was made by an op called `name`."""

@@ -39,7 +39,7 @@ from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, S
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.transforms.distribute_pipeline import pipeline_of
-from neptune_mlir.transforms.distribute_scalars import Scalars
+from neptune_mlir.transforms.distribute_scalars import ScalarOp, Scalars
 from neptune_mlir.transforms.program_queue import declare_counters
 from neptune_mlir.transforms.registry import register
 
@@ -264,7 +264,7 @@ class KernelWriter:
         operands = [self.scalar(o, local) for o in op.operands]
         if op.name == "tensor.extract":
             return self._extract(op)
-        made = self.s.clone(op, operands)
+        made = self.s.clone(ScalarOp.of(op), operands)
         if local is not None:
             local[value] = made
         return made
