@@ -22,6 +22,7 @@ from neptune_mlir.pipelines.lowering import (
     parallelism,
 )
 from neptune_mlir.pipelines.ways import ways_of
+from neptune_mlir.targets import tuned
 from neptune_mlir.transforms.program import functions
 
 PRECISIONS = ("tf32",)  # that operands of f32 products may be rounded to
@@ -92,12 +93,17 @@ def compile_text(
     families = families_of(target)
     with bindings.source_name(source):
         program = Program(text, source, schedule)
-        bundles = [_compile_family(program, family, entry) for family in families]
-    if len(bundles) == 1:
-        return bundles[0]
-    from neptune_mlir.pipelines import gpu
+        with tuned.questions() as asked:
+            bundles = [_compile_family(program, family, entry) for family in families]
+    bundle = bundles[0]
+    if len(bundles) > 1:
+        from neptune_mlir.pipelines import gpu
 
-    return gpu.join(target, bundles)
+        bundle = gpu.join(target, bundles)
+    taken = [q.entry.as_json() for q in asked if q.entry]
+    if taken:
+        bundle.facts["provenance"]["tuned"] = taken
+    return bundle
 
 
 def families_of(target: str) -> list[str]:
@@ -108,9 +114,10 @@ def families_of(target: str) -> list[str]:
     listed = [name.strip() for name in target.split(",")]
     if len(listed) > 1 and any(n == "cpu" or n.startswith("triton") for n in listed):
         raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
+    table = tuned.current()
     families: list[tuple[Any, list[str]]] = []
     for name in listed:
-        ways = (pipeline_of(name), ways_of(pipeline_of(name), name))
+        ways = (pipeline_of(name), ways_of(pipeline_of(name), name), table.of_chip(name))
         alike = next((names for known, names in families if known == ways), None)
         if alike is None:
             families.append((ways, [name]))

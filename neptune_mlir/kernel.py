@@ -2,7 +2,7 @@
 """`compile` and `Kernel`: the door of the package.
 
 A program that was compiled before, by any process, comes from the on-disk cache, keyed by its
-text, the target, the schedule and this compiler; then nothing here imports MLIR.
+text, the target, the schedule, the tuning table and this compiler; then nothing here imports MLIR.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _unrunnable(*arguments: Any, **named: Any) -> Any:
 
 def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
-    precision: str | None = None,
+    precision: str | None = None, tuning: str | os.PathLike[str] | None = None,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
@@ -169,19 +169,25 @@ def compile(
         entry: the function, where the program has several.
         precision: "tf32" allows operands of f32 products to be rounded to 11 bits, where the
             target has matrix instructions that do (relative errors of about 3e-4 instead of 1e-7).
+        tuning: a table that `neptune tune record` wrote, instead of the user's.
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
     """
     from neptune_mlir.runtime import cache
+    from neptune_mlir.targets import tuned
 
+    if tuning is not None:
+        with tuned.using(tuned.read(tuning).over(tuned.shipped())):
+            return compile(program, target, schedule, entry=entry, precision=precision)
     source = Source.of(program)
     if precision:
         from neptune_mlir.compiler import with_precision
 
         source = Source(with_precision(source.text, source.name, precision), source.name)
     # Dumps are wanted of a compilation, and a cached kernel has none.
-    key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target))
+    key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target),
+                    "" if target == "cpu" else tuned.current().digest)  # fmt: skip
 
     def make() -> Bundle:
         from neptune_mlir.compiler import compile_text

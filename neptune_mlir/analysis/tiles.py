@@ -25,6 +25,14 @@ def foralls(module: Any) -> list[Any]:
     return found
 
 
+def tuned(forall: Any, name: str, otherwise: int) -> int:
+    """What was measured to be best for a kernel (`neptune.tuned`, see `targets/tuned.py`)."""
+    if "neptune.tuned" not in forall.attributes:
+        return otherwise
+    known = ir.DictAttr(forall.attributes["neptune.tuned"])
+    return int(ir.IntegerAttr(known[name]).value) if name in known else otherwise
+
+
 def nested(block: Any) -> Iterator[Any]:
     """Every op in `block` and in the control flow within it (not in scalar regions)."""
     for op in block.operations:

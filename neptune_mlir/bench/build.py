@@ -35,7 +35,7 @@ def build(
     failed = 0
     codes: dict[str, bytes] = {}
     for label, settings in [("neptune", {}), *map(parse_variant, variants)]:
-        for name, program, spec, save in _programs(suites, dtypes, folder):
+        for name, program, spec, save in programs(suites, dtypes, folder):
             if only not in name or (spec["kind"] == "zoo" and label != "neptune"):
                 continue
             stem = name if label == "neptune" else f"{name}-{label}"
@@ -108,7 +108,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
         )
 
 
-def _programs(
+def programs(
     suites: Sequence[str], dtypes: Sequence[str], folder: Path
 ) -> Iterator[tuple[str, Callable[[], Any], dict[str, Any], Callable[[Path], None]]]:
     """Name, how to build it, what the bundle says of it, and what to store beside it."""

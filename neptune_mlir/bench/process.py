@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A worker process, from the side that conducts."""
+"""Worker processes that are spoken to in lines of JSON: both sides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,25 @@ import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "neptune_mlir.bench.worker")
+
+
+def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
+    """The side of the process: answers requests until there are no more, or until one is answered
+    `"usable": False`. Returns an exit code."""
+    # libraries may print: what they write to stdout goes to stderr
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        found = answer(json.loads(line))
+        print(json.dumps(found), file=answers, flush=True)
+        if not found.get("usable", True):
+            return 1
+    return 0
 
 
 class Worker:

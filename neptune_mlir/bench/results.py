@@ -106,11 +106,13 @@ def to_json(found: Any) -> str:
     return "{" + ",\n".join(fields) + "}\n"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """What `to_json` wrote. Raises InputError."""
+def read(
+    path: Path, fields: Sequence[str] = ("device", "limits", "rows", "skipped")
+) -> dict[str, Any]:
+    """What `to_json` wrote, of an object with these fields. Raises InputError."""
     try:
-        found = json.loads(path.read_text())
-        missing = [k for k in ("device", "limits", "rows", "skipped") if k not in found]
+        found: dict[str, Any] = json.loads(path.read_text())
+        missing = [k for k in fields if k not in found]
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"cannot read '{path}': {error}") from None
     if missing:

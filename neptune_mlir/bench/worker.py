@@ -13,9 +13,7 @@ What fails answers {"failed": why}; when the GPU can no longer be used, the proc
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 
 from neptune_mlir.bench import figures
 from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.process import serve
 
 
 class Session:
@@ -136,7 +135,8 @@ class Session:
 
         p = torch.cuda.get_device_properties(0)
         found = {
-            "name": p.name, "multiprocessors": p.multi_processor_count, "torch": torch.__version__,
+            "name": p.name, "multiprocessors": p.multi_processor_count,
+            "capability": [p.major, p.minor], "torch": torch.__version__,
             "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
         }  # fmt: skip
         for package in ("triton", "flash-attn-4", "nvidia-cutlass-dsl"):
@@ -160,28 +160,23 @@ REQUESTS = ("warm", "prepare", "round", "finish", "check", "limits", "device")
 
 
 def main() -> int:
-    # libraries may print: what they write to stdout goes to stderr
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     session = Session(sys.argv[1])
-    for line in sys.stdin:
-        message = json.loads(line)
+
+    def answer(message: dict[str, Any]) -> dict[str, Any]:
         try:
             if message["do"] not in REQUESTS:
                 raise ValueError(f"no request '{message['do']}'")
-            answer: dict[str, Any] = getattr(session, message["do"])(message)
+            found: dict[str, Any] = getattr(session, message["do"])(message)
+            return found
         except Exception as error:
             session._clear()
             cause: BaseException = error
             while following := cause.__cause__:  # compilers wrap what they mean
                 cause = following
             text = " ".join(str(cause).split())
-            answer = {"failed": f"{type(cause).__name__}: {text[:300]}"}
-            answer["usable"] = _is_gpu_usable()
-        print(json.dumps(answer), file=answers, flush=True)
-        if not answer.get("usable", True):
-            return 1
-    return 0
+            return {"failed": f"{type(cause).__name__}: {text[:300]}", "usable": _is_gpu_usable()}
+
+    return serve(answer)
 
 
 def _is_gpu_usable() -> bool:

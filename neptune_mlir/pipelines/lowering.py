@@ -142,6 +142,10 @@ class Program:
             self._fused[chosen].fuse(chosen)
         lowering = self._fused[chosen].copy()
         lowering.way = way
+        if target != "cpu":  # of a family: what they share is the same for all of them
+            module = lowering.module.operation
+            chip = bindings.ir.StringAttr.get(target.partition(",")[0], module.context)
+            module.attributes["neptune.chip"] = chip
         lowering.to_fused(knobs.get(chosen, ""))
         if level == "tile":
             lowering.to_tiles()

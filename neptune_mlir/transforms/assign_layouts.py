@@ -40,6 +40,7 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     reduction_of,
     shape_of,
+    tuned,
 )
 from neptune_mlir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.errors import LoweringError
@@ -70,7 +71,8 @@ def assign_layouts(
         chosen = warps
         if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
             chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
-        _Assignment(forall, gpu_target(target), chosen, stages).run()
+        slots = stages or tuned(forall, "slots", 0)
+        _Assignment(forall, gpu_target(target), chosen, slots).run()
         if blocks:
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)

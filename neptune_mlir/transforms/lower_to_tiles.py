@@ -109,6 +109,8 @@ def _lower(
         [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
     )
     forall.operation.attributes["neptune.kernel"] = ir.StringAttr.get(name)
+    if "neptune.tuned" in kernel.op.attributes:
+        forall.operation.attributes["neptune.tuned"] = kernel.op.attributes["neptune.tuned"]
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None

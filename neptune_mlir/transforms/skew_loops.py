@@ -32,6 +32,7 @@ from neptune_mlir.analysis.tiles import (
     nested,
     owner,
     shape_of,
+    tuned,
 )
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
@@ -46,7 +47,7 @@ class Unfit(Exception):
 @register("skew-loops", "delay the last product of streamed loops by an iteration")
 def skew_loops(module: Any) -> None:
     for forall in foralls(module):
-        if "neptune.consumers" not in forall.attributes:
+        if "neptune.consumers" not in forall.attributes or not tuned(forall, "skew", 1):
             continue
         producer_of(forall)  # or there are no rings to tell loads by
         for chain in _chains(forall):

@@ -12,7 +12,8 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
 A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
 groups are to take turns at the matrix units (option `turns`), and `neptune.resident` where blocks
 are to stay and run program after program, the next one's loads beside the end of the one before
-(option `resident`); another is left as it is, with a remark that says why.
+(option `resident`), unless `neptune.tuned` says otherwise; another is left as it is, with a
+remark that says why.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     shape_of,
+    tuned,
 )
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.hopper import PANEL, REGISTERS
@@ -85,7 +87,7 @@ def mark_kernels(
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
             for name, wanted in (("turns", turns), ("resident", resident)):
-                if wanted:
+                if tuned(forall, name, wanted):
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:

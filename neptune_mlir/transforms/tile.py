@@ -34,6 +34,7 @@ from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms import group_sizes
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.program import functions
@@ -154,9 +155,12 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
             known = domain[axis] != DYNAMIC
             length = domain[axis] if known else wishes.length
-            rows, stream = group_sizes.sizes(shape, length, bool(wishes.few))
+            chip = _chip_of(op)
+            choice = group_sizes.choose(chip, shape, length, bool(wishes.few))
+            rows, stream = choice.rows, choice.stream
+            _note_choice(op, choice)
             if not known and not wishes.length and not wishes.few:
-                _note_lengths(op, group_sizes.lengths(shape))
+                _note_lengths(op, group_sizes.lengths(chip, shape))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
             if column is not None:
@@ -191,6 +195,25 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return [chosen[a] for a in range(len(domain))]
+
+
+def _chip_of(op: Any) -> str:
+    """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
+    module = op.operation.parent
+    while module.parent is not None:
+        module = module.parent
+    known = "neptune.chip" in module.attributes
+    return str(ir.StringAttr(module.attributes["neptune.chip"]).value) if known else ""
+
+
+def _note_choice(op: Any, choice: Choice) -> None:
+    """What the passes behind this one are to do otherwise than by their rules."""
+    more = choice.beyond_sizes()
+    if more:
+        with op.operation.context:
+            kind = ir.IntegerType.get_signless(64)
+            numbers = {name: ir.IntegerAttr.get(kind, n) for name, n in more.items()}
+            op.operation.attributes["neptune.tuned"] = ir.DictAttr.get(numbers)
 
 
 def _note_lengths(op: Any, lengths: Sequence[int]) -> None:

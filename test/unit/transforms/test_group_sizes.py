@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
-
 import pytest
 
 from neptune_mlir import compiler, ops
@@ -13,57 +10,81 @@ from neptune_mlir.codegen import ptxas
 from neptune_mlir.errors import ToolError
 from neptune_mlir.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.transforms import group_sizes
-from neptune_mlir.transforms.group_sizes import Shape
+from neptune_mlir.tune.candidates import unfit
+
+TRIANGLE = Shape(64, 64, True, True)
+LONG = Table((Entry("sm_90a", TRIANGLE, 8192, Choice(192, 128)),))
 
 
-def entries():
-    text = resources.files("neptune_mlir.transforms").joinpath(group_sizes.TABLE).read_text()
-    return json.loads(text)["entries"]
+@pytest.fixture(autouse=True)
+def table():
+    with tuned.using(LONG):
+        yield
 
 
-def test_the_table_fits_the_chip():
-    for entry in entries():
-        assert entry["rows"] in (64, 128, 192) and entry["stream"] % 16 == 0
-        groups = entry["rows"] // 64
-        held = 3 * entry["stream"] // 4 + entry["width"] // 2
-        assert held <= group_sizes.REGISTERS[groups], entry
-        keys = [(e["depth"], e["width"], e["triangle"], e["light"], e["from"]) for e in entries()]
-    assert len(set(keys)) == len(keys)
+@pytest.mark.parametrize("entry", tuned.shipped().entries, ids=str)
+def test_the_shipped_table_fits_the_chips(entry):
+    rule = group_sizes.rule(entry.shape)
+    assert entry.choice == rule or not unfit(gpu_target(entry.chip), entry.shape, entry.choice)
 
 
 @pytest.mark.parametrize(
     ("shape", "length", "sizes"),
     [
         (Shape(64, 64, False, True), 0, (192, 128)),
-        (Shape(64, 64, True, True), 0, (128, 128)),
-        (Shape(64, 64, True, True), 8191, (128, 128)),
-        (Shape(64, 64, True, True), 8192, (192, 128)),
+        (TRIANGLE, 0, (128, 128)),
+        (TRIANGLE, 8191, (128, 128)),
+        (TRIANGLE, 8192, (192, 128)),
         (Shape(64, 64, True, False), 8192, (128, 128)),  # not in the table: the rule
         (Shape(128, 128, True, True), 1 << 20, (128, 128)),
         (Shape(256, 256, False, True), 1 << 20, (128, 64)),
     ],
 )
 def test_sizes(shape, length, sizes):
-    assert group_sizes.sizes(shape, length) == sizes
+    choice = group_sizes.choose("sm_90a", shape, length)
+    assert (choice.rows, choice.stream) == sizes
 
 
-def tiles_of(**settings):
+def test_another_chip_has_other_entries():
+    assert group_sizes.choose("sm_100a", TRIANGLE, 8192) == group_sizes.rule(TRIANGLE)
+    assert group_sizes.lengths("sm_90a", TRIANGLE) == [8192]
+    assert group_sizes.lengths("", TRIANGLE) == []
+
+
+def module_of(level="fused", **settings):
     text = Source.of(ops.attention(causal=True, dtype="f16", **settings)).text
-    module, _ = compiler.lower_text(text, "attention", "sm_90a", None, "fused")
+    module, _ = compiler.lower_text(text, "attention", "sm_90a", None, level)
     return str(module)
 
 
 def test_the_lengths_are_noted():
-    assert "neptune.tile = array<i64: 1, 1, 128, 128, 0, 0>" in tiles_of(head_dim=64)
-    assert "neptune.longer = array<i64: 8192>" in tiles_of(head_dim=64)
+    text = module_of(head_dim=64)
+    assert "neptune.tile = array<i64: 1, 1, 128, 128, 0, 0>" in text
+    assert "neptune.longer = array<i64: 8192>" in text
 
 
-def test_a_bundle_has_kernels_for_long_streams_and_few_programs():
+def test_what_goes_beyond_sizes_reaches_the_kernel():
+    choice = Choice(128, 96, slots=3, turns=True, skew=False, resident=False)
+    with tuned.using(Table((Entry("sm_90a", TRIANGLE, 0, choice),))):
+        text = module_of("tile", head_dim=64)
+    line = next(x for x in text.splitlines() if "neptune.tuned" in x)
+    assert "neptune.turns" in line and "neptune.resident" not in line
+    assert "slots = 3 : i64" in line and "skew = 0 : i64" in line
+
+
+@pytest.fixture
+def assembler():
     try:
         ptxas.find_ptxas()
     except ToolError:
         pytest.skip("no ptxas here")
+
+
+def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
     bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
     images = bundle.facts["images"]
@@ -78,3 +99,17 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs():
     assert all(k["spills"] == 0 for i in images for k in i["kernels"].values())
     ends = [i["offset"] + i["size"] for i in images]
     assert [i["offset"] for i in images] == [0, *ends[:-1]] and ends[-1] == len(bundle.code)
+    assert bundle.facts["provenance"]["tuned"] == [LONG.entries[0].as_json()]
+
+
+def test_fewer_slots_take_less_memory(assembler):
+    text = Source.of(ops.attention(head_dim=64, q_len=4096, kv_len=4096, dtype="f16")).text
+    shape, shared = Shape(64, 64, False, True), {}
+    for slots in (2, 3):
+        choice = Choice(128, 64, slots=slots)
+        with tuned.using(Table((Entry("sm_90a", shape, 0, choice),))):
+            bundle = compiler.compile_text(text, "attention", "sm_90a", None, None)
+        image = bundle.facts["images"][0]
+        (kernel,) = image["kernels"].values()
+        shared[slots] = kernel["shared"]
+    assert shared[3] - shared[2] == 64 * 2 * 64 * 2  # a tile of each of two rings

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What was measured to be best on a chip, as data: the table that `neptune tune` fills.
+
+An entry says, for streams of a `Shape` on a chip and from some length on, which tile sizes to
+take and what else a schedule leaves open (`Choice`). `tuned.json` ships. A user's table, in the
+file that NEPTUNE_TUNING names ("none" for no such table) or else in the user's data folder, speaks
+for every shape that it knows instead. No MLIR here: the key of cached code depends on the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.errors import InputError
+
+ENVIRONMENT = "NEPTUNE_TUNING"
+ABOUT = "What was measured to be best for kernels of warp groups (docs/tuning.md). An entry holds" \
+    " for streams of at least `from` points."  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a stream is like, whatever it computes.
+
+    Attributes:
+        depth: points that the deepest product sums over, but for the streamed ones.
+        width: columns of the result; 0 where they are cut.
+        triangle: whether a comparison of several axes masks points.
+        light: whether exp is the only function that takes registers.
+    """
+
+    depth: int
+    width: int
+    triangle: bool
+    light: bool
+
+    def __str__(self) -> str:
+        marks = [name for name in ("triangle", "light") if getattr(self, name)]
+        return " ".join([f"{self.depth}x{self.width}", *marks])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to be chosen for a kernel of warp groups.
+
+    Attributes:
+        rows, stream: sizes of a tile: 64 rows a group, and points of the streamed axis.
+        slots: of the rings that streamed tiles go through; 0 for as many as the rule gives.
+        turns: whether groups take turns at the matrix units.
+        skew: whether the last product of a loop is delayed by an iteration.
+        resident: whether blocks stay and take program after program.
+    """
+
+    rows: int
+    stream: int
+    slots: int = 0
+    turns: bool = False
+    skew: bool = True
+    resident: bool = True
+
+    def beyond_sizes(self) -> dict[str, int]:
+        """What differs from the rule, besides the sizes of the tile."""
+        rule = Choice(self.rows, self.stream)
+        return {f.name: int(getattr(self, f.name)) for f in fields(self)
+                if getattr(self, f.name) != getattr(rule, f.name)}  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        return {"rows": self.rows, "stream": self.stream, **self.beyond_sizes()}
+
+    def __str__(self) -> str:
+        more = [f"{name} {value}" for name, value in self.beyond_sizes().items()]
+        return ", ".join([f"{self.rows}x{self.stream}", *more])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`choice` for streams of `shape` with at least `start` points, on `chip` (a target's name).
+    `measured` says where that is from (JSON data)."""
+
+    chip: str
+    shape: Shape
+    start: int
+    choice: Choice
+    measured: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        made = {"chip": self.chip, **asdict(self.shape), "from": self.start,
+                **self.choice.as_json()}  # fmt: skip
+        return made | ({"measured": dict(self.measured)} if self.measured else {})
+
+    @staticmethod
+    def from_json(data: Any) -> Entry:
+        """Raises ValueError for anything that `as_json` does not make."""
+        if not isinstance(data, dict):
+            raise ValueError("an entry is an object")
+        left = dict(data)
+        chip, measured = left.pop("chip", None), left.pop("measured", {})
+        if not isinstance(chip, str) or not isinstance(measured, dict):
+            raise ValueError("'chip' is a string, 'measured' an object")
+        start = _number(left, "from", 0)
+        given = {f.name: left.pop(f.name) for f in fields(Shape) if f.name in left}
+        shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
+                      _truth(given, "triangle"), _truth(given, "light"))  # fmt: skip
+        choice = Choice(
+            _number(left, "rows", 64, 64), _number(left, "stream", 16, 16),
+            _number(left, "slots", 0) if "slots" in left else 0,
+            *(_truth(left, name) if name in left else default
+              for name, default in (("turns", False), ("skew", True), ("resident", True))),
+        )  # fmt: skip
+        if left:
+            raise ValueError(f"an entry has no '{next(iter(left))}'")
+        return Entry(chip, shape, start, choice, measured)
+
+
+def _number(data: dict[str, Any], name: str, least: int, unit: int = 1) -> int:
+    found = data.pop(name, None)
+    if not isinstance(found, int) or isinstance(found, bool) or found < least or found % unit:
+        of = f"a multiple of {unit}" if unit > 1 else f"a number from {least} on"
+        raise ValueError(f"'{name}' is {of}, not {found!r}")
+    return found
+
+
+def _truth(data: dict[str, Any], name: str) -> bool:
+    found = data.pop(name, None)
+    if found not in (0, 1):  # JSON's false and true are 0 and 1 too
+        raise ValueError(f"'{name}' is true or false, not {found!r}")
+    return bool(found)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Entries, at most one for a chip, a shape and a length to begin at."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def of(self, chip: str, shape: Shape) -> list[Entry]:
+        """The entries for a stream, the shortest length first."""
+        found = [e for e in self.entries if e.chip == chip and e.shape == shape]
+        return sorted(found, key=lambda e: e.start)
+
+    def of_chip(self, chip: str) -> list[tuple[Shape, int, Choice]]:
+        """What it says of a chip: equal for chips that share code."""
+        return [(e.shape, e.start, e.choice) for e in self.entries if e.chip == chip]
+
+    def over(self, other: Table) -> Table:
+        """This table; of another one what is about other shapes or chips."""
+        known = {(e.chip, e.shape) for e in self.entries}
+        rest = [e for e in other.entries if (e.chip, e.shape) not in known]
+        return Table((*self.entries, *rest))
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that decides code."""
+        lines = sorted(
+            json.dumps([e.chip, asdict(e.shape), e.start, asdict(e.choice)], sort_keys=True)
+            for e in self.entries
+        )
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """An entry a line, in a fixed order."""
+        order = sorted(self.entries, key=lambda e: (e.chip, str(e.shape), e.start))
+        lines = ",\n".join(json.dumps(e.as_json()) for e in order)
+        return f'{{\n"about": {json.dumps(ABOUT)},\n"entries": [\n{lines}\n]\n}}\n'
+
+    @staticmethod
+    def from_json(text: str) -> Table:
+        """Raises ValueError for anything that `to_json` does not make."""
+        data = json.loads(text)
+        if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
+            raise ValueError("it has no list of 'entries'")
+        found = []
+        for number, item in enumerate(data["entries"]):
+            try:
+                found.append(Entry.from_json(item))
+            except ValueError as error:
+                raise ValueError(f"entry {number}: {error}") from None
+        keys = [(e.chip, e.shape, e.start) for e in found]
+        twice = next((k for k in keys if keys.count(k) > 1), None)
+        if twice:
+            raise ValueError(f"two entries for {twice[0]}, {twice[1]}, from {twice[2]}")
+        return Table(tuple(found))
+
+
+# ---- the tables that there are
+
+
+def read(path: str | os.PathLike[str]) -> Table:
+    """A table from a file. Raises InputError for one that is damaged, or none."""
+    try:
+        return Table.from_json(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"the tuning table '{os.fspath(path)}' cannot be read: {reason}",
+            hint="correct or remove it ('neptune tune record' writes one); "
+            f"{ENVIRONMENT}=none does without",
+        ) from None
+
+
+@functools.cache
+def shipped() -> Table:
+    """The table of this package."""
+    return Table.from_json(resources.files(__package__).joinpath("tuned.json").read_text())
+
+
+def user_path() -> Path | None:
+    """Where the user's table is, or would be; None for no such table."""
+    chosen = os.environ.get(ENVIRONMENT)
+    if chosen:
+        return None if chosen == "none" else Path(chosen)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("neptune-mlir")) / "tuned.json"
+
+
+_chosen: contextvars.ContextVar[Table | None] = contextvars.ContextVar("tuned", default=None)
+
+
+def current() -> Table:
+    """The table that counts: the one in `using`, else the user's over the shipped one.
+
+    Raises:
+        InputError: the user's table is damaged, or is named and not there.
+    """
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    path = user_path()
+    if path is None or not (os.environ.get(ENVIRONMENT) or path.exists()):
+        return shipped()
+    return read(path).over(shipped())
+
+
+@contextlib.contextmanager
+def using(table: Table) -> Iterator[None]:
+    """Within it, `table` is the current one."""
+    token = _chosen.set(table)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a compilation asked of the table, and what it took: `entry` is None where that is
+    the rule's. `few`: for launches of few programs."""
+
+    chip: str
+    shape: Shape
+    length: int
+    few: bool
+    choice: Choice
+    entry: Entry | None
+
+
+_asked: contextvars.ContextVar[list[Question] | None] = contextvars.ContextVar(
+    "asked", default=None
+)
+
+
+@contextlib.contextmanager
+def questions() -> Iterator[list[Question]]:
+    """The questions asked within it, each once; who listens outside of it hears them too."""
+    found: list[Question] = []
+    token = _asked.set(found)
+    try:
+        yield found
+    finally:
+        _asked.reset(token)
+        for question in found:
+            note(question)
+
+
+def note(question: Question) -> None:
+    """Hand a question to whoever listens."""
+    listening = _asked.get()
+    if listening is not None and question not in listening:
+        listening.append(question)

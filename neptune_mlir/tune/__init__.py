@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune tune`: fills the table of what is best on a chip (`targets/tuned.py`).
+
+    candidates.py  what there is to choose from for a stream, and why some of it is not tried
+    build.py       compiles the candidates of programs into a folder (anywhere, in parallel)
+    builder.py     a process that compiles for it
+    manifest.py    what such a folder holds
+    run.py         measures a folder on a GPU: a process a candidate, by rounds that halve the field
+    gain.py        how much faster one is than another, and how sure that is
+    record.py      what won by more than the noise, as entries of a table
+
+run.py and record.py work without MLIR. A candidate is compiled as any program is, with a table that
+has its entry: what is measured is what users get once the entry is in their table.
+"""

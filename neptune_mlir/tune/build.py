@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles the candidates of programs into a folder, in parallel; needs no GPU.
+
+The folder has a bundle for each candidate, and a manifest (`manifest.py`) that says what they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.bench.process import Worker
+from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.tuned import Choice, Entry, Shape
+from neptune_mlir.tune.candidates import candidates
+from neptune_mlir.tune.manifest import MANIFEST, RULE
+
+COMMAND = (sys.executable, "-m", "neptune_mlir.tune.builder")
+TIMEOUT = 300.0  # seconds, of a compilation
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program to tune: its text, and what says how to run it (see `tune/run.py`)."""
+
+    name: str
+    text: str
+    spec: Mapping[str, Any]
+
+
+def build(
+    folder: Path, subjects: Sequence[Subject], target: str, knobs: Mapping[str, Sequence[int]],
+    lengths: Sequence[int], say: Say = print, command: tuple[str, ...] = COMMAND,
+) -> dict[str, Any]:  # fmt: skip
+    """Write the folder; returns what its manifest says.
+
+    Raises:
+        UsageError: the target has no choice, or no program has a stream that one is for.
+        InputError: a program cannot be compiled.
+    """
+    chip = gpu_target(target)
+    if not getattr(chip, "warp_groups", False):
+        raise UsageError(
+            f"there is nothing to tune for '{target}'",
+            hint="the table is about kernels of specialised warps: sm_90a",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with _Builders(folder / "build.log", command) as builders:
+        jobs = _jobs(folder, subjects, target, knobs, builders, say)
+        if not jobs:
+            raise UsageError("no program has a stream that the table is about")
+        requests = [(job, label) for job in jobs for label in job["candidates"]]
+        started, done = time.monotonic(), 0
+
+        def show(number: int, answer: dict[str, Any]) -> None:
+            nonlocal done
+            done += 1
+            job, label = requests[number]
+            left = (time.monotonic() - started) / done * (len(requests) - done)
+            what = answer.get("failed", "").splitlines()[:1] or ["compiled"]
+            say(f"[{done}/{len(requests)}, {left:.0f} s left] {job['name']} {label}: {what[0]}")
+
+        messages = [_request(folder, job, label, target) for job, label in requests]
+        answers = builders.ask_all(messages, show)
+    for job in jobs:
+        _keep(folder, job, {label: a for (j, label), a in zip(requests, answers, strict=True)
+                            if j is job})  # fmt: skip
+        say(summary(job))
+    manifest = {"target": target, "tools": _tools(), "lengths": list(lengths), "jobs": jobs}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    return manifest
+
+
+def _tools() -> dict[str, str]:
+    from neptune_mlir.pipelines.lowering import provenance
+
+    tools: dict[str, str] = provenance("", "")["tools"]
+    return tools
+
+
+def _jobs(
+    folder: Path, subjects: Sequence[Subject], target: str, knobs: Mapping[str, Sequence[int]],
+    builders: _Builders, say: Say,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What there is to build, with the candidates of each."""
+    for subject in subjects:
+        (folder / f"{subject.name}.mlir").write_text(subject.text)
+    looks = builders.ask_all([
+        {"do": "look", "program": str(folder / f"{s.name}.mlir"), "target": target}
+        for s in subjects
+    ])  # fmt: skip
+    jobs = []
+    for subject, look in zip(subjects, looks, strict=True):
+        if "failed" in look:
+            raise InputError(f"'{subject.name}' cannot be compiled for {target}: {look['failed']}")
+        if not look["streams"]:
+            say("\n  ".join([f"{subject.name}: nothing to tune", *look["why"]]))
+        for number, stream in enumerate(look["streams"]):
+            shape, rule = Shape(**stream["shape"]), Choice(**stream["rule"])
+            found, pruned = candidates(gpu_target(target), shape, knobs)
+            name = subject.name + (f"-{number}" if len(look["streams"]) > 1 else "")
+            jobs.append({
+                "name": name, "program": f"{subject.name}.mlir", "spec": dict(subject.spec),
+                "shape": asdict(shape), "rule": rule.as_json(), "pruned": pruned,
+                "candidates": {
+                    RULE: {"choice": rule.as_json()},
+                    **{str(c): {"choice": c.as_json()} for c in found if c != rule},
+                },
+            })  # fmt: skip
+    return jobs
+
+
+def _request(folder: Path, job: dict[str, Any], label: str, target: str) -> dict[str, Any]:
+    candidate = job["candidates"][label]
+    candidate["bundle"] = f"{job['name']}-{label.replace(', ', '-').replace(' ', '')}.bundle"
+    choice = Choice(**candidate["choice"])
+    entry = Entry(target, Shape(**job["shape"]), 0, choice).as_json()
+    return {
+        "do": "build", "program": str(folder / job["program"]), "target": target,
+        "entry": None if label == RULE else entry, "out": str(folder / candidate["bundle"]),
+        "facts": {"bench": {**job["spec"], "label": label}},
+    }  # fmt: skip
+
+
+def _keep(folder: Path, job: dict[str, Any], answers: Mapping[str, dict[str, Any]]) -> None:
+    """Drop the candidates of a job that came to nothing, or to the same code as another."""
+    rule = answers[RULE]
+    if "failed" in rule:
+        raise InputError(f"'{job['name']}' cannot be compiled: {rule['failed']}")
+    pruned = Counter(job["pruned"])
+    seen: set[str] = set()
+    for label, answer in answers.items():
+        candidate = job["candidates"][label]
+        reason = _useless(answer, rule, seen)
+        if reason and label != RULE:
+            pruned[reason] += 1
+            del job["candidates"][label]
+            (folder / candidate["bundle"]).unlink(missing_ok=True)
+            continue
+        seen.add(answer["digest"])
+        figures = answer["kernels"].values()
+        candidate["registers"] = max(k["registers"] for k in figures)
+        candidate["shared"] = max(k["shared"] for k in figures)
+    job["pruned"] = dict(pruned)
+
+
+def _useless(answer: dict[str, Any], rule: dict[str, Any], seen: set[str]) -> str:
+    """Why what became of a candidate is not worth measuring."""
+    if "failed" in answer:
+        return "does not compile"
+    if answer["way"] != rule["way"]:
+        unfit = any("warps are not specialised" in remark for remark in answer["remarks"])
+        return "does not suit specialised warps" if unfit else "spills"
+    if any(kernel["spills"] for kernel in answer["kernels"].values()):
+        return "spills"
+    return "same code as another" if answer["digest"] in seen else ""
+
+
+def summary(job: dict[str, Any]) -> str:
+    """A line on a job's candidates."""
+    pruned = ", ".join(f"{n} {reason}" for reason, n in job["pruned"].items())
+    text = f"{job['name']} ({Shape(**job['shape'])}): {len(job['candidates'])} candidates"
+    return text + (f"; not tried: {pruned}" if pruned else "")
+
+
+class _Builders:
+    """Processes that compile, as many as there are cores."""
+
+    def __init__(self, log: Path, command: tuple[str, ...]):
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        self._workers = [Worker("builder", log, command=command) for _ in range(cores)]
+
+    def __enter__(self) -> _Builders:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for worker in self._workers:
+            worker.stop()
+
+    def ask_all(
+        self, messages: Sequence[dict[str, Any]],
+        show: Callable[[int, dict[str, Any]], None] = lambda number, answer: None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """The answers; `show` hears of each as it comes, with the number of its message."""
+        waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in range(len(messages)):
+            waiting.put(number)
+        answers: list[dict[str, Any]] = [{} for _ in messages]
+        lock = threading.Lock()
+
+        def work(worker: Worker) -> None:
+            while True:
+                try:
+                    number = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                answers[number] = worker.ask(TIMEOUT, **messages[number])
+                with lock:
+                    show(number, answers[number])
+
+        threads = [threading.Thread(target=work, args=(w,)) for w in self._workers[: len(messages)]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What there is to choose from for a stream on a chip, and why some of it is not worth a try.
+
+The counts of registers and shared memory are those that the passes go by, rounded in favour of the
+candidate: what compiles to spills, or to something else, is found out by compiling it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from neptune_mlir.codegen import hopper
+from neptune_mlir.errors import UsageError
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.tuned import Choice, Shape
+from neptune_mlir.transforms.assign_layouts import RESULTS
+from neptune_mlir.transforms.group_sizes import REGISTERS, registers
+from neptune_mlir.transforms.partition_warps import RESERVED
+
+GROUP = 128  # threads
+ELEMENT = 2  # bytes
+SLOTS = 2  # at least, of a ring
+KNOBS: dict[str, tuple[int, ...]] = {
+    "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)), "slots": (0, 3, 4),
+    "turns": (0,), "skew": (1,), "resident": (1,),
+}  # fmt: skip
+
+
+def parse_knobs(settings: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """KNOBS, but for what `NAME=NUMBER,FIRST:LAST:STEP,...` says otherwise. Raises UsageError."""
+    found = dict(KNOBS)
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in found:
+            raise UsageError(f"no knob '{name}'", hint=f"knobs: {', '.join(found)}")
+        try:
+            numbers = [n for part in text.split(",") for n in _numbers(part)]
+        except ValueError:
+            numbers = []
+        kind = {f.name: f.type for f in fields(Choice)}[name]
+        allowed = {"rows": range(64, 193, 64), "stream": range(16, 257, 16)}.get(
+            name, range(2) if kind == "bool" else range(17)
+        )
+        if not numbers or any(n not in allowed for n in numbers):
+            raise UsageError(
+                f"knob '{name}' is '{text}'",
+                hint=f"some of {', '.join(map(str, allowed))}; FIRST:LAST:STEP is a range",
+            )
+        found[name] = tuple(dict.fromkeys(numbers))
+    return found
+
+
+def _numbers(part: str) -> Sequence[int]:
+    if ":" not in part:
+        return [int(part)]
+    first, last, step = (int(n) for n in part.split(":"))
+    return range(first, last + 1, step)
+
+
+def candidates(
+    chip: GpuTarget, shape: Shape, knobs: Mapping[str, Sequence[int]] = KNOBS
+) -> tuple[list[Choice], Counter[str]]:
+    """Those worth a try, and how many are not for each reason."""
+    pruned: Counter[str] = Counter()
+    fitting = []
+    for choice in _all(knobs):
+        reason = unfit(chip, shape, choice)
+        if reason:
+            pruned[reason] += 1
+        else:
+            fitting.append(choice)
+    largest = {c.rows: max(d.stream for d in fitting if d.rows == c.rows) for c in fitting}
+    worth = [c for c in fitting if 2 * c.stream >= largest[c.rows]]
+    if len(fitting) > len(worth):
+        pruned["less than half of the streamed tile that fits"] = len(fitting) - len(worth)
+    return worth, pruned
+
+
+def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
+    for rows, stream, slots, turns, skew, resident in itertools.product(*(knobs[k] for k in KNOBS)):
+        yield Choice(rows, stream, slots, bool(turns), bool(skew), bool(resident))
+
+
+def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
+    """Why a choice cannot be, or cannot be good; "" where nothing is against it."""
+    groups = choice.rows // 64
+    if choice.turns and groups == 1:
+        return "turns of one group"
+    if registers(shape, choice.stream) > REGISTERS[groups]:
+        return "registers"
+    shared = shared_memory(shape, choice)
+    if shared > chip.shared_block:
+        return "shared memory"
+    if 0 < choice.slots <= slots_by_rule(chip, shape, choice):
+        return "no more slots than the rule gives"
+    producer, consumer = hopper.REGISTERS[groups]
+    launched = (producer + groups * consumer) // (groups + 1)
+    blocks = chip.blocks_per_sm((groups + 1) * GROUP, launched, shared)
+    if blocks * groups < 2:
+        return "occupancy: one group a multiprocessor, nothing runs beside its products' wait"
+    return ""
+
+
+def shared_memory(shape: Shape, choice: Choice) -> int:
+    """Bytes that a block takes at least: a slot of tiles that it loads once, and the rings."""
+    once, streamed = _tiles(shape, choice)
+    return once + (choice.slots or SLOTS) * streamed + RESERVED
+
+
+def slots_by_rule(chip: GpuTarget, shape: Shape, choice: Choice) -> int:
+    """As many slots as `assign-layouts` gives where nobody says."""
+    once, streamed = _tiles(shape, choice)
+    return 4 if 4 * streamed <= chip.shared_block - 2 * once - RESULTS else SLOTS
+
+
+def _tiles(shape: Shape, choice: Choice) -> tuple[int, int]:
+    """Bytes of the tiles loaded once, and of those of a step of the stream."""
+    once = choice.rows * shape.depth * ELEMENT
+    return once, choice.stream * (shape.depth + shape.width) * ELEMENT
