@@ -83,6 +83,44 @@ def is_inside(value: Any, forall: Any) -> bool:
         block = parent.block
 
 
+def is_multiple(value: Any, n: int) -> bool:
+    """Whether an index (an int or a value) is certainly a multiple of n."""
+    if isinstance(value, int):
+        return value % n == 0
+    if isinstance(value.owner, ir.Block):
+        loop = value.owner.owner.operation
+        counts = loop.name == "scf.for" and value.arg_number == 0
+        return counts and all(is_multiple(loop.operands[k], n) for k in (0, 2))
+    op = value.owner.operation
+    if op.name == "arith.constant":
+        return bool(op.attributes["value"].value % n == 0)
+    if op.name == "affine.apply":
+        (result,) = ir.AffineMapAttr(op.attributes["map"]).value.results
+        return _form_is_multiple(result, op, n)
+    if op.name == "arith.index_cast":
+        return is_multiple(op.operands[0], n)
+    found = [is_multiple(v, n) for v in op.operands]
+    if op.name in ("arith.addi", "arith.subi", "arith.select"):
+        return all(found[-2:])
+    return op.name == "arith.muli" and any(found)
+
+
+def _form_is_multiple(e: Any, op: Any, n: int) -> bool:
+    """`is_multiple` of an affine expression over the operands of `op`."""
+    operands = list(op.operands)
+    if isinstance(e, ir.AffineConstantExpr):
+        return bool(ir.AffineConstantExpr(e).value % n == 0)
+    if isinstance(e, ir.AffineDimExpr):
+        return is_multiple(operands[ir.AffineDimExpr(e).position], n)
+    if isinstance(e, ir.AffineSymbolExpr):
+        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
+        return is_multiple(operands[count + ir.AffineSymbolExpr(e).position], n)
+    if not isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
+        return False
+    both = [_form_is_multiple(part, op, n) for part in (e.lhs, e.rhs)]
+    return all(both) if isinstance(e, ir.AffineAddExpr) else any(both)
+
+
 @dataclass(frozen=True)
 class Window:
     """A static tile of an outside tensor: where it stands and how much of it exists.

@@ -72,15 +72,15 @@ class PruneMasksOp(TransformNeptune.Operation, name="prune_masks"):
 class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
     """Runs `privatize`: every stream is cut into `chunks` private ones and a global join.
 
-    With 0 chunks, `programs` says how many programs there are to be, and the stream has to be
-    tiled.
+    With 0 chunks, `programs` says how many programs there are to be, or, where that is 0 too,
+    `tiles` how many tiles a chunk has; then the stream has to be tiled.
 
-    Rejected: a number that is not one whole number, both under 1.
+    Rejected: a number that is not one whole number, all under 1.
     """
 
     target: ext.Operand[transform.AnyOpType]
     chunks: ext.Operand[Any]
-    programs: Sequence[ext.Operand[Any]]
+    programs: Sequence[ext.Operand[Any]]  # and tiles
     result: ext.Result[transform.AnyOpType]
 
 
@@ -130,7 +130,7 @@ def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
 
 
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:
-    numbers = zip(("chunks", "programs"), list(op.operation.operands)[1:], strict=False)
+    numbers = zip(("chunks", "programs", "tiles"), list(op.operation.operands)[1:], strict=False)
     return {name: _number(op, state, value, name) for name, value in numbers}
 
 

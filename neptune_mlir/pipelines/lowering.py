@@ -135,7 +135,7 @@ class Program:
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
         chosen = self.schedule or schedules.choose(
-            self._raised.module, parallelism(target), adapts
+            self._raised.module, parallelism(target), adapts, "apart" in knobs
         )
         if chosen not in self._fused:
             self._fused[chosen] = self._raised.copy()

@@ -43,7 +43,7 @@ def ways(target: str) -> tuple[Way, ...]:
     )
     if not nvidia(target).warp_groups:
         return portable
-    specialised = {**KNOBS, "streamed": "warp_groups:1"}
+    specialised = {**KNOBS, "streamed": "warp_groups:1", "apart": "warp_groups:1"}
     return (Way(specialised, _takes_warp_groups, few={"streamed": "few:1"}), *portable)
 
 

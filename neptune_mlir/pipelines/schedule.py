@@ -6,13 +6,15 @@ A script is data: a `transform.named_sequence @__transform_main` over the module
 interprets the script. Shipped templates stand in `pipelines/schedules/`:
 
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
-* `private`: the stream is cut into chunks that run in parallel and are joined (decode-like).
+* `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
+* `apart`: each tile of the stream is such a chunk (linear layer and loss).
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from neptune_mlir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
 
 ENTRY = "__transform_main"
+DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
 
 
 def shipped() -> dict[str, str]:
@@ -191,8 +194,13 @@ def _readable(message: str, source: str) -> str:
 LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
 
 
-def choose(payload: Any, parallel_programs: int, adapts: bool = False) -> str:
-    """The template for a program (at program level): `private` or `streamed`.
+DEEP_PRODUCT = 512  # summed elements from which on a program cannot keep a product's factors
+
+
+def choose(
+    payload: Any, parallel_programs: int, adapts: bool = False, apart: bool = False
+) -> str:  # fmt: skip
+    """The template for a program (at program level): `private`, `streamed` or `apart`.
 
     The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
     elements (or a run-time number of them) into each. With fewer results than the target runs
@@ -200,8 +208,11 @@ def choose(payload: Any, parallel_programs: int, adapts: bool = False) -> str:
     and whatever is known at run time only, is `streamed`.
 
     Where the number of chunks `adapts` to the extents, a run-time number of independent problems
-    (a batch of contractions) counts as one: of many, each is cut into one chunk.
+    (a batch of contractions) counts as one: of many, each is cut into one chunk. Where the target
+    knows how to take deep products `apart`, a program that reduces some goes by that.
     """
+    if apart and _reduces_deep_products(payload):
+        return "apart"
     problems = Problems()
     fewest = None
     for function in payload.body.operations:
@@ -215,6 +226,38 @@ def choose(payload: Any, parallel_programs: int, adapts: bool = False) -> str:
                     if reduced >= LONG_STREAM:
                         fewest = results if fewest is None else min(fewest, results)
     return "private" if fewest is not None and fewest < parallel_programs else "streamed"
+
+
+def _reduces_deep_products(payload: Any) -> bool:
+    """Whether all reductions of products that sum over more than DEEP_PRODUCT elements, and there
+    are some, run over axes of known extent and leave results of fewer axes."""
+    problems = Problems()
+    axes: dict[Any, int] = {}  # what follows from a deep product, and how many axes that has
+    found = []
+    for op in _nests(payload):
+        kept, domain = set(op.attributes["result_axes"]), list(op.attributes["domain"])
+        reduced = [n for loop, n in enumerate(domain) if loop not in kept]
+        known = DYNAMIC_EXTENT not in reduced
+        sources = [read.operation.operands[0] for read in op.regions[0].blocks[0].operations
+                   if read.operation.name == "neptune.read"]  # fmt: skip
+        deep = [axes[v] for v in sources if v in axes]
+        if deep and op.name == "neptune.reduce":
+            found.append(known and len(kept) < max(deep))
+        elif deep:
+            axes[op.results[0]] = max(deep)
+        elif op.name == "neptune.reduce" and problems.contracts(op):
+            if known and math.prod(reduced) > DEEP_PRODUCT:
+                axes[op.results[0]] = len(kept)
+    return bool(found) and all(found)
+
+
+def _nests(payload: Any) -> Iterator[Any]:
+    """The maps and reductions of a program."""
+    for function in payload.body.operations:
+        for block in function.regions[0].blocks if function.regions else ():
+            for op in block.operations:
+                if op.operation.name in ("neptune.map", "neptune.reduce"):
+                    yield op.operation
 
 
 def _extents(reduce: Any, single: frozenset[int]) -> tuple[float, float]:
@@ -247,6 +290,10 @@ class Problems:
         follows from; none where there is no contraction."""
         axes, contracts = self._of(nest)
         return axes if contracts else frozenset()
+
+    def contracts(self, nest: Any) -> bool:
+        """Whether a nest is a contraction, or follows from one."""
+        return self._of(nest)[1]
 
     def _of(self, nest: Any) -> tuple[frozenset[int], bool]:
         if nest not in self._found:

@@ -64,11 +64,14 @@ def parameters(
 
 
 def tensor_map(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
-    """What the copy engine needs to bring boxes of `rows` whole rows: 128 bytes, encoded again
-    only for another address or shape.
+    """What the copy engine needs to bring boxes of `rows` x `columns` elements: 128 bytes, encoded
+    again only for another address or shape.
 
     Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
-    dimensions from the innermost outwards. Rows that do not exist come as 0.
+    dimensions from the innermost outwards. What does not exist comes as 0.
+
+    Args:
+        rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
     """
     key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns)
     found = _maps.get(key)
@@ -84,9 +87,14 @@ def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns:
         return (ctypes.c_char * TENSOR_MAP_BYTES)()
     size = SIZES[array.dtype]
     rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
-    extents = [_PANEL, array.shape[rows_dim], columns // _PANEL, *(array.shape[d] for d in rest)]
     # an axis of one element may have any stride, but the encoding checks it
-    steps = [array.strides[d] * size if array.shape[d] > 1 else 16 for d in (rows_dim, *rest)]
+    axes = [
+        (array.shape[d], array.strides[d] * size) if d >= 0 and array.shape[d] > 1 else (1, 16)
+        for d in (rows_dim, *rest)
+    ]
+    steps = [step for _, step in axes]
+    height, *others = (extent for extent, _ in axes)
+    extents = [_PANEL, height, array.shape[-1] // _PANEL, *others]
     if min(steps) < 0:
         raise ArgumentError("an array with a negative stride cannot be read by the copy engine")
     strides = [steps[0], _PANEL * size, *steps[1:]]

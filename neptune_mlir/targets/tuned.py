@@ -33,7 +33,7 @@ class Shape:
     """What a stream is like, whatever it computes.
 
     Attributes:
-        depth: points that the deepest product sums over, but for the streamed ones.
+        depth: points that the deepest product sums over, but for the streamed ones (1: no others).
         width: columns of the result; 0 where they are cut.
         triangle: whether a comparison of several axes masks points.
         light: whether exp is the only function that takes registers.

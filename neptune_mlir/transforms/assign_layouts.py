@@ -3,9 +3,11 @@
 
 Contractions that fit a matrix instruction fix the layout of their accumulator and operands.
 From there layouts spread along elementwise ops and reductions, in both directions, until
-nothing changes; what is left gets consecutive elements in consecutive threads. Loads and
+nothing changes; a factor that is computed from loads alone is then made where the instruction
+takes it, and what is left gets consecutive elements in consecutive threads. Loads and
 constants have no layout of their own: each user takes them as it needs them, from shared
-memory where a matrix instruction (or a loop over a reduced axis) reads them.
+memory where a matrix instruction (or what makes a factor for it, or a loop over a reduced axis)
+reads them.
 
 What the pass leaves, for `distribute-tiles`:
 
@@ -24,7 +26,7 @@ import math
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid, parse_shared
+from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -46,13 +48,11 @@ from neptune_mlir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
 from neptune_mlir.transforms.assign_layouts_factors import round_factors, slice_whole_arrays
+from neptune_mlir.transforms.assign_layouts_stages import is_staged, stages_of
 from neptune_mlir.transforms.registry import register, remark
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
 UNROLL_LIMIT = 512
-UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
-MOST_STAGES = 6
-RESULTS = 32 << 10  # bytes of shared memory that results of specialised warps pass through
 
 
 @register("assign-layouts", "decide in which registers or shared memory tile values live")
@@ -95,6 +95,8 @@ class _Assignment:
         self.known: dict[Any, Layout] = {}
         self.iteration: dict[Any, Layout] = {}
         self.via: dict[Any, str] = {}
+        self.factors: set[Any] = set()  # made for an instruction, and what they are made from
+        self.read_as: dict[Any, Layout] = {}  # loads that these are made from
         self._find_matrix_products()
         self.rows = max((self._rows(g) for g in self.generics if g.result in self.matrix),
                         default=0)  # fmt: skip
@@ -296,7 +298,7 @@ class _Assignment:
 
     def _spread(self) -> None:
         while True:
-            if self._spread_once():
+            if self._spread_once() or self._ask_for_factors():
                 continue
             unknown = [g for g in self.generics if g.result not in self.via]
             if not unknown:
@@ -328,6 +330,20 @@ class _Assignment:
                 changed |= self._try(g)
         return changed
 
+    def _ask_for_factors(self) -> bool:
+        """Have a computed factor that nothing gave a layout made as its instruction takes it."""
+        for g in self.generics:
+            p = self.matrix.get(g.result)
+            if p is None:
+                continue
+            which = self.instruction[g.result].chain
+            value, grid = g.inputs[p.a if which == "a" else p.b], self._warp_grid(g, p)
+            alone = (grid.n if which == "a" else grid.m) == 1  # else several warps make the same
+            if alone and self._set(value, self.operand_layout(g, p, which)):
+                self.factors.add(self._find(value))
+                return True
+        return False
+
     def _full_rank(self, g: Generic) -> list[int]:
         """Inputs that run over every loop."""
         return [k for k, m in enumerate(g.maps[:-1]) if len(m) == len(g.extents)]
@@ -340,7 +356,7 @@ class _Assignment:
         """Assign a generic whose iteration layout follows from a known value."""
         found = None
         for k in self._full_rank(g):
-            held = self.layout(g.inputs[k])
+            held = self.layout(g.inputs[k]) or self.read_as.get(g.inputs[k])
             if held is not None and g.is_read(k):
                 found = self._iteration_of(held, g.maps[k])
                 break
@@ -365,6 +381,12 @@ class _Assignment:
         self.iteration[g.result] = iteration
         for value, loops in zip([*g.inputs, g.init, g.result], [*g.maps, g.maps[-1]], strict=True):
             self._set(value, iteration.project(loops))
+        if self._find(g.result) in self.factors:
+            for value, loops in zip(g.inputs, g.maps, strict=False):
+                if load_window(value, self.forall) is not None:
+                    self.read_as.setdefault(value, iteration.project(loops))
+                else:
+                    self.factors.add(self._find(value))
 
     def _default(self, g: Generic) -> None:
         dtype = element_of(g.inputs[0]) if g.inputs else element_of(g.result)
@@ -482,7 +504,7 @@ class _Assignment:
         self._write_loads()
         held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
         self.forall.attributes["neptune.held"] = ir.IntegerAttr.get(context, held)
-        self._fit_stages()
+        stages = stages_of(self.forall, self.target, self.loops, self.rows, self.stages)
         for loop in self.loops:
             texts = [
                 ir.StringAttr.get(str(self.layout(r)) if is_tile(r, self.forall) else "")
@@ -490,17 +512,19 @@ class _Assignment:
             ]
             loop.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
             block = loop.regions[0].blocks[0]
-            if any(self._is_staged(o.operation) for o in block.operations):
-                loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, self.stages)
+            if any(is_staged(o.operation) for o in block.operations):
+                loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, stages)
 
     def _write_loads(self) -> None:
-        """Loads that products and loops read go to shared memory, or to registers for good."""
+        """Loads that products and loops read go to shared memory, or to registers for good; so do
+        those of a loop that a factor is made from."""
         wanted: dict[Any, set[str]] = {}
         for g in self.generics:
             for k, value in enumerate(g.inputs):
                 if not g.is_read(k) or load_window(value, self.forall) is None:
                     continue
-                if g.result in self.matrix or self.via[g.result] == "loop":
+                streamed = value in self.read_as and owner(value).block != self.body
+                if g.result in self.matrix or self.via[g.result] == "loop" or streamed:
                     resident = self._resident(g, k)
                     text = str(self._shared(value) if resident is None else resident)
                     wanted.setdefault(value, set()).add(text)
@@ -532,43 +556,6 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
-
-    def _fit_stages(self) -> None:
-        """The stages asked for; else 4 for specialised warps where there is room, or 2, but enough
-        for UNDER_WAY where products have so few rows that they wait for memory; fewer where the
-        tiles of a loop, all its stages, exceed shared memory."""
-        once = self._loaded(self.body)
-        most = max((self._loaded(o.regions[0].blocks[0]) for o in self.loops), default=0)
-        if "neptune.consumers" in self.forall.attributes and not self.stages:
-            # slots of rings: loads outside of loops have two, results need room as well
-            room = self.target.shared_block - 2 * once - RESULTS
-            self.stages = 4 if 4 * most <= room else 2
-        if not self.stages:
-            waits = most and 0 < self.rows <= 16
-            self.stages = max(2, min(MOST_STAGES, 1 + -(-UNDER_WAY // most))) if waits else 2
-        wanted = self.stages
-        if "cp.async" not in self.target.copies:  # what is under way is in registers
-            return
-        while self.stages > 1 and once + self.stages * most > self.target.shared_block:
-            self.stages -= 1
-        if self.stages < wanted:
-            remark(self.forall.location, f"{self.stages} stages: shared memory holds no more")
-
-    def _loaded(self, block: Any) -> int:
-        """Bytes of shared memory that the loads of a block take, one stage."""
-        total = 0
-        for op in block.operations:
-            if self._is_staged(op.operation):
-                text = ir.StringAttr(op.operation.attributes["neptune.layout"]).value
-                total += parse_shared(text, shape_of(op.operation.results[0])).bytes
-        return total
-
-    def _is_staged(self, op: Any) -> bool:
-        return (
-            op.name in ("tensor.pad", "tensor.extract_slice")
-            and "neptune.layout" in op.attributes
-            and ir.StringAttr(op.attributes["neptune.layout"]).value.startswith("shared")
-        )
 
     def _attribute(self, op: Any, name: str, text: str) -> None:
         op.attributes[name] = ir.StringAttr.get(text)

@@ -33,7 +33,7 @@ from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms import staged_rows
-from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat
+from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat, Tile
 from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
 from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
@@ -50,13 +50,17 @@ CONSUMER_BARRIER = 1  # the named barrier of all consumers
 
 @dataclass(frozen=True)
 class Ring:
-    """The offset of slot 0, that of its barriers, and the size of a slot."""
+    """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot.
+    `by_warps`: each warp releases a slot, for it reads the tile on its own; products are over for
+    a group at once."""
 
     offset: int
     full: int
     empty: int
     bytes: int
+    slot: int
     stages: int
+    by_warps: bool
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class PanelTile:
     address: Any
     rows: int
     columns: int
+    dtype: str
 
 
 class ConsumerMemory(Memory):
@@ -81,6 +86,37 @@ class ConsumerCompute(Compute):
 
     group: Any = None  # which consumer group this thread belongs to, i32
     smem: Any = None
+
+    def registers(
+        self, tile: Tile | PanelTile, layout: Layout, dims: Sequence[int] | None = None
+    ) -> list[Any]:
+        if not isinstance(tile, PanelTile):
+            return super().registers(tile, layout, dims)
+        dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
+        needed = layout.project(dims)
+        values = self.s.remember((tile.address, needed), lambda: self._read(tile, needed))
+        sources = layout.sources(needed, dims)
+        assert sources is not None
+        return [values[k] for k in sources]
+
+    def _read(self, tile: PanelTile, layout: Layout) -> list[Any]:
+        """What a thread holds of a tile in panels, neighbours in pairs where it holds pairs."""
+        s, memory, found = self.s, self.memory, []
+        pairs = layout.reg[:1] == (L.Digit(len(layout.shape) - 1, 2, 1),)
+        count = 2 if pairs else 1
+        kind = memory.memory_type(tile.dtype)
+        wide = ir.VectorType.get([count], kind) if pairs else kind
+        panel = L.Shared((tile.rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+        start = s.op("llvm.inttoptr", [tile.address], ir.Type.parse("!llvm.ptr<3>"))
+        for position in self.threads.existing(layout)[::count]:
+            *row, column = position
+            number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
+            offset = memory.shared_offset(panel, [*(row or [0]), within])
+            offset = s.add(offset, s.mul(number, tile.rows * hopper.ROW))
+            pointer = memory.offset_pointer(start, s.value(offset, s.i32), start.type)
+            value = memory.load_element(pointer, wide, 2 * count)
+            found += memory.unpack(value, 2, kind) if pairs else [value]
+        return found
 
     def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
         return Held(layout, hopper.wait_products(0, self.issue(g, p, tiles, layout)))
@@ -226,20 +262,22 @@ class SpecializedWriter(KernelWriter):
     # ---- arguments
 
     def _boxes(self) -> list[tuple[int, int, int, int]]:
-        """Tensor maps: the tensor's number, the dimension of rows, rows and columns of a box."""
+        """Tensor maps: the tensor's number, the dimension of rows (-1: none), rows and columns of a
+        box."""
         puts = [op for op in nested(self.producer) if op.name == PUT]
         return list(dict.fromkeys(self._box(self._source(op)) for op in puts))
 
     def _source(self, put: Any) -> Window:
         """Where the tile comes from that a put takes."""
         found = load_window(put.operands[1], self.forall)
-        if found is None or len(found.shape) != 2:
+        if found is None or not 1 <= len(found.shape) <= 2:
             raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
         return found
 
     def _box(self, window: Window) -> tuple[int, int, int, int]:
-        rows, columns = window.shape
-        return self.signature.tensors.index(window.tensor), window.dims[0], rows, columns
+        *rows, columns = window.shape
+        down = window.dims[0] if rows else -1  # a vector is one row
+        return self.signature.tensors.index(window.tensor), down, math.prod(rows), columns
 
     def _by_value(self, function: Any, count: int, maps: int) -> None:
         """Tensor maps lie in parameter space, where the copy engine reads them."""
@@ -302,13 +340,17 @@ class SpecializedWriter(KernelWriter):
         created = [op.operation.results[0] for op in self.body.operations if op.name == CREATE]
         kinds = [ring_type(ring.type) for ring in created]
         sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
+        apart = [-(-size // hopper.ATOM) * hopper.ATOM for size in sizes]
         tiles = [
-            self._take_tiles(size * slots) for size, (_, slots) in zip(sizes, kinds, strict=True)
+            self._take_tiles(step * slots) for step, (_, slots) in zip(apart, kinds, strict=True)
         ]
-        self.rings = {
-            ring: self._ring(at, size, slots)
-            for ring, at, size, (_, slots) in zip(created, tiles, sizes, kinds, strict=True)
-        }
+        self.rings = {}
+        for ring, at, size, step, (_, slots) in zip(
+            created, tiles, sizes, apart, kinds, strict=True
+        ):
+            full = self.memory.take(2 * 8 * slots)
+            by_warps = self._is_read_by_warps(ring)
+            self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
         self.gate = self.memory.take(8)
         self.staged, self.room = self._stage_results()
 
@@ -328,9 +370,15 @@ class SpecializedWriter(KernelWriter):
         memory.top = -(-memory.top // hopper.ATOM) * hopper.ATOM
         return memory.take(size)
 
-    def _ring(self, offset: int, size: int, slots: int) -> Ring:
-        barriers = self.memory.take(2 * 8 * slots)
-        return Ring(offset, barriers, barriers + 8 * slots, size, slots)
+    def _is_read_by_warps(self, ring: Any) -> bool:
+        """Whether something else than products reads the tiles of a ring."""
+        gets = [use.owner.operation for use in ring.uses if use.owner.operation.name == GET]
+        readers = [use.owner.operation for op in gets for use in op.results[0].uses]
+        return any(
+            "neptune.via" in op.attributes
+            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma"
+            for op in readers
+        )
 
     def pass_gate(self) -> None:
         """Wait for what is over from the start: the assembler moves no arithmetic across a wait.
@@ -345,7 +393,8 @@ class SpecializedWriter(KernelWriter):
         for ring in self.rings.values():
             for k in range(ring.stages):
                 hopper.init_barrier(self.address(ring.full + 8 * k), 1)
-                hopper.init_barrier(self.address(ring.empty + 8 * k), self.groups)
+                arrivals = self.warps if ring.by_warps else self.groups
+                hopper.init_barrier(self.address(ring.empty + 8 * k), arrivals)
         if self.queue is not None:
             self.queue.start_barriers()
         hopper.publish_barriers()
@@ -418,17 +467,18 @@ class SpecializedWriter(KernelWriter):
         lane = s.value(self.threads.lane, s.i32)
         hopper.expect_bytes(full, ring.bytes, lane)
         self.memory.needs(self.arrays[window.tensor], L.CHUNK)
-        target = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        target = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
         hopper.load_tile(target, *self._coordinates(window, local), full, lane)
 
     def _coordinates(self, window: Window, local: Any) -> tuple[Any, list[Any]]:
         """The tensor map of a load and the coordinates of its box."""
         s, box = self.s, self._box(window)
         window = self.window(window, dict(local))
-        rows, inner = window.dims
-        rest = [d for d in reversed(range(len(window.offsets))) if d not in (rows, inner)]
-        zero = s.constant(0, s.i32)
-        where = [zero, s.value(window.offsets[rows], s.i32), zero]
+        *down, inner = window.dims
+        rest = [d for d in reversed(range(len(window.offsets))) if d not in window.dims]
+        row = window.offsets[down[0]] if down else 0
+        panel = s.div(window.offsets[inner], hopper.PANEL)
+        where = [s.constant(0, s.i32), s.value(row, s.i32), s.value(panel, s.i32)]
         where += [s.value(window.offsets[d], s.i32) for d in rest]
         return s.op("llvm.ptrtoint", [self.maps[box]], s.i64), where
 
@@ -463,15 +513,18 @@ class SpecializedWriter(KernelWriter):
         s, ring = self.s, self._ring_of(tile)
         slot, parity = self._slot(ring, count)
         hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.full)), parity)
-        address = self.address(s.add(s.mul(slot, ring.bytes), ring.offset))
+        address = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
         tiles: dict[Any, Any] = self.tiles
-        rows, columns = shape_of(tile)
-        tiles[tile] = PanelTile(address, rows, columns)
+        *rows, columns = shape_of(tile)
+        tiles[tile] = PanelTile(address, math.prod(rows), columns, element_of(tile))
 
     def _release(self, tile: Any, count: Any) -> None:
         s, ring = self.s, self._ring_of(tile)
         slot, _ = self._slot(ring, count)
-        thread = s.value(s.mod(self.threads.id, GROUP * self.target.wave), s.i32)
+        together = self.target.wave * (1 if ring.by_warps else GROUP)
+        if ring.by_warps:
+            hopper.converge()
+        thread = s.value(s.mod(self.threads.id, together), s.i32)
         hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)
 
     def _ring_of(self, tile: Any) -> Ring:

@@ -158,27 +158,26 @@ class SkewedLoops:
         body = loop.regions[0].blocks[0]
         self._bind_arguments(loop, position, state)
         *inner, end = [op.operation for op in body.operations]
-        ahead = inner.index(skew.leading)
-        later = [*skew.late, *skew.corrections, skew.delayed]
-        for op in inner[:ahead]:
-            if op not in later and not self._is_ring_op(op):
-                kernel._op(op)
-        made = self._issue_leading(skew, count, taking_turn=pending)
+        ahead = 0 if skew.leading is None else inner.index(skew.leading)
+        later = [*skew.products, *skew.late, *skew.corrections]
+        self._write_ops([op for op in inner[:ahead] if op not in later], skew, count)
+        made = None
+        if skew.leading is not None:
+            made = self._issue_leading(skew, count, taking_turn=pending)
         total: list[Any] = []
         if pending:
             self._correct(loop, state)  # beside the leading product
             total = self._issue_delayed(loop, state, count)
             if self.turn is not None:
                 hopper.give_turn(self.turn[1], 2 * self.kernel.group_threads)
-        layout, values = made
-        kernel.tiles[skew.leading.results[0]] = Held(
-            layout, hopper.wait_products(int(pending), values)
-        )
-        for value in self._loads_of(skew.leading):
-            kernel._release(value, count)
-        for op in inner[ahead + 1 :]:
-            if op not in later and not self._is_ring_op(op):
-                kernel._op(op)
+        if made is not None:
+            layout, values = made
+            kernel.tiles[skew.leading.results[0]] = Held(
+                layout, hopper.wait_products(int(pending), values)
+            )
+            for value in self._loads_of(skew.leading):
+                kernel._release(value, count)
+        self._write_ops([op for op in inner[ahead:] if op not in later], skew, count)
         if pending:
             kernel.pass_gate()
             state = self._with_sum(loop, state, hopper.wait_products(0, total))
@@ -309,9 +308,16 @@ class SkewedLoops:
         made = [(v, owner(v)) for v in op.operands]
         return [v for v, o in made if o is not None and o.name == GET and o.block == op.block]
 
-    def _is_ring_op(self, op: Any) -> bool:
-        """Whether it is for the products to do, when they start and end."""
-        return op.name in (GET, RELEASE)
+    def _write_ops(self, operations: Sequence[Any], skew: Skew, count: Any) -> None:
+        """Write ops of an iteration; what the products get, they get and release themselves."""
+        theirs = [v for op in skew.products for v in self._loads_of(op)]
+        for op in operations:
+            if op.name == GET and op.results[0] not in theirs:
+                self.kernel._await(op.results[0], count)
+            elif op.name == RELEASE and op.operands[0] not in theirs:
+                self.kernel._release(op.operands[0], count)
+            elif op.name not in (GET, RELEASE):
+                self.kernel._op(op)
 
     def _before(self, count: Any) -> Any:
         return self.s.value(self.s.sub(count, 1))

@@ -5,7 +5,10 @@ The table (`targets/tuned.py`) has what was measured to be best, by what a strea
 the chip, and how long it is. For anything else: three groups where a thread's registers hold the
 products of a tile of 128, no function but exp is computed beside them, and nothing depends on
 where in the stream a row stands (a triangle wastes what its tiles jut out); else two. What of the
-streamed axis then fits registers and shared memory (two stages, 16-bit elements).
+streamed axis then fits registers and shared memory (two stages, 16-bit elements). Plain products
+(which sum over nothing but the stream) and deep ones (whose factors are cut along what they sum
+over) have as many columns as an instruction takes: each element that a program loads is then
+multiplied most often.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from neptune_mlir.transforms.tile_room import contractions
 REGISTERS = {1: 216, 2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
+PANEL = 64  # elements of a row that come together
+WIDE = 256  # columns of one instruction
+DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
 
 def shape_of(
@@ -53,6 +59,10 @@ def choose(chip: str, shape: Shape, length: int, few: bool = False) -> Choice:
 
 def rule(shape: Shape, few: bool = False) -> Choice:
     """What is taken where nothing was measured."""
+    if _is_plain(shape):
+        return Choice(64 if few else 128, PANEL)
+    if shape.depth > DEEP and not shape.width:  # the columns are the streamed axis
+        return Choice(128, WIDE)
     fits = shape.width and registers(shape, 128) <= REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
     groups = 1 if few else groups
@@ -60,6 +70,15 @@ def rule(shape: Shape, few: bool = False) -> Choice:
     by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3
     by_memory = (MEMORY - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
     return Choice(rows, max(16, min(128, by_registers, by_memory) // 16 * 16))
+
+
+def columns(shape: Shape) -> int:
+    """Of a tile, where columns of the result are cut."""
+    return WIDE if _is_plain(shape) else PANEL
+
+
+def _is_plain(shape: Shape) -> bool:
+    return shape.depth == 1 and not shape.width
 
 
 def registers(shape: Shape, stream: int) -> int:

@@ -168,9 +168,14 @@ def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
     kernel, root = program.kernel, program.root
     axis = kernel.axes[kernel.stream]
     start, stop = 0, axis.extent
+    live, exists = affine_part(kernel.live), program.exists(kernel.stream)
     with root.here():
         if chunk is not None:  # chunks are cut between tiles, and differ by one at most
             tiles = ix.ceildiv(axis.extent, axis.size)
+            if ix.is_static(tiles) and tiles == kernel.chunks and not live:
+                known = [exists] if axis.divides else []
+                start = ix.scale(chunk, axis.size)
+                return [Range(start, axis.extent, axis.divides, known, single=True)]
 
             def cut(number: Index) -> Index:
                 return ix.scale(ix.floordiv(ix.mul(tiles, number), kernel.chunks), axis.size)
@@ -178,8 +183,8 @@ def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
             start = cut(chunk)
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
         return live_ranges(
-            start, stop, axis.size, kernel.stream, affine_part(kernel.live), program.span,
-            divides=axis.divides, exists=program.exists(kernel.stream),
+            start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
+            exists=exists,
         )  # fmt: skip
 
 

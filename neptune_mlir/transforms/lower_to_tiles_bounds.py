@@ -22,12 +22,14 @@ _SIGNED_AT_LEAST = 5  # predicate of arith.cmpi
 
 @dataclass(frozen=True)
 class Range:
-    """Tiles from `start` to `stop`; `full`: every position exists and `known` forms are >= 0."""
+    """Tiles from `start` to `stop`; `full`: every position exists and `known` forms are >= 0;
+    `single`: it is one tile, wherever that stands."""
 
     start: Index
     stop: Index
     full: bool
     known: Sequence[Linear] = field(default=())
+    single: bool = False
 
     def is_single_step(self, size: int) -> bool:
         """Whether it is known to be one step of `size`."""

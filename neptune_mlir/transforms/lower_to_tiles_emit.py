@@ -271,11 +271,14 @@ class Program:
         carried = list(carried)
         outer = frame.open_loop
         for part in ranges:
+            low, high = (0, size) if part.single else (part.start, part.stop)  # one step folds
             with frame.here():
-                op = scf.ForOp(ix.value(part.start), ix.value(part.stop), ix.value(size), carried)
+                op = scf.ForOp(ix.value(low), ix.value(high), ix.value(size), carried)
             frame.open_loop = op
             offset = op.induction_variable
             with ir.InsertionPoint(op.body):
+                if part.single:
+                    offset = ix.add(part.start, offset)
                 if part.full or self.kernel.axes[axis].divides:
                     valid = size
                 else:  # a single step stands at its start

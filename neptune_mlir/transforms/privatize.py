@@ -215,19 +215,30 @@ def _move_finish(finish: Any, block: Any, values: list[Any]) -> None:
             operation.attributes["neptune.axes"] = ir.DenseI64ArrayAttr.get(shifted)
 
 
-def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0) -> Any:
+def _chunks_of(stream: Any, tiles: int) -> Index:
+    """How many chunks of so many tiles a stream has."""
+    axis = stream_axes(stream)[stream.axis.value]
+    if axis.size == DYNAMIC:
+        raise ScheduleError("cannot cut a stream of unknown length into chunks of known size")
+    size = list(stream.operation.attributes["neptune.tile"])[stream.axis.value] or axis.size
+    return -(-axis.size // (size * tiles))
+
+
+def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int = 0) -> Any:
     """Replace `stream` by a private/global pair; returns the `neptune.private`.
 
     Raises:
-        ScheduleError: neither `chunks` nor `programs` is 1 or more.
+        ScheduleError: none of `chunks`, `programs` and `tiles` is 1 or more.
     """
-    if (chunks or programs) < 1:
+    if (chunks or programs or tiles) < 1:
         raise ScheduleError(f"cannot cut a stream into {chunks} chunks", hint="use 1 or more")
     operation = stream.operation
     values = Values()
     nests = running_nests(stream, values)
     with ir.InsertionPoint(operation), operation.location:
-        count = chunks or chunk_count(stream, values, programs)
+        count: Index = chunks
+        if not chunks:
+            count = chunk_count(stream, values, programs) if programs else _chunks_of(stream, tiles)
         private = private_stream(stream, count)
         joined = join(stream, nests, private, values)
     for old, new in zip(operation.results, joined.results, strict=True):
@@ -239,17 +250,18 @@ def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0) -> Any:
 
 
 @register("privatize", "cut streams into chunks that run in parallel (split-k), and join them")
-def privatize(module: Any, *, chunks: int = 8, programs: int = 0) -> None:
+def privatize(module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0) -> None:
     """
     Args:
-        chunks: 0 for as many as `programs` asks for.
+        chunks: 0 for as many as `programs` or `tiles` asks for.
         programs: how many programs a launch should have, where chunks are that many; their number
             is then known when the extents are. Needs tile sizes.
+        tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.
     """
     if not _streams(module):  # a plain program: make them first
         lookup("rolling-update").run(module)
     for stream in _streams(module):
-        privatize_stream(stream, chunks, programs)
+        privatize_stream(stream, chunks, programs, tiles)
 
 
 def _streams(module: Any) -> list[Any]:

@@ -12,7 +12,8 @@ first product of its own and the last of the iteration before, and f runs beside
 
 (software pipelining; for attention it is the overlap inside a warp group of FlashAttention-3,
 section 3.2). What a loop computes does not matter, only its shape: two products, the first of
-loaded tiles, the last of a computed left factor, added to a carried tile that nothing else reads.
+loaded tiles, the last of a computed left factor, added to a carried tile that nothing else reads;
+or the last one alone, its left factor made of loaded tiles beside the product before it.
 Loops that follow each other and carry on with the results of the one before form a chain: what
 one leaves for later, the next one finishes. A loop that fits gets `neptune.skew`; a chain is
 skewed as a whole or not at all, with a remark. `distribute-tiles` writes the result.
@@ -68,7 +69,7 @@ class Skew:
     """What a loop that can be skewed consists of.
 
     Attributes:
-        leading: the first product.
+        leading: the first product, if there are two.
         delayed: the last product.
         carried: the number of the carried tile that it is added to.
         late: the ops that make the delayed product's left factor, and nothing else.
@@ -86,6 +87,10 @@ class Skew:
     handed: tuple[Any, ...]
     scales: bool
     loads: tuple[tuple[int, ...], ...]
+
+    @property
+    def products(self) -> list[Any]:
+        return [*([] if self.leading is None else [self.leading]), self.delayed]
 
 
 def chain_of(loop: Any) -> list[Any]:
@@ -127,15 +132,17 @@ def read_skew(loop: Any) -> Skew:
     body = loop.regions[0].blocks[0]
     *inner, end = [op.operation for op in body.operations]
     products = [op for op in inner if _is_product(op)]
-    if len(products) != 2:
-        raise Unfit(f"{len(products)} products, not 2")
-    leading, delayed = products
+    if not 1 <= len(products) <= 2:
+        raise Unfit(f"{len(products)} products")
+    delayed, leading = products[-1], products[0] if len(products) == 2 else None
     loads = [op.results[0] for op in inner if _is_load(op)]
-    first = [v for v in loads if _read_only_by(v, leading)]
     last = [v for v in loads if _read_only_by(v, delayed)]
-    if len(first) + len(last) != len(loads) or len(last) != 1:
+    first = [] if leading is None else [v for v in loads if _read_only_by(v, leading)]
+    if leading is None and len(last) == 2:
+        raise Unfit("its product takes loaded tiles, so that nothing runs beside it")
+    if (leading is not None and len(first) + len(last) != len(loads)) or len(last) != 1:
         raise Unfit("a loaded tile that both products read, or neither")
-    for value in list(leading.operands)[:-1]:
+    for value in [] if leading is None else list(leading.operands)[:-1]:
         source = owner(value)
         if source is None or source.name != GET:
             raise Unfit("the first product has a computed factor")

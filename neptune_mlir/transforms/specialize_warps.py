@@ -5,8 +5,9 @@ One warp group brings tiles to shared memory by TMA; one to three others, of 64 
 them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
 
 * every matrix product has 64 rows a group, and fills the instruction;
-* every tile that a product reads from shared memory is a load that TMA can do: whole panels of
-  64 columns, rows that end where the tensor ends, positions that no computed tile decides;
+* every tile in shared memory, for products or for what makes their factors, is a load that TMA
+  can do: whole panels of 64 columns, rows that end where the tensor ends, positions that no
+  computed tile decides;
 * no tile changes threads otherwise (row reductions stay in a row's lanes).
 
 A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
@@ -18,6 +19,7 @@ remark that says why.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,7 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     foralls,
     is_inside,
+    is_multiple,
     load_window,
     nested,
     owner,
@@ -118,13 +121,8 @@ class Load:
     loop: Any
 
     @property
-    def shape(self) -> tuple[int, int]:
-        rows, columns = self.window.shape
-        return rows, columns
-
-    @property
     def bytes(self) -> int:
-        return self.shape[0] * self.shape[1] * 2
+        return math.prod(self.window.shape) * 2
 
 
 def loads_of(forall: Any) -> list[Load]:
@@ -170,7 +168,7 @@ def check(forall: Any, groups: int) -> None:
     if not any(load.loop is not None for load in loads):
         raise Unfit("no loop streams tiles for a product")
     for load in loads:
-        _check_load(load, forall, set(products))
+        _check_load(load, forall)
 
 
 def _check_rows(op: Any, groups: int) -> None:
@@ -199,25 +197,25 @@ def _check_product(op: Any) -> None:
         raise Unfit("a left factor whose rows do not run along the sum")
 
 
-def _check_load(load: Load, forall: Any, products: set[Any]) -> None:
+def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
         raise Unfit(f"a load of {element_of(value)}")
-    if len(window.shape) != 2 or tensor.rank > 4 or window.dims[1] != tensor.rank - 1:
+    shape, inner = window.shape, tensor.rank - 1
+    if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unfit("a load that is no matrix of a tensor's innermost rows")
-    rows, columns = window.shape
-    inner = window.dims[1]
-    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or columns % PANEL:
-        raise Unfit(f"rows of {columns} elements are not whole panels of {PANEL}")
-    if window.valid[1] is not None or window.offsets[inner] != 0 or rows % 8 or rows > 256:
-        raise Unfit(f"a load of part of a row, or of {rows} rows")
-    if columns != tensor.shape[inner]:
-        raise Unfit("a load of part of a row")
-    if window.valid[0] is not None and not _ends_with_tensor(window, forall):
-        raise Unfit("a load that ends before its tensor does")
+    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
+        raise Unfit(f"rows of {shape[-1]} elements are not whole panels of {PANEL}")
+    if not is_multiple(window.offsets[inner], PANEL):
+        raise Unfit(f"a load of part of a row that does not start with a panel of {PANEL}")
+    if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
+        raise Unfit(f"a load of {shape[0]} rows")
+    for k, valid in enumerate(window.valid):
+        if valid is not None and not _ends_with_tensor(window, k, forall):
+            raise Unfit("a load that ends before its tensor does")
     for use in value.uses:
-        if use.owner.operation not in products:
+        if _via(use.owner.operation) not in ("mma", "registers"):
             raise Unfit("a loaded tile that is not only multiplied")
     for entry in window.offsets:
         if not isinstance(entry, int):
@@ -245,20 +243,23 @@ def _check_position(value: Any, forall: Any, loop: Any) -> None:
 Linear = dict[Any, int]  # value (or 1) -> factor
 
 
-def _ends_with_tensor(window: Window, forall: Any) -> bool:
-    """Whether the valid rows are min(rows, extent - offset), for the tensor's own extent."""
-    op = owner(window.valid[0]) if not isinstance(window.valid[0], int) else None
+def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
+    """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
+    extent."""
+    op = owner(window.valid[k]) if not isinstance(window.valid[k], int) else None
     if op is None or op.name != "affine.min":
         return False
-    dim = window.dims[0]
+    dim = window.dims[k]
     offset = _linear(window.offsets[dim])
     bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
     if len(bounds) != 2 or offset is None:
         return False
-    rest = [b for b in bounds if b != {1: window.shape[0]}]
+    rest = [b for b in bounds if b != {1: window.shape[k]}]
     if len(rest) != 1 or rest[0] is None:
         return False
     end = _sum(rest[0], offset)
+    if end == {1: ir.RankedTensorType(window.tensor.type).shape[dim]}:
+        return True
     if list(end.values()) != [1]:
         return False
     (extent,) = end

@@ -13,7 +13,7 @@ from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import hopper
 from neptune_mlir.targets.gpu import MatrixInstruction
@@ -31,8 +31,7 @@ def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstru
         return False
     if shape[0] != ROWS * layout.warps or window.valid[1] is not None:
         return False
-    offset = window.offsets[rank - 1]
-    if window.dims[1] != rank - 1 or not isinstance(offset, int) or offset % 8:
+    if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], 8):
         return False
     grid = L.WarpGrid(layout.warps, 1, layout.warps)
     return layout == L.accumulator(shape, 0, 1, grid, instruction)

@@ -148,6 +148,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         else:
             sizes[a] = 64 if free or inner is not None else 256
     if free:
+        cut = 64  # columns
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
@@ -158,6 +159,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             chip = _chip_of(op)
             choice = group_sizes.choose(chip, shape, length, bool(wishes.few))
             rows, stream = choice.rows, choice.stream
+            cut = group_sizes.columns(shape)
             _note_choice(op, choice)
             if not known and not wishes.length and not wishes.few:
                 _note_lengths(op, group_sizes.lengths(chip, shape))
@@ -171,7 +173,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         for a in ends:
             sizes[a] = rows or 64
         if column is not None:
-            sizes[column] = 0 if uncut else 64
+            sizes[column] = 0 if uncut else cut
     elif parallel:
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
@@ -182,6 +184,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
                 sizes[inner] = wishes.columns
             room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
             sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
+        elif isinstance(op, N.GlobalOp) and not parallel:
+            room = JOINED // (sizes[0] or domain[0])
+            sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
     divisors = _divisors(nests)
     for a in divisors:
         sizes[a] = 1

@@ -53,6 +53,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
+    assert known["apart"] == {"rows", "stream", "warp_groups", "tiles"}
     assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
 
 
@@ -176,3 +177,29 @@ def test_rule_for_chunks_that_adapt(options, chosen):
 def test_rows_that_share_nothing_are_no_problems(rows, length):
     module = bindings.parse(program(rows, length))
     assert schedule.choose(module, 16, adapts=True) == "streamed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ({"width": 1024, "classes": 32000}, "apart"),
+        ({"width": 512, "classes": 32000}, "streamed"),  # a program keeps its rows
+        ({"width": 1024}, "streamed"),  # nobody knows how many tiles there are
+    ],
+)
+def test_rule_for_deep_products(settings, chosen):
+    from neptune_mlir import ops
+
+    module = bindings.parse(ops.linear_cross_entropy(dtype="f16", **settings).to_mlir())
+    runner.run(module, common.IMPORT)
+    assert schedule.choose(module, 132, apart=True) == chosen
+    assert schedule.choose(module, 132) == "streamed"
+
+
+def test_deep_products_that_make_large_results_stay_together():
+    from neptune_mlir import ops
+
+    program = ops.attention(head_dim=1024, heads=2, batch=1, kv_len=4096, dtype="f16")
+    module = bindings.parse(program.to_mlir())
+    runner.run(module, common.IMPORT)
+    assert schedule.choose(module, 132, apart=True) == "streamed"

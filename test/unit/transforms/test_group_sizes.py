@@ -42,6 +42,8 @@ def test_the_shipped_table_fits_the_chips(entry):
         (Shape(64, 64, True, False), 8192, (128, 128)),  # not in the table: the rule
         (Shape(128, 128, True, True), 1 << 20, (128, 128)),
         (Shape(256, 256, False, True), 1 << 20, (128, 64)),
+        (Shape(1, 0, False, True), 4096, (128, 64)),  # a plain product
+        (Shape(4096, 0, False, False), 32000, (128, 256)),  # deep products
     ],
 )
 def test_sizes(shape, length, sizes):

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs that are not attention on specialised warps, without a GPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_hopper import disassembly
+
+from neptune_mlir import compiler, ops
+from neptune_mlir.kernel import Source
+
+pytest.importorskip("test_hopper")  # skips without ptxas
+
+
+def compiled(program):
+    return compiler.compile_text(Source.of(program).text, "program", "sm_90a", None, None)
+
+
+def test_a_norm_before_a_product(tmp_path):
+    """The rows' squares are summed and their elements scaled beside the product before."""
+    bundle = compiled(ops.rms_norm_matmul(cols=1024, out=1024, dtype="f16"))
+    assert not any("specialised" in r or "skewed" in r for r in bundle.facts["remarks"])
+    image, few = bundle.facts["images"]
+    (figures,) = image["kernels"].values()
+    assert figures["threads"] == 3 * 128 and figures["spills"] == 0 and image["notes"] == []
+    assert few["when"]
+    (launch,) = bundle.plan.launches
+    maps = [tuple(o[1:]) for o in launch.operands if o[0] == "map"]
+    # rows of x, the scales as one row, rows of w
+    assert maps == [
+        ("argument", 0, 0, 128, 64), ("argument", 1, -1, 1, 64), ("argument", 2, 0, 64, 256)
+    ]  # fmt: skip
+    sass = disassembly(bundle, tmp_path)
+    # in the loop: 64 elements of a row in 4 steps, the left factor in registers
+    events = re.findall(r"HGMMA\.64x256x16\.F32 R\d+, R\d+|DEPBAR|FADD|FMUL", sass)
+    first = next(k for k, name in enumerate(events) if name.startswith("HGMMA"))
+    wait = events.index("DEPBAR", first)
+    assert sum(name.startswith("HGMMA") for name in events[first:wait]) == 4
+    assert sum(name in ("FADD", "FMUL") for name in events[first:wait]) >= 64
+    assert "UTMALDG" in sass and not re.search(r"\b(LDL|STL)\b", sass)
+
+
+def test_a_loss_of_deep_products():
+    """Each tile of classes is a program, whose rows are reduced in registers."""
+    bundle = compiled(ops.linear_cross_entropy(width=1024, classes=32000, dtype="f16"))
+    (image,) = bundle.facts["images"]
+    product, join = (image["kernels"][launch.kernel] for launch in bundle.plan.launches)
+    assert product["threads"] == 3 * 128 and product["resident"] and product["spills"] == 0
+    assert join["threads"] < 3 * 128 and join["spills"] == 0
+    assert bundle.plan.launches[0].grid == (125, ["ceildiv", ["dim", 0, 0], 128])
+
+
+def test_classes_that_do_not_fill_the_last_tile():
+    bundle = compiled(ops.linear_cross_entropy(width=1024, classes=1000, dtype="f16"))
+    (image,) = bundle.facts["images"]
+    product = image["kernels"][bundle.plan.launches[0].kernel]
+    assert product["threads"] == 3 * 128 and product["spills"] == 0
