@@ -16,7 +16,7 @@ from neptune_mlir.codegen import hopper
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.transforms.assign_layouts import RESULTS
+from neptune_mlir.transforms.assign_layouts_stages import RESULTS
 from neptune_mlir.transforms.group_sizes import REGISTERS, registers
 from neptune_mlir.transforms.partition_warps import RESERVED
 
