@@ -192,13 +192,10 @@ def lower_kernels(module: Any, conversion: str, dialect: str) -> Any:
     math_to_gpu(module)
     # `cse` first: a quarter of the ops are dead, and canonicalize takes long to find them.
     # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
+    # The conversion takes arith, cf and vector along.
     lowerings = (
-        "builtin.module(lower-affine,gpu.module("
-        f"cse,canonicalize,cse,arith-expand,convert-scf-to-cf,{conversion},"
-        "convert-vector-to-llvm,convert-arith-to-llvm{index-bitwidth=32},"
-        "convert-index-to-llvm{index-bitwidth=32}),"
-        "convert-cf-to-llvm{index-bitwidth=32},reconcile-unrealized-casts,"
-        "gpu.module(canonicalize,cse))"
+        "builtin.module(lower-affine,gpu.module(cse,canonicalize,cse,arith-expand,"
+        f"convert-scf-to-cf,{conversion},canonicalize,cse))"
     )
     try:
         passmanager.PassManager.parse(lowerings).run(module.operation)

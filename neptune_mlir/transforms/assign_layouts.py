@@ -78,6 +78,19 @@ def assign_layouts(
             forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
 
 
+def matrix_products(forall: Any, target: str) -> list[tuple[int, bool]]:
+    """Of a kernel's products on matrix instructions the rows, and whether a loop has it, in
+    program order (changes the kernel as `assign-layouts` does first)."""
+    slice_whole_arrays(forall)
+    round_factors(forall, True)
+    found = _Assignment(forall, gpu_target(target), 1, 1)
+    return [
+        (g.extents[found.matrix[g.result].m], g.op.block != found.body)
+        for g in found.generics
+        if g.result in found.matrix
+    ]
+
+
 class _Assignment:
     """The layouts of one kernel."""
 

@@ -27,12 +27,18 @@ _SELECTED = {
 
 @register("math-to-gpu", "expand elementary functions that no GPU instruction computes")
 def math_to_gpu(module: Any) -> None:
-    for rewrite in (_expand, _call):  # expansions leave functions to call
-        for op in _math_ops(module):
-            if (op.name in _SELECTED) == (rewrite is _call):
-                with module.context, ir.InsertionPoint(op), op.location:
-                    op.results[0].replace_all_uses_with(rewrite(op))
-                    op.erase()
+    found = _math_ops(module)
+    expanded = [op for op in found if op.name not in _SELECTED]
+    for op in expanded:
+        _replace(op, _expand)
+    for op in _math_ops(module) if expanded else found:  # expansions leave functions to call
+        _replace(op, _call)
+
+
+def _replace(op: Any, rewrite: Callable[[Any], Any]) -> None:
+    with op.context, ir.InsertionPoint(op), op.location:
+        op.results[0].replace_all_uses_with(rewrite(op))
+        op.erase()
 
 
 def _math_ops(module: Any) -> list[Any]:

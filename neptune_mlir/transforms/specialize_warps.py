@@ -41,7 +41,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.hopper import PANEL, REGISTERS
-from neptune_mlir.transforms.assign_layouts import assign_layouts
+from neptune_mlir.transforms.assign_layouts import assign_layouts, matrix_products
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 GROUP = 4  # warps
@@ -70,22 +70,19 @@ def mark_kernels(
 ) -> bool:  # fmt: skip
     """Run the pass; says whether it suits the program: some kernel has consumers, and none that
     streams tiles for a matrix product is without."""
+    with collect_remarks():  # about a trial
+        trial = module.operation.clone()
+        products = [matrix_products(forall, target) for forall in foralls(trial)]
     reasons: dict[int, list[Unfit]] = {}
     suits = True
     for groups in sorted(REGISTERS, reverse=True):
-        if all("neptune.consumers" in forall.attributes for forall in foralls(module)):
-            break
-        trial = module.operation.clone()
-        with collect_remarks():  # about a trial
-            assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
-        for k, (forall, tried) in enumerate(zip(foralls(module), foralls(trial), strict=True)):
+        unfit = _unfit(module, products, groups, target, stages)
+        for k, forall in enumerate(foralls(module)):
             if "neptune.consumers" in forall.attributes:
                 continue
-            try:
-                check(tried, groups)
-            except Unfit as reason:
-                reasons.setdefault(k, []).append(reason)
-                suits = suits and (groups > 1 or not _streams_for_products(tried))
+            if k in unfit:
+                reasons.setdefault(k, []).append(unfit[k])
+                suits = suits and (groups > 1 or not any(streamed for _, streamed in products[k]))
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
@@ -101,9 +98,46 @@ def mark_kernels(
     return suits and any("neptune.consumers" in f.attributes for f in foralls(module))
 
 
-def _streams_for_products(forall: Any) -> bool:
-    body = forall.regions[0].blocks[0]
-    return any(op.block != body and _via(op) == "mma" for op in nested(body))
+def _unfit(
+    module: Any, products: list[list[tuple[int, bool]]], groups: int, target: str, stages: int
+) -> dict[int, Unfit]:
+    """Which kernels without consumers are not for so many groups, and why."""
+    unfit: dict[int, Unfit] = {}
+    left = []
+    for k, forall in enumerate(foralls(module)):
+        if "neptune.consumers" in forall.attributes:
+            continue
+        other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
+        if other is not None:
+            unfit[k] = OtherRows(_other_rows(other, groups))
+        elif not products[k] and not _contracts(forall):
+            unfit[k] = Unfit(_NO_STREAM)
+        else:
+            left.append(k)
+    if left:
+        trial = module.operation.clone()
+        with collect_remarks():  # about a trial
+            assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
+        for k, forall in enumerate(foralls(trial)):
+            try:
+                if k in left:
+                    check(forall, groups)
+            except Unfit as reason:
+                unfit[k] = reason
+    return unfit
+
+
+def _contracts(forall: Any) -> bool:
+    operations = nested(forall.regions[0].blocks[0])
+    generics = [read_generic(op) for op in operations if op.name == "linalg.generic"]
+    return any(read_contraction(g) is not None for g in generics)
+
+
+_NO_STREAM = "no loop streams tiles for a product"
+
+
+def _other_rows(rows: int, groups: int) -> str:
+    return f"a product of {rows} rows, not {ROWS} for each of {groups} groups"
 
 
 def _via(op: Any) -> str:
@@ -166,7 +200,7 @@ def check(forall: Any, groups: int) -> None:
             raise Unfit(f"a tile of type {op.results[0].type} changes threads")
     loads = loads_of(forall)
     if not any(load.loop is not None for load in loads):
-        raise Unfit("no loop streams tiles for a product")
+        raise Unfit(_NO_STREAM)
     for load in loads:
         _check_load(load, forall)
 
@@ -175,7 +209,7 @@ def _check_rows(op: Any, groups: int) -> None:
     g = read_generic(op)
     m = g.extents[_contraction(op, g).m]
     if m != ROWS * groups:
-        raise OtherRows(f"a product of {m} rows, not {ROWS} for each of {groups} groups")
+        raise OtherRows(_other_rows(m, groups))
 
 
 def _contraction(op: Any, g: Generic) -> Contraction:
