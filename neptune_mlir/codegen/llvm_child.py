@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
 from neptune_mlir.errors import ToolError
 
@@ -31,12 +32,20 @@ def generate(
         sys.executable, "-m", "neptune_mlir.codegen.llvm_child",
         triple, chip, features, form, option,
     ]  # fmt: skip
-    try:
-        done = subprocess.run(
-            command, input=text.encode(), capture_output=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"LLVM did not finish in {timeout:g} s for {chip}") from None
+    # Files, not pipes: who waits for this is a thread, and to feed a pipe would have to interrupt
+    # the one that compiles the next kernel again and again.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
+        given.write(text.encode())
+        given.seek(0)
+        try:
+            done = subprocess.run(
+                command, stdin=given, stdout=made, stderr=subprocess.PIPE, timeout=timeout,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"LLVM did not finish in {timeout:g} s for {chip}") from None
+        made.seek(0)
+        code = made.read()
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().splitlines()
         status = f"signal {-done.returncode}" if done.returncode < 0 else "an error"
@@ -45,7 +54,7 @@ def generate(
             f"LLVM's {family} code generator stopped with {status} for {chip}: "
             + (reason[-1] if reason else "no message")
         )
-    return done.stdout
+    return code
 
 
 def _generate(text: str, triple: str, chip: str, features: str, form: str, option: str) -> bytes:

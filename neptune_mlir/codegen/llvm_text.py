@@ -7,10 +7,9 @@ What differs in practice: how floating-point constants are spelled (24 prints `f
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
-
-import numpy as np
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"'  # strings stay as they are
@@ -20,11 +19,14 @@ _TOKEN = re.compile(
     r"|[+-](?:inf|qnan|nan\(0x[0-9A-Fa-f]+\)|snan\(0x[0-9A-Fa-f]+\)))(?![\w.])"
 )
 
+# what every constant has one of: LLVM prints decimals with an exponent
+_MARKS = ("e+", "e-", "f0x", "inf", "nan")
+
 # type -> (bits, mantissa bits)
 _FORMATS = {"half": (16, 10), "bfloat": (16, 7), "float": (32, 23), "double": (64, 52)}
 
 # attributes that LLVM 22 does not know: dropping them only loses an optimisation hint
-_UNKNOWN_ATTRIBUTES = re.compile(r"\bnocreateundeforpoison\b ?")
+_UNKNOWN_ATTRIBUTES = re.compile(r"nocreateundeforpoison\b ?")
 _BARE_WORK_GROUP = re.compile(r'"uniform-work-group-size"(?!=)')
 
 
@@ -36,7 +38,7 @@ def downgrade(text: str) -> str:
 
 
 def _line(line: str) -> str:
-    if "." not in line and "f0x" not in line and "inf" not in line and "nan" not in line:
+    if not any(mark in line for mark in _MARKS):
         return line
     kind = "double"
 
@@ -46,9 +48,14 @@ def _line(line: str) -> str:
         if token in _FORMATS:
             kind = token
             return token
-        return token if token[0] == '"' else _hexadecimal(bits_of(token, kind), kind)
+        return token if token[0] == '"' else _spelled(token, kind)
 
     return _TOKEN.sub(spell, line)
+
+
+@functools.cache
+def _spelled(token: str, kind: str) -> str:
+    return _hexadecimal(bits_of(token, kind), kind)
 
 
 def bits_of(token: str, kind: str) -> int:
@@ -74,8 +81,8 @@ def _round(value: float, kind: str) -> int:
     if kind == "double":
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     if kind == "half":
-        return int(np.float16(value).view(np.uint16))
-    single = int(np.float32(value).view(np.uint32))
+        return int(struct.unpack("<H", struct.pack("<e", value))[0])
+    single = int(struct.unpack("<I", struct.pack("<f", value))[0])
     if kind == "float":
         return single
     # LLVM prints a bfloat with enough digits to tell its neighbours apart, so the value is
