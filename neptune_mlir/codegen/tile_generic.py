@@ -135,7 +135,7 @@ class Lowering:
         self.live: Index | None = None  # live lanes of the vector at hand; None: all
 
     def _choose(self) -> int | None:
-        """The loop to vectorise, or None."""
+        """The loop to vectorise, or None. (Its extent is static: that of a tile always is.)"""
         g = self.generic
         for op in g.body.operations:
             plain = op.operation.name.startswith(("arith.", "math.", "linalg."))
@@ -144,7 +144,9 @@ class Lowering:
         best, choice = float("-inf"), None
         for d, extent in enumerate(g.extents):
             touched = [o for o in g.operands if o.view and o.uses(d)]
-            if not touched or any(o.position_of(d) is None for o in touched):
+            if not isinstance(extent, int) or not touched:
+                continue
+            if any(o.position_of(d) is None for o in touched):
                 continue
             if g.reduced[d] and not all(
                 g.spans(o) or combiner(g, k) for k, o in enumerate(g.outputs)

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.runtime.plan import Buffer, Launch, Plan
-from neptune_mlir.transforms.host_plan import HostReader, captured, entry_function, grid_bounds
+from neptune_mlir.transforms.host_plan import (
+    HostReader,
+    captured,
+    entry_function,
+    fold,
+    grid_bounds,
+)
 
 
 @dataclass
@@ -100,9 +107,14 @@ class GpuHost(HostReader):
             else f"{self.function.name.value}_{len(self.kernels)}"
         )
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
+        extents: tuple[Any, ...] = grid
+        if "neptune.points" in attributes:
+            threads = ir.IntegerAttr(attributes["neptune.points"]).value
+            points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
+            grid = (fold("ceildiv", points, threads),)
         operands: list[Any] = [list(place) for place in places]
         operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
-        operands += [["value", "index", g] for g in grid]
+        operands += [["value", "index", extent] for extent in extents]
         self.launches.append(Launch(name, grid, tuple(operands)))
         self.kernels.append(
             KernelSignature(

@@ -77,6 +77,10 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
 
 
 def _writer(signature: KernelSignature) -> KernelWriter:
+    if "neptune.points" in signature.forall.attributes:
+        from neptune_mlir.transforms.distribute_points import PointWriter
+
+        return PointWriter(signature)
     if "neptune.consumers" in signature.forall.attributes:
         from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
@@ -130,17 +134,20 @@ class KernelWriter:
         with self.forall.location, s.scope(block):
             self._arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
-            symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
-            smem = s.op(
-                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol
-            )
-            self.memory = Memory(s, self.threads, smem)
-            self.compute = Compute(s, self.threads, self.memory, self.scalar)
-            self._program_position(block)
-            for op in self.body.operations:
-                self._op(op.operation)
+            self._program(block)
             gpu.ReturnOp([])
         self._finish(operation)
+
+    def _program(self, block: Any) -> None:
+        """The code behind the arguments."""
+        s = self.s
+        symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
+        smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
+        self.memory = Memory(s, self.threads, smem)
+        self.compute = Compute(s, self.threads, self.memory, self.scalar)
+        self._program_position(block)
+        for op in self.body.operations:
+            self._op(op.operation)
 
     def _argument_types(self) -> list[Any]:
         types: list[Any] = []

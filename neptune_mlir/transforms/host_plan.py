@@ -169,10 +169,10 @@ def captured(ops: list[Any]) -> list[Any]:
 
 
 def fold(head: str, a: Any, b: Any) -> Any:
-    """`a - b` ("sub") or `ceil(a / b)` ("ceildiv") as an expression."""
+    """`a - b` ("sub"), `a * b` ("mul") or `ceil(a / b)` ("ceildiv") as an expression."""
     if isinstance(a, int) and isinstance(b, int):
-        return a - b if head == "sub" else -(-a // b)
-    if (head, b) in (("sub", 0), ("ceildiv", 1)):
+        return -(-a // b) if head == "ceildiv" else a - b if head == "sub" else a * b
+    if (head, b) in (("sub", 0), ("mul", 1), ("ceildiv", 1)):
         return a
     return [head, a, b]
 

@@ -271,18 +271,16 @@ class _Structured:
 
     def _result(self, k: int, leaves: dict[Term, Term], views: dict[int, View]) -> View:
         results = self.maps[self.inputs + k]
-        kept = [ir.AffineDimExpr(e).position for e in results if isinstance(e, ir.AffineDimExpr)]
         dims: Dims = tuple(
             self._pieces(ir.AffineDimExpr(e).position) if isinstance(e, ir.AffineDimExpr) else ()
             for e in results
         )
         loops = [d for loop in range(self.rank) for d in self._pieces(loop)]
         flat = [d for dim in dims for d in dim]
-        reduced = [d for loop in range(self.rank) if loop not in kept for d in self._pieces(loop)]
         accumulator = self._argument(self.inputs + k)
-        others = {self._argument(self.inputs + j) for j in range(len(self.op.results))}
+        others = [self._argument(self.inputs + j) for j in range(len(self.op.results))]
         term = self.body.yields[k]
-        if reduced:
+        if self._reduced(k):
             split = split_combiner(term, accumulator)
             if split is None or any(n in others for n in T.walk(split[1])):
                 raise NotRaised("its region is not a known combiner of the result and a term")
@@ -296,12 +294,21 @@ class _Structured:
                 return View(dims, total, body.dtype)
             body = T.make(combiner, init, total)
         else:
-            if any(n in others and n not in leaves for n in T.walk(term)):
+            seen = [j for j, other in enumerate(others) if other in set(T.walk(term))]
+            if any(others[j] not in leaves for j in seen):
                 raise NotRaised("it reads an undefined tensor")
+            if any(self._reduced(j) for j in seen):
+                raise NotRaised("it reads what another result is at each step")
             body = self._at_loops(term, leaves)
         if body.op == "read" or not accesses(body):
             return View(dims, body, body.dtype)
         return View(dims, self._nest(flat, body, flat), body.dtype)
+
+    def _reduced(self, k: int) -> list[int]:
+        """The loops that result k is reduced over."""
+        results = self.maps[self.inputs + k]
+        kept = [ir.AffineDimExpr(e).position for e in results if isinstance(e, ir.AffineDimExpr)]
+        return [d for loop in range(self.rank) if loop not in kept for d in self._pieces(loop)]
 
     def _nest(
         self, loops: list[int], body: Term, result: list[int], combiner: str | None = None

@@ -131,12 +131,14 @@ class Block:
         return carried if len(op.results) != 1 else carried[0]
 
     def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert not len(op.results)
-        taken = mask & operands[0]
-        if taken.any():
-            self.run(op.regions[0].blocks[0], taken)
-        if len(op.regions[1].blocks) and (mask & ~operands[0]).any():
-            self.run(op.regions[1].blocks[0], mask & ~operands[0])
+        condition, made = operands[0], []
+        for region, taken in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
+            if len(region.blocks) and taken.any():
+                made.append(self.run(region.blocks[0], taken))
+        if not len(op.results):
+            return None
+        chosen = [_where(condition, a, b) for a, b in zip(made[0], made[-1], strict=True)]
+        return chosen if len(chosen) > 1 else chosen[0]
 
     # ---- threads
 
@@ -292,8 +294,11 @@ class Block:
         return values if count > 1 else values[:, 0]
 
     def _arith_constant(self, op: Any, operands: Any, mask: Any) -> Any:
-        value = op.attributes["value"].value
-        return np.full(self.threads, value)
+        kind, value = op.results[0].type, op.attributes["value"]
+        if isinstance(kind, ir.VectorType):
+            splat = ir.DenseElementsAttr(value).get_splat_value().value
+            return np.full((self.threads, kind.shape[0]), splat)
+        return np.full(self.threads, value.value)
 
     def _arith_truncf(self, op: Any, operands: Any, mask: Any) -> Any:
         kind, _ = self._vector(op.results[0].type)
@@ -325,6 +330,10 @@ class Block:
         return table[code]
 
 
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    return np.where(condition[:, None] if a.ndim == 2 else condition, a, b)
+
+
 def _maximum(a: Any, b: Any) -> Any:
     return np.maximum(a, b)
 
@@ -344,7 +353,7 @@ BINARY: dict[str, Any] = {
     "arith.shli": np.left_shift, "arith.divsi": lambda a, b: np.fix(a / b).astype(a.dtype),
     "arith.remsi": np.fmod, "arith.floordivsi": np.floor_divide,
     "arith.minsi": np.minimum, "arith.maxsi": np.maximum, "arith.index_cast": lambda a: a,
-    "arith.select": np.where, "arith.addf": _quiet(np.add), "arith.subf": _quiet(np.subtract),
+    "arith.select": _where, "arith.addf": _quiet(np.add), "arith.subf": _quiet(np.subtract),
     "arith.mulf": _quiet(np.multiply), "arith.divf": _quiet(np.divide),
     "arith.negf": np.negative, "arith.maximumf": _maximum, "arith.minimumf": np.minimum,
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.sitofp": lambda a: a,

@@ -152,29 +152,9 @@ class AmdBlock(simt.Block):
 
     # ---- the rest
 
-    def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        if not len(op.results):
-            super()._scf_if(op, operands, mask)
-            return None
-        taken = operands[0]
-        assert mask.all() and (taken == taken[0]).all(), "threads disagree on a branch"
-        made = self.run(op.regions[0 if taken[0] else 1].blocks[0], mask)
-        return made if len(op.results) > 1 else made[0]
-
     def _llvm_mlir_zero(self, op: Any, operands: Any, mask: Any) -> Any:
         kind, count = self._vector(op.results[0].type)
         return np.zeros((self.threads, count), simt.NUMPY.get(kind, np.float32))
-
-    def _arith_constant(self, op: Any, operands: Any, mask: Any) -> Any:
-        kind = op.results[0].type
-        if not isinstance(kind, ir.VectorType):
-            return super()._arith_constant(op, operands, mask)
-        splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value().value
-        return np.full((self.threads, kind.shape[0]), splat)
-
-    def _arith_select(self, op: Any, operands: Any, mask: Any) -> Any:
-        c, a, b = operands
-        return np.where(c[:, None] if a.ndim == 2 else c, a, b)
 
     def _rocdl_exp2(self, op: Any, operands: Any, mask: Any) -> Any:
         return simt.BINARY["nvvm.ex2"](*operands)

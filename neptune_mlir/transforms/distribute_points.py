@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A kernel that `points-to-kernels` made, as GPU code: each thread runs one point.
+
+No tiles, no shared memory, no barriers: scalar code, with a load for each `tensor.extract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis.tiles import Window, element_bytes, slice_parts
+from neptune_mlir.bindings import ir, location_text, scf
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.transforms.distribute_memory import Array, Memory, under
+from neptune_mlir.transforms.distribute_tiles import KernelWriter
+
+
+class PointWriter(KernelWriter):
+    """Writes one kernel."""
+
+    def _program(self, block: Any) -> None:
+        s = self.s
+        self.memory = Memory(s, self.threads, None)
+        # more points than 32 bits count may make one launch
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        number = s.value(s.op("gpu.block_id", [], s.index, dimension=dimension), s.i64)
+        first = s.op("arith.muli", [number, s.constant(self.threads.count, s.i64)], s.i64)
+        point = s.op("arith.addi", [first, s.value(self.threads.id, s.i64)], s.i64)
+        extents = [s.value(extent, s.i64) for extent in self.bounds]
+        total = s.constant(1, s.i64)
+        for extent in extents:
+            total = s.op("arith.muli", [total, extent], s.i64)
+        predicate = ir.IntegerAttr.get(s.i64, 2)
+        with under(s, s.op("arith.cmpi", [point, total], s.i1, predicate=predicate)):
+            for k in reversed(range(len(extents))):  # the last runs fastest: neighbours in memory
+                here = s.op("arith.remui", [point, extents[k]], s.i64) if k else point
+                self.scalars[self.body.arguments[k]] = s.value(here)
+                point = s.op("arith.divui", [point, extents[k]], s.i64) if k else None
+            self.outs = dict(
+                zip(list(self.body.arguments)[len(extents) :], self.results, strict=True)
+            )
+            for op in self.body.operations:
+                self._op(op.operation)
+
+    def _blocks_per_sm(self) -> int:
+        return 0
+
+    def _op(self, op: Any) -> None:
+        if op.name == "tensor.extract":
+            array, *position = op.operands
+            self.scalars[op.results[0]] = self._element(self.arrays[array], self._here(position))
+        elif op.name == "tensor.from_elements":
+            self.scalars[op.results[0]] = self.scalar(op.operands[0])
+        elif op.name == "scf.for":
+            self._for(op)
+        elif op.name == "scf.if":
+            self._if(op)
+        elif op.name == "scf.forall.in_parallel":
+            for insert in op.regions[0].blocks[0].operations:
+                self._store(insert.operation)
+        elif len(op.regions) or len(op.results) != 1:
+            raise LoweringError(
+                f"'{op.name}' outside of any kernel has no GPU lowering",
+                loc=location_text(op.location),
+            )
+        else:
+            self.scalars[op.results[0]] = self.s.clone(op, self._here(op.operands))
+
+    def _here(self, values: Sequence[Any]) -> list[Any]:
+        return [self.scalar(value) for value in values]
+
+    def _for(self, op: Any) -> None:
+        low, high, step, *starts = self._here(op.operands)
+        loop = scf.ForOp(low, high, step, starts)
+        variables = [loop.induction_variable, *loop.inner_iter_args]
+        self._region(op.regions[0].blocks[0], loop.body, variables)
+        self.scalars.update(zip(op.results, loop.results, strict=True))
+
+    def _if(self, op: Any) -> None:
+        blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
+        kinds = [result.type for result in op.results]
+        made = scf.IfOp(self.scalar(op.operands[0]), kinds, has_else=len(blocks) > 1)
+        for block, region in zip(blocks, made.operation.regions, strict=False):
+            self._region(block, region.blocks[0], [])
+        self.scalars.update(zip(op.results, made.operation.results, strict=True))
+
+    def _region(self, block: Any, target: Any, arguments: Sequence[Any]) -> None:
+        """The code of a block of the program, at the end of one here."""
+        with self.s.scope(target):
+            self.scalars.update(zip(block.arguments, arguments, strict=True))
+            *inner, end = block.operations
+            for op in inner:
+                self._op(op.operation)
+            scf.YieldOp(self._here(end.operation.operands))
+
+    def _pointer(self, array: Array, position: Sequence[Any]) -> Any:
+        return self.memory.address(array, Window(None, tuple(position), (), (), ()), ())
+
+    def _element(self, array: Array, position: Sequence[Any]) -> Any:
+        kind, size = self.memory.memory_type(array.dtype), element_bytes(array.dtype)
+        loaded = self.memory.load_element(self._pointer(array, position), kind, size)
+        return self.memory.from_memory(loaded, array.dtype)
+
+    def _store(self, op: Any) -> None:
+        array = self.outs[op.operands[1]]
+        offsets, _, _ = slice_parts(op)
+        position = [at if isinstance(at, int) else self.scalar(at) for at in offsets]
+        value = self.memory.to_memory(self.scalar(op.operands[0]), array.dtype)
+        pointer = self._pointer(array, position)
+        self.memory.store_element(value, pointer, element_bytes(array.dtype))

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Linalg ops that no nest models, as kernels of their own: on the simulator, against the CPU."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_kernels import Simulated
+
+from neptune_mlir import compiler
+from neptune_mlir.cli.inputs import random_inputs
+from neptune_mlir.codegen import ptxas
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime import CpuExecutable
+
+INPUTS = Path(__file__).parents[2] / "inputs"
+CHIPS = ["sm_80", "sm_90a", "gfx942", "gfx1100"]
+LEFT = {name: (INPUTS / f"{name}.mlir").read_text()
+        for name in ("argmax_used", "embedding", "convolution")}  # fmt: skip
+
+
+# with run-time extents
+DYNAMIC = {
+    "argmax": """
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @argmax(%x: tensor<?x?xf32>) -> tensor<?xi64> {
+  %zero = arith.constant 0 : i64
+  %ninf = arith.constant 0xFF800000 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %e1 = tensor.empty(%n) : tensor<?xf32>
+  %e2 = tensor.empty(%n) : tensor<?xi64>
+  %mf = linalg.fill ins(%ninf : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
+  %af = linalg.fill ins(%zero : i64) outs(%e2 : tensor<?xi64>) -> tensor<?xi64>
+  %r:2 = linalg.generic {indexing_maps = [#id, #row, #row],
+      iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<?x?xf32>) outs(%mf, %af : tensor<?xf32>, tensor<?xi64>) {
+  ^bb0(%a: f32, %m: f32, %k: i64):
+    %j = linalg.index 1 : index
+    %ji = arith.index_cast %j : index to i64
+    %m2 = arith.maximumf %a, %m : f32
+    %gt = arith.cmpf ogt, %a, %m : f32
+    %k2 = arith.select %gt, %ji, %k : i64
+    linalg.yield %m2, %k2 : f32, i64
+  } -> (tensor<?xf32>, tensor<?xi64>)
+  return %r#1 : tensor<?xi64>
+}
+""",
+    "embedding": """
+func.func @embedding(%table: tensor<?x?xf32>, %ids: tensor<?xi64>, %last: index)
+    -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi64>
+  %d = tensor.dim %table, %c1 : tensor<?x?xf32>
+  %e = tensor.empty(%n, %d) : tensor<?x?xf32>
+  %x = linalg.generic {indexing_maps = [affine_map<(n, d) -> (n)>, affine_map<(n, d) -> (n, d)>],
+      iterator_types = ["parallel", "parallel"]} ins(%ids : tensor<?xi64>)
+      outs(%e : tensor<?x?xf32>) {
+  ^bb0(%a: i64, %u: f32):
+    %j = linalg.index 1 : index
+    %i = arith.index_cast %a : i64 to index
+    %rows = tensor.dim %table, %c0 : tensor<?x?xf32>
+    %inside = arith.cmpi slt, %i, %rows : index
+    %v = scf.if %inside -> (f32) {
+      %w = tensor.extract %table[%i, %j] : tensor<?x?xf32>
+      scf.yield %w : f32
+    } else {
+      %w = tensor.extract %table[%last, %j] : tensor<?x?xf32>
+      scf.yield %w : f32
+    }
+    linalg.yield %v : f32
+  } -> tensor<?x?xf32>
+  return %x : tensor<?x?xf32>
+}
+""",
+    "convolution": """
+func.func @conv(%x: tensor<2x?x?x3xf32>, %w: tensor<3x2x3x4xf32>, %h: index, %v: index)
+    -> tensor<2x?x?x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%h, %v) : tensor<2x?x?x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x?x4xf32>) -> tensor<2x?x?x4xf32>
+  %y = linalg.conv_2d_nhwc_hwcf {strides = dense<[2, 1]> : tensor<2xi64>,
+      dilations = dense<[1, 2]> : tensor<2xi64>}
+      ins(%x, %w : tensor<2x?x?x3xf32>, tensor<3x2x3x4xf32>)
+      outs(%f : tensor<2x?x?x4xf32>) -> tensor<2x?x?x4xf32>
+  return %y : tensor<2x?x?x4xf32>
+}
+""",
+}
+
+# a lookup, attention over what it finds, the argmax of that: the middle is one fused kernel
+CHAIN = """
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+func.func @chain(%table: tensor<11x16xf32>, %ids: tensor<?xi64>, %k: tensor<?x16xf32>,
+    %v: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xi64>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i64
+  %ninf = arith.constant 0xFF800000 : f32
+  %n = tensor.dim %ids, %c0 : tensor<?xi64>
+  %m = tensor.dim %k, %c0 : tensor<?x16xf32>
+  %e = tensor.empty(%n) : tensor<?x16xf32>
+  %x = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<?xi64>) outs(%e : tensor<?x16xf32>) {
+  ^bb0(%a: i64, %u: f32):
+    %d = linalg.index 1 : index
+    %i = arith.index_cast %a : i64 to index
+    %w = tensor.extract %table[%i, %d] : tensor<11x16xf32>
+    linalg.yield %w : f32
+  } -> tensor<?x16xf32>
+  %es = tensor.empty(%n, %m) : tensor<?x?xf32>
+  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.matmul indexing_maps = [affine_map<(i, j, d) -> (i, d)>,
+      affine_map<(i, j, d) -> (j, d)>, affine_map<(i, j, d) -> (i, j)>]
+      ins(%x, %k : tensor<?x16xf32>, tensor<?x16xf32>) outs(%fs : tensor<?x?xf32>)
+      -> tensor<?x?xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%es : tensor<?x?xf32>)
+      -> tensor<?x?xf32>
+  %fo = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<?x?xf32>, tensor<?x16xf32>)
+      outs(%fo : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %e1 = tensor.empty(%n) : tensor<?xf32>
+  %e2 = tensor.empty(%n) : tensor<?xi64>
+  %mf = linalg.fill ins(%ninf : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
+  %af = linalg.fill ins(%none : i64) outs(%e2 : tensor<?xi64>) -> tensor<?xi64>
+  %r:2 = linalg.generic {indexing_maps = [#id, #row, #row],
+      iterator_types = ["parallel", "reduction"]}
+      ins(%o : tensor<?x16xf32>) outs(%mf, %af : tensor<?xf32>, tensor<?xi64>) {
+  ^bb0(%a: f32, %b: f32, %c: i64):
+    %j = linalg.index 1 : index
+    %ji = arith.index_cast %j : index to i64
+    %larger = arith.maximumf %a, %b : f32
+    %gt = arith.cmpf ogt, %a, %b : f32
+    %at = arith.select %gt, %ji, %c : i64
+    linalg.yield %larger, %at : f32, i64
+  } -> (tensor<?xf32>, tensor<?xi64>)
+  return %o, %r#1 : tensor<?x16xf32>, tensor<?xi64>
+}
+"""
+
+
+def draw(shape):
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def compare(text, target, arguments):
+    """Run a program on the simulator and on the CPU; returns the names of its kernels."""
+    module, _ = compiler.lower_text(text, "test", target, None, "tile")
+    run = Simulated(module, target=target)
+    bundle = compiler.compile_text(text, "test", "cpu", None, None)
+    got, wanted = run(*arguments), CpuExecutable(bundle)(*arguments)
+    pairs = [(got, wanted)] if isinstance(got, np.ndarray) else zip(got, wanted, strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    return [launch.kernel for launch in run.plan.launches]
+
+
+@pytest.mark.parametrize("target", CHIPS)
+@pytest.mark.parametrize("name", LEFT)
+def test_inputs(name, target):
+    text = LEFT[name]
+    plan = compiler.compile_text(text, name, "cpu", None, None).plan
+    kernels = compare(text, target, random_inputs(plan, 0))
+    assert sum("_points_" in kernel for kernel in kernels) == 1
+    assert len(kernels) == int(re.search(r"^// kernels: (\d+)", text, re.M)[1])
+
+
+# more points than one block has threads
+ARGUMENTS = {
+    "argmax": [draw((300, 7))],
+    "embedding": [draw((5, 37)), np.arange(11) % 7, 2],
+    "convolution": [draw((2, 9, 11, 3)), draw((3, 2, 3, 4)), 4, 9],
+}
+
+
+@pytest.mark.parametrize("target", CHIPS)
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_run_time_extents(name, target):
+    compare(DYNAMIC[name], target, ARGUMENTS[name])
+
+
+@pytest.mark.parametrize("target", CHIPS)
+def test_between_fused_kernels(target):
+    arguments = [draw((11, 16)), np.arange(9) % 11, draw((21, 16)), draw((21, 16))[::-1].copy()]
+    kernels = compare(CHAIN, target, arguments)
+    assert kernels[0] == "chain_points_0" and kernels[-1] == "chain_points_1"
+
+
+def test_machine_code():
+    """An image for each chip, of every maker."""
+    try:
+        ptxas.find_ptxas()
+    except ToolError:
+        pytest.skip("no ptxas here")
+    for text in (*LEFT.values(), CHAIN):
+        bundle = compiler.compile_text(text, "test", "sm_80,sm_90a,gfx942,gfx1100", None, None)
+        assert [image["target"] for image in bundle.facts["images"]] == CHIPS
+        for image in bundle.facts["images"]:
+            points = [k for k in image["kernels"] if "_points_" in k]
+            assert points and all(image["kernels"][k]["threads"] == 128 for k in points)
