@@ -94,9 +94,9 @@ def is_multiple(value: Any, n: int) -> bool:
     op = value.owner.operation
     if op.name == "arith.constant":
         return bool(op.attributes["value"].value % n == 0)
-    if op.name == "affine.apply":
-        (result,) = ir.AffineMapAttr(op.attributes["map"]).value.results
-        return _form_is_multiple(result, op, n)
+    if op.name in ("affine.apply", "affine.min", "affine.max"):
+        forms = ir.AffineMapAttr(op.attributes["map"]).value.results
+        return all(_form_is_multiple(form, op, n) for form in forms)
     if op.name == "arith.index_cast":
         return is_multiple(op.operands[0], n)
     found = [is_multiple(v, n) for v in op.operands]

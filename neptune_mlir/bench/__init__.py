@@ -7,6 +7,7 @@
     process.py   one process a candidate, spoken to in lines of JSON
     worker.py    what such a process does: inputs, poisoned outputs, errors, times
     problem.py   an operator at a length: inputs, float64 reference, operations, bytes
+    rows.py      the same for programs over rows of a matrix
     peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel,
                  flash4_peer.py FlashAttention-4
     profile.py   where a kernel's cycles go, from clock samples; timeline.py draws it

@@ -13,10 +13,22 @@ from typing import Any
 from neptune_mlir.codegen import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 
-SUITES = ("operators", "prefill", "zoo")
+SUITES = ("operators", "prefill", "fused", "zoo")
 HOPPER = ("hopper", "skew", "turns")  # of the NVIDIA pipeline, beside those of its passes
 TOKENS = 16384  # of a batch in the prefill suite, whatever the length
 LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
+# programs beside attention: which, and their extents but the number of rows
+FUSED: dict[str, tuple[str, dict[str, int]]] = {
+    f"{program}_{'x'.join(map(str, extents.values()))}": (program, extents)
+    for program, extents in (
+        ("rms_norm_matmul", {"cols": 4096, "out": 4096}),
+        ("rms_norm_matmul", {"cols": 4096, "out": 1024}),
+        ("linear_cross_entropy", {"width": 4096, "classes": 32000}),
+        ("linear_cross_entropy", {"width": 4096, "classes": 128256}),
+        ("linear_cross_entropy", {"width": 1024, "classes": 32000}),
+    )
+}
+ROWS = (4096, 8192)
 
 
 def build(
@@ -123,19 +135,25 @@ def programs(
     for dtype in dtypes:
         if "operators" in suites:
             for name, settings in ops.OPERATORS.items():
-                spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": 128,
-                        "settings": settings}  # fmt: skip
+                spec = {"kind": "operator", "suite": "operators", "operator": name,
+                        "dtype": dtype, "head_dim": 128, "settings": settings}  # fmt: skip
                 program = partial(ops.operator, name, dtype=dtype, batch=None)  # for the sweep
                 yield f"{name}-{dtype}", program, spec, nothing
         if "prefill" in suites:
             for head in (64, 128, 256):
                 for causal in (False, True):
                     yield _prefill(head, causal, dtype, nothing)
+        if "fused" in suites:
+            for name, (program, extents) in FUSED.items():
+                spec = {"kind": "rows", "suite": "fused", "operator": name, "program": program,
+                        "dtype": dtype, "settings": extents, "lengths": ROWS}  # fmt: skip
+                made = partial(getattr(ops, program), dtype=dtype, **extents)
+                yield f"{name}-{dtype}", made, spec, nothing
     if "zoo" in suites:
         from neptune_mlir.zoo import ZOO
 
         for example in ZOO:
-            spec = {"kind": "zoo", "operator": example.name, "dtype": "f32"}
+            spec = {"kind": "zoo", "suite": "zoo", "operator": example.name, "dtype": "f32"}
             yield f"zoo-{example.name}", example.build, spec, partial(_store, example)
 
 
@@ -146,8 +164,9 @@ def _prefill(head: int, causal: bool, dtype: str, nothing: Any) -> Any:
     name = f"{'causal' if causal else 'global'}_d{head}"
     heads = 2048 // head
     settings: dict[str, Any] = {"heads": heads, "kv_heads": heads, "causal": causal}
-    spec = {"kind": "operator", "operator": name, "dtype": dtype, "head_dim": head,
-            "settings": settings, "tokens": TOKENS, "lengths": LENGTHS}  # fmt: skip
+    spec = {"kind": "operator", "suite": "prefill", "operator": name, "dtype": dtype,
+            "head_dim": head, "settings": settings, "tokens": TOKENS,
+            "lengths": LENGTHS}  # fmt: skip
 
     def program() -> Any:
         return ops.attention(head_dim=head, dtype=dtype, name=name, **settings)

@@ -15,18 +15,21 @@ import numpy as np
 from neptune_mlir.bench import figures
 from neptune_mlir.bench.problem import Problem
 from neptune_mlir.bench.process import Worker
+from neptune_mlir.bench.rows import Rows
 
 # queries and keys: one, a tile, ragged, fewer queries, more queries than keys, past a window
 PREFILL = ((1, 1), (64, 64), (77, 333), (300, 300), (513, 513), (100, 50), (1000, 1000),
            (200, 5000))  # fmt: skip
 DECODE = ((1, 1), (1, 31), (1, 256), (1, 513), (1, 4099), (1, 20000))
+ROWS = (1, 64, 77, 300)
 TOLERANCE = {"f16": 2e-3, "bf16": 1.2e-2, "f32": 1e-4, "f64": 1e-12}  # relative Frobenius
 
 
 def check(path: str, run: Any) -> dict[str, Any]:
     """One bundle, in a process with a GPU: the error of each case."""
     spec = run.bundle.facts["bench"]
-    cases = _zoo(Path(path), run) if spec["kind"] == "zoo" else _operator(spec, run)
+    kinds: dict[str, Any] = {"operator": _operator, "rows": _rows}
+    cases = _zoo(Path(path), run) if spec["kind"] == "zoo" else kinds[spec["kind"]](spec, run)
     worst = max(cases.values())
     dtype = spec["dtype"]
     return {"cases": cases, "error": worst, "right": worst < TOLERANCE[dtype]}
@@ -41,25 +44,32 @@ def workspace(run: Any, arguments: Sequence[Any]) -> Any:
 
 
 def _operator(spec: dict[str, Any], run: Any) -> dict[str, float]:
-    import torch
-
     decode = spec["settings"].get("q_len") == 1
     cases = {}
     for queries, keys in DECODE if decode else PREFILL:
         for strided in (False, True):
             p = Problem(spec["operator"], spec["dtype"], queries, keys, spec["settings"],
                         spec["head_dim"], 2 if spec.get("tokens") else 1, strided)  # fmt: skip
-            arrays = p.inputs("cuda")
-            out = torch.full(arrays[0].shape, math.nan, device="cuda", dtype=arrays[0].dtype)
-            run(*arrays, out=out, workspace=workspace(run, arrays))
-            torch.cuda.synchronize()
-            heads, rows = p.sample(whole=True)
-            wanted = p.reference(arrays, heads, rows).cpu()
-            got = out[-1][heads][:, rows].double().cpu()
-            found = figures.errors(got, wanted)["relative"]
             name = f"{queries}x{keys}{' strided' if strided else ''}"
-            cases[name] = found if bool(out.isfinite().all()) else math.inf
+            cases[name] = _error(p, run)
     return cases
+
+
+def _rows(spec: dict[str, Any], run: Any) -> dict[str, float]:
+    return {str(rows): _error(Rows.of(spec, rows), run) for rows in ROWS}
+
+
+def _error(p: Problem | Rows, run: Any) -> float:
+    import torch
+
+    arrays = p.inputs("cuda")
+    out = p.result(arrays).fill_(math.nan)
+    run(*arrays, out=out, workspace=workspace(run, arrays))
+    torch.cuda.synchronize()
+    if not bool(out.isfinite().all()):
+        return math.inf
+    wanted = p.expected(arrays, whole=True).cpu()
+    return figures.errors(p.picked(out, whole=True).double().cpu(), wanted)["relative"]
 
 
 def _zoo(path: Path, run: Any) -> dict[str, float]:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The candidates beside ours: which can express a problem, and how each is called."""
+"""The candidates beside ours: which can express a problem, and how each is called.
+
+Of programs over rows, `eager` runs torch's kernels one by one (a matrix product of cuBLAS beside a
+norm or a loss), `compiled` what torch.compile makes of the same, `autotuned` what it makes with
+kernels of its own for matrix products to choose from.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.rows import Rows
 
 Call = Callable[[], Any]
 
@@ -24,8 +30,8 @@ class Peer:
         needs: a module beside torch.
     """
 
-    can: Callable[[Problem], bool]
-    make: Callable[[Problem, Any], Call]
+    can: Callable[[Any], bool]
+    make: Callable[[Any, Any], Call]
     compiles: str = ""
     tunes: bool = False
     needs: str = ""
@@ -38,8 +44,16 @@ class Peer:
             return False
 
 
-def _is_plain(p: Problem) -> bool:
-    return not any(p.settings.get(x) for x in ("alibi", "softcap", "window"))
+def _is_attention(p: Any) -> bool:
+    return isinstance(p, Problem)
+
+
+def _is_plain(p: Any) -> bool:
+    return _is_attention(p) and not any(p.settings.get(x) for x in ("alibi", "softcap", "window"))
+
+
+def _is_of_rows(p: Any) -> bool:
+    return isinstance(p, Rows)
 
 
 def flash2(p: Problem, arrays: Any) -> Call:
@@ -113,11 +127,30 @@ def flash4(p: Problem, arrays: Any) -> Call:
     return flash4_peer.attention(p, arrays)
 
 
+def eager(p: Rows, arrays: Any) -> Call:
+    return lambda: p.plain(arrays)
+
+
+def compiled(p: Rows, arrays: Any, mode: str = "default") -> Call:
+    import torch
+
+    torch._dynamo.reset()
+    fast = torch.compile(lambda *given: p.plain(given), dynamic=False, mode=mode)
+    return lambda: fast(*arrays)
+
+
+def autotuned(p: Rows, arrays: Any) -> Call:
+    return compiled(p, arrays, "max-autotune-no-cudagraphs")
+
+
 PEERS: dict[str, Peer] = {
     "flash2": Peer(_is_plain, flash2),
     "cudnn": Peer(_is_plain, cudnn),
-    "flex": Peer(lambda p: True, flex, compiles="problem"),
-    "triton": Peer(lambda p: not p.is_decode and p.queries % 128 == 0, triton_by_hand,
-                   compiles="operator", tunes=True, needs="triton"),
-    "flash4": Peer(lambda p: True, flash4, compiles="operator", needs="flash_attn.cute"),
+    "flex": Peer(_is_attention, flex, compiles="problem"),
+    "triton": Peer(lambda p: _is_attention(p) and not p.is_decode and p.queries % 128 == 0,
+                   triton_by_hand, compiles="operator", tunes=True, needs="triton"),
+    "flash4": Peer(_is_attention, flash4, compiles="operator", needs="flash_attn.cute"),
+    "eager": Peer(_is_of_rows, eager),
+    "compiled": Peer(_is_of_rows, compiled, compiles="problem"),
+    "autotuned": Peer(_is_of_rows, autotuned, compiles="problem", tunes=True),
 }  # fmt: skip

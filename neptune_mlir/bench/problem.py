@@ -2,7 +2,8 @@
 """An operator at a length: its inputs, what it costs, and its rows in float64.
 
 Operators are attention with the settings of `neptune_mlir.ops.OPERATORS` (heads, kv_heads,
-causal, window, softcap, alibi), positions aligned at the end.
+causal, window, softcap, alibi), positions aligned at the end; `rows.Rows` is the same for programs
+over rows of a matrix.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+
+from neptune_mlir.bench.rows import Rows
 
 SAMPLED_HEADS, SAMPLED_ROWS = 4, 64
 WHOLE = 1 << 27  # scores up to which every row is checked, when asked to
@@ -41,7 +44,7 @@ class Problem:
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"kind": "attention", **asdict(self)}
 
     @property
     def heads(self) -> int:
@@ -99,6 +102,21 @@ class Problem:
             made.append(torch.exp2(-8 * number / self.heads))
         return made
 
+    def result(self, arrays: Any) -> Any:
+        """An array for the result, not initialised."""
+        import torch
+
+        return torch.empty_like(arrays[0], memory_format=torch.contiguous_format)
+
+    def expected(self, arrays: Any, whole: bool = False) -> Any:
+        """Sampled rows of the last batch entry (or all, where that is affordable) in float64."""
+        return self.reference(arrays, *self.sample(whole))
+
+    def picked(self, out: Any, whole: bool = False) -> Any:
+        """The same rows of a result."""
+        heads, rows = self.sample(whole)
+        return out[-1][heads][:, rows]
+
     def sample(self, whole: bool = False) -> tuple[list[int], list[int]]:
         """Heads and rows to check: the ends and some between, or all where that is affordable."""
         if whole and self.heads * self.queries * self.keys <= WHOLE:
@@ -132,6 +150,19 @@ class Problem:
             total = weights.sum(-1, keepdim=True).clamp_min(1e-300)
             found.append(weights @ v[shared].double() / total)
         return torch.stack(found)
+
+
+def problem_of(spec: dict[str, Any], length: int, batch: int = 1) -> Problem | Rows:
+    """What a bundle's `facts["bench"]` says, at a length."""
+    if spec["kind"] == "rows":
+        return Rows.of(spec, length)
+    return Problem.of(spec, length, batch)
+
+
+def from_json(data: dict[str, Any]) -> Problem | Rows:
+    """What `as_json` gave."""
+    rest = {k: v for k, v in data.items() if k != "kind"}
+    return Rows(**rest) if data["kind"] == "rows" else Problem(**rest)
 
 
 def _some(random: Any, extent: int, most: int) -> list[int]:

@@ -19,6 +19,7 @@ import numpy as np
 from neptune_mlir.bench.figures import median
 from neptune_mlir.bench.problem import Problem
 from neptune_mlir.bench.report import Table
+from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
@@ -85,7 +86,7 @@ class Recorded:
     us: float
 
 
-def record(path: Path, problem: Problem) -> Recorded:
+def record(path: Path, problem: Problem | Rows) -> Recorded:
     """Run a bundle, with or without samples, in a process with a GPU and torch."""
     import torch
 
@@ -97,7 +98,7 @@ def record(path: Path, problem: Problem) -> Recorded:
     driver = SampleDriver()
     execute = CudaExecutable(bundle, driver)
     arrays = problem.inputs("cuda")
-    out = torch.empty_like(arrays[0], memory_format=torch.contiguous_format)
+    out = problem.result(arrays)
     call = execute.prepare(*arrays, out=out, workspace=workspace(execute, arrays))
     call()
     us = median([event_us(call) for _ in range(5)])

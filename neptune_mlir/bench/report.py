@@ -83,7 +83,7 @@ def _rates(rows: Sequence[dict[str, Any]]) -> list[Table]:
     for (suite, decode), some in groups.items():
         names = _candidates(some)
         unit = "gbs" if decode else "tflops"
-        what = "decode, GB/s" if decode else "prefill, TFLOP/s"
+        what = "decode, GB/s" if decode else "TFLOP/s"
         header = ["", "length", "batch", *names, "ours us", "ours / best peer", "SOL %", "score",
                   "MHz", "W", "error", "/ best peer's"]  # fmt: skip
         lines = []

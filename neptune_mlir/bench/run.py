@@ -19,8 +19,9 @@ from typing import Any
 from neptune_mlir.bench import figures, peers, results
 from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.clocks import Clocks
-from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.problem import Problem, problem_of
 from neptune_mlir.bench.process import COMMAND, Worker
+from neptune_mlir.bench.rows import Rows
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 
@@ -38,7 +39,7 @@ HELPER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 class Cell:
     """`bundles`: ours by label. `sweep`: it is there for its batch, not its length."""
 
-    problem: Problem
+    problem: Problem | Rows
     bundles: dict[str, str]
     suite: str = "operators"
     sweep: bool = False
@@ -102,23 +103,19 @@ def cells_of(folder: Path, options: Options) -> list[Cell]:
     """By dtype, then in the order of lengths, then by operator; the sweep at last."""
     groups: dict[tuple[str, str], tuple[dict[str, Any], dict[str, str]]] = {}
     for path, spec in bundles_of(folder, options.operators).items():
-        if spec["kind"] == "operator":
+        if spec["kind"] != "zoo":
             _, labels = groups.setdefault((spec["operator"], spec["dtype"]), (spec, {}))
             labels[spec["label"]] = str(path)
     sizes = [(n, 1, False) for n in options.lengths]
     sizes += [(SWEEP_LENGTH, batch, True) for batch in options.batches]
     return [
-        Cell(Problem.of(spec, length, batch), labels, _suite(spec), sweep)
+        Cell(problem_of(spec, length, batch), labels, spec["suite"], sweep)
         for dtype in options.dtypes
         for length, batch, sweep in sizes
         for spec, labels in groups.values()
         if spec["dtype"] == dtype
-        and (not spec.get("tokens") or (not sweep and length in spec["lengths"]))
+        and ("lengths" not in spec or (not sweep and length in spec["lengths"]))
     ]
-
-
-def _suite(spec: dict[str, Any]) -> str:
-    return "prefill" if spec.get("tokens") else "operators"
 
 
 class Conductor:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.bench import figures
-from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.process import serve
+from neptune_mlir.bench.rows import Rows
 
 
 class Session:
@@ -31,7 +32,7 @@ class Session:
         self._clear()
 
     def _clear(self) -> None:
-        self.problem: Problem | None = None
+        self.problem: Problem | Rows | None = None
         self.arrays: Any = None
         self.call: Any = None
         self.timed: Any = None
@@ -46,15 +47,13 @@ class Session:
         return self._loaded[1]
 
     def _call(self, message: dict[str, Any]) -> Any:
-        import torch
-
         from neptune_mlir.bench.check import workspace
         from neptune_mlir.bench.peers import PEERS
 
         assert self.problem is not None
         if "bundle" not in message:
             return PEERS[self.candidate].make(self.problem, self.arrays)
-        out = torch.full_like(self.arrays[0], math.nan, memory_format=torch.contiguous_format)
+        out = self.problem.result(self.arrays).fill_(math.nan)
         run = self._executable(message["bundle"])
         scratch = workspace(run, self.arrays)
         prepared = run.prepare(*self.arrays, out=out, workspace=scratch)
@@ -70,7 +69,7 @@ class Session:
 
         self._clear()
         torch.cuda.empty_cache()
-        self.problem = Problem(**message["problem"])
+        self.problem = from_json(message["problem"])
         self.arrays = self.problem.inputs("cuda")
         return self._call(message)
 
@@ -87,9 +86,8 @@ class Session:
 
         self.call = self._set(message)
         assert self.problem is not None
-        self.sample = self.problem.sample()
-        self.wanted = self.problem.reference(self.arrays, *self.sample).cpu()
-        _poison_free_memory(self.arrays[0])
+        self.wanted = self.problem.expected(self.arrays).cpu()
+        _poison_free_memory(self.problem.result(self.arrays))
         errors = self._errors(self.call())
         torch.cuda.synchronize()
         return {"errors": errors}
@@ -104,7 +102,8 @@ class Session:
 
     def finish(self, message: dict[str, Any]) -> dict[str, Any]:
         """Errors of what was timed, after it was."""
-        _poison_free_memory(self.arrays[0])
+        assert self.problem is not None
+        _poison_free_memory(self.problem.result(self.arrays))
         errors = self._errors(self.timed.poisoned())
         self._clear()
         return {"errors": errors}
@@ -113,8 +112,8 @@ class Session:
         # also where rows are not sampled; an entry of the batch at a time, since this takes memory
         if not all(bool(one.isfinite().all()) for one in out):
             return dict.fromkeys(("relative", "rms", "p90", "p99", "max"), math.inf)
-        heads, rows = self.sample
-        return figures.errors(out[-1][heads][:, rows].double().cpu(), self.wanted)
+        assert self.problem is not None
+        return figures.errors(self.problem.picked(out).double().cpu(), self.wanted)
 
     def check(self, message: dict[str, Any]) -> dict[str, Any]:
         from neptune_mlir.bench.check import check
@@ -147,13 +146,12 @@ class Session:
         return found
 
 
-def _poison_free_memory(like: Any) -> None:
+def _poison_free_memory(result: Any) -> None:
     """What the allocator gives for the next result holds NaN."""
     import torch
 
-    held = torch.full_like(like, math.nan)
+    result.fill_(math.nan)
     torch.cuda.synchronize()
-    del held
 
 
 REQUESTS = ("warm", "prepare", "round", "finish", "check", "limits", "device")

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     build = actions.add_parser("build", help="compile the bundles (no GPU)")
     build.add_argument("folder", type=Path)
-    build.add_argument("--suite", default="operators,prefill,zoo", help="some of these")
+    build.add_argument("--suite", default="operators,prefill,fused,zoo", help="some of these")
     build.add_argument("--target", default="sm_90a")
     build.add_argument("--dtype", default="f16,bf16")
     build.add_argument("--only", default="", help="part of the name")
@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--batches", help="of the sweep at length 8192: 2,4,..., or none")
     run.add_argument("--dtype", help="f16,bf16")
     run.add_argument("--operators", default="", help="parts of names: causal,decode_gqa")
-    run.add_argument("--peers", help="flash2,cudnn,flex,triton,flash4 (those installed), or none")
+    run.add_argument(
+        "--peers", help="some of flash2,cudnn,flex,triton,flash4,eager,compiled, or none"
+    )
     run.add_argument("--rounds", type=int, default=3)
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--resume", action="store_true", help="keep what the --json file has")
@@ -129,16 +131,16 @@ def _check(options: argparse.Namespace, log: Path) -> int:
 
 def _profile(options: argparse.Namespace) -> int:
     from neptune_mlir.bench import profile, run
-    from neptune_mlir.bench.problem import Problem
+    from neptune_mlir.bench.problem import problem_of
     from neptune_mlir.bench.timeline import timeline
     from neptune_mlir.runtime.bundle import Bundle
 
     length = (_numbers("lengths", options.lengths) or run.LENGTHS)[0]
     found = {}
     for path, spec in run.bundles_of(options.folder, options.operators, profile=True).items():
-        if spec["kind"] != "operator" or (options.dtype or spec["dtype"]) != spec["dtype"]:
+        if spec["kind"] == "zoo" or (options.dtype or spec["dtype"]) != spec["dtype"]:
             continue
-        problem = Problem.of(spec, length)
+        problem = problem_of(spec, length)
         recorded = profile.record(path, problem)
         plain = path.with_name(path.name.replace("-profile", ""))
         time = f"{recorded.us:.0f} us with samples"

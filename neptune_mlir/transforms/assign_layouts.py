@@ -344,7 +344,8 @@ class _Assignment:
         return changed
 
     def _ask_for_factors(self) -> bool:
-        """Have a computed factor that nothing gave a layout made as its instruction takes it."""
+        """Have a computed factor that nothing gave a layout made as its instruction takes it, and
+        what else reads a loaded one read it so."""
         for g in self.generics:
             p = self.matrix.get(g.result)
             if p is None:
@@ -352,8 +353,14 @@ class _Assignment:
             which = self.instruction[g.result].chain
             value, grid = g.inputs[p.a if which == "a" else p.b], self._warp_grid(g, p)
             alone = (grid.n if which == "a" else grid.m) == 1  # else several warps make the same
-            if alone and self._set(value, self.operand_layout(g, p, which)):
+            if not alone or value in self.read_as or is_blank(value):
+                continue
+            layout = self.operand_layout(g, p, which)
+            if self._set(value, layout):
                 self.factors.add(self._find(value))
+                return True
+            if self.is_flexible(value):
+                self.read_as[value] = layout
                 return True
         return False
 

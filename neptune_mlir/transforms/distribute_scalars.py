@@ -14,6 +14,8 @@ Rewrites, all of them properties of the operators:
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
+* the product of two widened 16-bit floats, which f32 holds exactly, is one product in 16 bits where
+  it is rounded to their type; a sum of products is a chain of fused multiply-adds;
 * a comparison of positions has all that the elements of a thread share on one side and a number on
   the other, and two such conditions of one choice are one: a mask costs an element a comparison
   and a choice;
@@ -33,6 +35,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
+CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
 
 
@@ -305,6 +308,11 @@ class Scalars:
             if known is not None and known > 0 and all(k == factor for _, k in split):
                 return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
         values = list(values)
+        products = [p for p in (self.parts(v, "arith.mulf") for v in values) if p]
+        if name == "arith.addf" and values[0].type == self.f32 and len(products) == len(values):
+            values = values[:CHAINS]
+            for k, (a, b) in enumerate(products[CHAINS:]):
+                values[k % CHAINS] = self.fma(a, b, values[k % CHAINS])
         while len(values) > 1:
             paired = [
                 self.combine(name, values[i], values[i + 1]) for i in range(0, len(values) - 1, 2)
@@ -379,6 +387,14 @@ def _to_float(s: Scalars, x: Any) -> Any:
     return s.op("arith.addf", [start, s.constant(float(constant), s.f32)], s.f32)
 
 
+def _round(s: Scalars, x: Any) -> Any:
+    factors = s.parts(x, "arith.mulf") or ()
+    narrow = [a for f in factors for a in s.parts(f, "arith.extf") or ()]
+    if len(narrow) < 2 or narrow[0].type != narrow[1].type:
+        return None
+    return s.op("arith.mulf", narrow, narrow[0].type)
+
+
 def _widen(s: Scalars, x: Any) -> Any:
     rounded = s.parts(x, "arith.truncf")
     return rounded[0] if rounded and rounded[0].type == s.f32 else None
@@ -392,5 +408,6 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "arith.divf": _divide,
     "arith.select": _choose,
     "arith.extf": _widen,
+    "arith.truncf": _round,
     "arith.sitofp": _to_float,
 }

@@ -59,7 +59,7 @@ def choose(chip: str, shape: Shape, length: int, few: bool = False) -> Choice:
 
 def rule(shape: Shape, few: bool = False) -> Choice:
     """What is taken where nothing was measured."""
-    if _is_plain(shape):
+    if shape.depth == 1:
         return Choice(64 if few else 128, PANEL)
     if shape.depth > DEEP and not shape.width:  # the columns are the streamed axis
         return Choice(128, WIDE)
@@ -73,12 +73,8 @@ def rule(shape: Shape, few: bool = False) -> Choice:
 
 
 def columns(shape: Shape) -> int:
-    """Of a tile, where columns of the result are cut."""
-    return WIDE if _is_plain(shape) else PANEL
-
-
-def _is_plain(shape: Shape) -> bool:
-    return shape.depth == 1 and not shape.width
+    """Of a tile, where a result has more."""
+    return WIDE if shape.depth == 1 else PANEL
 
 
 def registers(shape: Shape, stream: int) -> int:

@@ -138,7 +138,7 @@ def read_skew(loop: Any) -> Skew:
     loads = [op.results[0] for op in inner if _is_load(op)]
     last = [v for v in loads if _read_only_by(v, delayed)]
     first = [] if leading is None else [v for v in loads if _read_only_by(v, leading)]
-    if leading is None and len(last) == 2:
+    if leading is None and all(v in loads for v in list(delayed.operands)[:-1]):
         raise Unfit("its product takes loaded tiles, so that nothing runs beside it")
     if (leading is not None and len(first) + len(last) != len(loads)) or len(last) != 1:
         raise Unfit("a loaded tile that both products read, or neither")

@@ -29,7 +29,8 @@ def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstru
     rank, shape = len(array.strides), layout.shape
     if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % COLUMNS:
         return False
-    if shape[0] != ROWS * layout.warps or window.valid[1] is not None:
+    there = window.valid[1]
+    if shape[0] != ROWS * layout.warps or not (there is None or is_multiple(there, COLUMNS)):
         return False
     if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], 8):
         return False
@@ -82,7 +83,7 @@ class _Rows:
         self, memory: Memory, threads: Threads, array: Array, window: Window, base: Any
     ) -> None:
         s = self.s = memory.s
-        self.memory, self.base = memory, base
+        self.memory, self.base, self.columns = memory, base, window.valid[1]
         self.row, self.chunk = s.div(threads.lane, 8), s.mod(threads.lane, 8)
         mine = s.add(s.mul(threads.warp, ROWS), self.row)
         self.start = memory.address(array, window, [mine, s.mul(self.chunk, 8)])
@@ -113,9 +114,11 @@ class _Rows:
                 "arith.addi", [moved, s.constant((first + panel) * COLUMNS * 2, s.i64)], s.i64
             )
             pointer = memory.offset_pointer(self.start, moved, self.start.type)
+            inside = self.memory.in_bounds([(first + panel) * COLUMNS], [self.columns])
+            inside = s.both(self.exists[k], inside)
             exists = s.constant(1, s.i32)
-            if self.exists[k] is not None:
-                exists = s.op("arith.extui", [self.exists[k]], s.i32)
+            if inside is not None:
+                exists = s.op("arith.extui", [inside], s.i32)
             hopper.store_chunk(pointer, value, exists)
 
 

@@ -160,6 +160,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             choice = group_sizes.choose(chip, shape, length, bool(wishes.few))
             rows, stream = choice.rows, choice.stream
             cut = group_sizes.columns(shape)
+            uncut = uncut and (shape.depth > 1 or _at_most(domain[column], cut))
             _note_choice(op, choice)
             if not known and not wishes.length and not wishes.few:
                 _note_lengths(op, group_sizes.lengths(chip, shape))

@@ -235,6 +235,7 @@ def test_cells_of_a_folder(tmp_path: Path) -> None:
     for label in ("neptune", "other"):
         for name in ("prefill_global", "decode_causal"):
             spec = {"kind": "operator", "operator": name, "dtype": "f16", "label": label,
+                    "suite": "prefill" if name.startswith("prefill") else "operators",
                     "head_dim": 128, "settings": {"heads": 2, "kv_heads": 2}}  # fmt: skip
             if name.startswith("decode"):
                 spec["settings"]["q_len"] = 1

@@ -34,11 +34,13 @@ def test_a_norm_before_a_product(tmp_path):
     ]  # fmt: skip
     sass = disassembly(bundle, tmp_path)
     # in the loop: 64 elements of a row in 4 steps, the left factor in registers
-    events = re.findall(r"HGMMA\.64x256x16\.F32 R\d+, R\d+|DEPBAR|FADD|FMUL", sass)
+    events = re.findall(r"HGMMA\.64x256x16\.F32 R\d+, R\d+|DEPBAR|FFMA|HMUL2", sass)
     first = next(k for k, name in enumerate(events) if name.startswith("HGMMA"))
     wait = events.index("DEPBAR", first)
     assert sum(name.startswith("HGMMA") for name in events[first:wait]) == 4
-    assert sum(name in ("FADD", "FMUL") for name in events[first:wait]) >= 64
+    assert events[first:wait].count("FFMA") >= 16
+    # scaled two at a time, behind the wait: the product before it still reads these registers
+    assert events[wait:].count("HMUL2") >= 16
     assert "UTMALDG" in sass and not re.search(r"\b(LDL|STL)\b", sass)
 
 
@@ -57,3 +59,18 @@ def test_classes_that_do_not_fill_the_last_tile():
     (image,) = bundle.facts["images"]
     product = image["kernels"][bundle.plan.launches[0].kernel]
     assert product["threads"] == 3 * 128 and product["spills"] == 0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ops.absmax_matmul(cols=1024, out=1024, dtype="f16"),  # rows that a product reads too
+        ops.rms_norm_matmul(cols=1152, out=1088, dtype="bf16"),  # the last columns fill no tile
+        ops.rms_norm_matmul(cols=1024, out=512, dtype="f16"),  # all columns would be too many
+    ],
+    ids=["absmax", "ragged", "few columns"],
+)
+def test_other_shapes_qualify(program):
+    bundle = compiled(program)
+    (figures,) = bundle.facts["images"][0]["kernels"].values()
+    assert figures["threads"] == 3 * 128 and figures["spills"] == 0
