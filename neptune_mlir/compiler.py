@@ -84,17 +84,19 @@ def with_precision(text: str, source: str, precision: str) -> str:
 
 @bindings.exclusive
 def compile_text(
-    text: str, source: str, target: str, schedule: str | None, entry: str | None
-) -> Any:
+    text: str, source: str, target: str, schedule: str | None, entry: str | None,
+    cases: bool = True,
+) -> Any:  # fmt: skip
     """The bundle of a program.
 
-    Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program.
+    Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program. `cases`: also with
+    kernels for some calls alone (`pipelines/cases.py`).
     """
     families = families_of(target)
     with bindings.source_name(source):
         program = Program(text, source, schedule)
         with tuned.questions() as asked:
-            bundles = [_compile_family(program, family, entry) for family in families]
+            bundles = [_compile_family(program, family, entry, cases) for family in families]
     bundle = bundles[0]
     if len(bundles) > 1:
         from neptune_mlir.pipelines import gpu
@@ -126,7 +128,7 @@ def families_of(target: str) -> list[str]:
     return [",".join(names) for _, names in families]
 
 
-def _compile_family(program: Program, target: str, entry: str | None) -> Any:
+def _compile_family(program: Program, target: str, entry: str | None, cases: bool) -> Any:
     """The bundle of a program for targets of one pipeline."""
     pipeline = pipeline_of(target)
     chip = {} if target == "cpu" else {"target": target}
@@ -157,7 +159,7 @@ def _compile_family(program: Program, target: str, entry: str | None) -> Any:
         if tiles == tried:  # this way changes nothing
             continue
         tried = tiles
-        if lowering.cases or lowering.way.few:
+        if cases and (lowering.cases or lowering.way.few):
             bundle = made_with_cases(lowering, tiles)
         else:
             bundle = pipeline.compile_tiles(

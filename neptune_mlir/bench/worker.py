@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,8 @@ def _poison_free_memory(result: Any) -> None:
 REQUESTS = ("warm", "prepare", "round", "finish", "check", "limits", "device")
 
 
-def main() -> int:
-    session = Session(sys.argv[1])
+def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What answers requests, failures too."""
 
     def answer(message: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -174,7 +175,7 @@ def main() -> int:
             text = " ".join(str(cause).split())
             return {"failed": f"{type(cause).__name__}: {text[:300]}", "usable": _is_gpu_usable()}
 
-    return serve(answer)
+    return answer
 
 
 def _is_gpu_usable() -> bool:
@@ -189,4 +190,4 @@ def _is_gpu_usable() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(answering(Session(sys.argv[1]))))

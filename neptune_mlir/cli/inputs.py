@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +41,27 @@ def load_inputs(path: str, arguments: Sequence[Any]) -> list[Any]:
     ]
 
 
-def random_inputs(plan: Any, size: int, seed: int = 0) -> list[Any]:
-    """Seeded inputs for a plan; `size` stands for run-time extents that nothing else decides."""
+def random_inputs(
+    plan: Any, size: int, seed: int = 0, known: Mapping[tuple[int, int], int] | None = None
+) -> list[Any]:
+    """Seeded inputs for a plan; `size` stands for run-time extents that nothing else decides.
+
+    `known`: such extents, by argument and dimension.
+    """
     generator = np.random.default_rng(seed)
-    shapes = _shapes(plan, size)
     return [
         _random(generator, argument, shape)
-        for argument, shape in zip(plan.arguments, shapes, strict=True)
+        for argument, shape in zip(plan.arguments, shapes(plan, size, known or {}), strict=True)
     ]
 
 
-def _shapes(plan: Any, size: int) -> list[list[int]]:
+def shapes(plan: Any, size: int, known: Mapping[tuple[int, int], int]) -> list[list[int]]:
     """Extents for every argument that satisfy the equalities that the plan asks for."""
     extents: dict[tuple[int, int], int | None] = {
         (k, axis): extent
         for k, argument in enumerate(plan.arguments)
         for axis, extent in enumerate(argument.shape)
-    }
+    } | dict(known)
     fixed = {place for place, extent in extents.items() if extent is not None}
     for place in extents:
         if place not in fixed:

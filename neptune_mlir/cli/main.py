@@ -2,7 +2,8 @@
 """`neptune`: compile, run, explain and examine programs.
 
 Each subcommand is a module of this package with `add_arguments(parser)` and
-`execute(options) -> int`; only the one asked for is imported, so start-up stays fast.
+`execute(options) -> int`, and perhaps `complete(arguments)`, what a short form stands for; only the
+one asked for is imported, so start-up stays fast.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog=f"neptune {command}", description=COMMANDS[command], allow_abbrev=False
     )
     implementation.add_arguments(parser)
-    options = parser.parse_args(rest)
+    complete = getattr(implementation, "complete", list)
+    options = parser.parse_args(complete(rest))
     try:
         return implementation.execute(options)
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`neptune tune`: measures what the schedules of programs leave open, and keeps what is best.
 
+    neptune tune PROGRAM --extent q.0=4,q.1=16                     all of it, where a GPU is
     neptune tune build DIR --suite prefill --lengths 1024,8192     anywhere: compile the candidates
     neptune tune run DIR --json tune.json                          on a GPU: measure them
     neptune tune record tune.json                                  into the user's table
@@ -12,87 +13,126 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from neptune_mlir.errors import InputError, UsageError
 
 RESULTS = "results.json"
+ACTIONS = ("build", "run", "record", "all")
+
+
+def complete(arguments: Sequence[str]) -> list[str]:
+    """`tune PROGRAM` means `tune all PROGRAM`."""
+    named = arguments and arguments[0] in (*ACTIONS, "-h", "--help")
+    return [*arguments] if named or not arguments else ["all", *arguments]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     build = actions.add_parser("build", help="compile the candidates (no GPU)")
-    build.add_argument("folder", type=Path)
-    build.add_argument("--suite", default="prefill", help="operators, prefill, or both")
-    build.add_argument("--target", default="sm_90a")
-    build.add_argument("--dtype", default="f16")
-    build.add_argument("--only", default="", help="parts of names: causal_d64,global")
-    build.add_argument("--lengths", default="1024,4096,16384", help="of the streams")
-    build.add_argument(
-        "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
-        help="what to choose from: rows, stream, slots, turns, skew, resident",
-    )  # fmt: skip
     run = actions.add_parser("run", help="measure, on a GPU")
-    run.add_argument("folder", type=Path)
+    record = actions.add_parser("record", help="keep what won in a table")
+    everything = actions.add_parser("all", help="all three, where a GPU is (the default)")
+    for which in (build, run):
+        which.add_argument("folder", type=Path, metavar="DIR")
     run.add_argument("--lengths", help="instead of those of build")
-    run.add_argument("--rounds", type=int, default=4, help="of those that lead")
-    run.add_argument("--budget", type=float, default=math.inf, help="seconds to begin cells in")
     run.add_argument("--again", type=Path, metavar="JSON",
                      help="only what won in these results, beside the rule")  # fmt: skip
     run.add_argument("--json", type=Path, metavar="OUT",
                      help="results, written after every cell; an earlier run goes on from there"
                      f" (default: DIR/{RESULTS})")  # fmt: skip
-    record = actions.add_parser("record", help="keep what won in a table")
-    record.add_argument("results", type=Path, nargs="+",
-                        help="JSON of run, or its DIR; what counts has won in all")  # fmt: skip
-    record.add_argument("--table", default="user", help="a file; default: the user's table")
+    build.add_argument("--target", default="sm_90a")
+    everything.add_argument("--folder", type=Path, metavar="DIR", help="default: in the cache's")
+    for which in (build, everything):
+        _add_subjects(which)
+    for which in (run, everything):
+        which.add_argument("--rounds", type=int, default=4, help="of those that lead, at least")
+        which.add_argument("--budget", type=float, default=math.inf,
+                           help="seconds in which measurements may begin")  # fmt: skip
+    record.add_argument("results", type=Path, nargs="+", metavar="JSON",
+                        help="of run, or its DIR; what counts has won in all of them")  # fmt: skip
+    for which in (record, everything):
+        which.add_argument("--table", default="user", help="a file; default: the user's table")
+
+
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=".mlir files")
+    parser.add_argument(
+        "--extent", action="append", default=[], metavar="ARGUMENT.DIMENSION=NUMBER,...",
+        help="run-time extents of the programs that are not the length: q.0=2,q.1=16",
+    )  # fmt: skip
+    parser.add_argument("--suite", help="operators, prefill, or both, of the benchmark")
+    parser.add_argument("--only", default="", help="of the suite: parts of names (causal_d64,...)")
+    parser.add_argument("--dtype", default="f16", help="of the suite")
+    parser.add_argument("--lengths", default="1024,4096,16384", help="of the streams")
+    parser.add_argument(
+        "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
+        help="what to choose from: rows, stream, slots, turns, skew, resident",
+    )  # fmt: skip
 
 
 def execute(options: argparse.Namespace) -> int:
-    return {"build": _build, "run": _run, "record": _record}[options.action](options)
+    if options.action == "all":
+        return _all(options)
+    if options.action == "build":
+        _build(options, options.folder, options.target)
+        return 0
+    if options.action == "run":
+        return _run(options, options.folder, options.json or options.folder / RESULTS)
+    return _record(options.results, options.table)
 
 
-def _build(options: argparse.Namespace) -> int:
+def _build(options: argparse.Namespace, folder: Path, target: str) -> None:
     from neptune_mlir.bench.build import programs
+    from neptune_mlir.cli.inputs import read_source
+    from neptune_mlir.tune.arguments import parse_extents
     from neptune_mlir.tune.build import Subject, build
     from neptune_mlir.tune.candidates import parse_knobs
 
     knobs = parse_knobs(options.knob)
     lengths = _numbers("lengths", options.lengths)
-    only = options.only.split(",")
-    subjects = [
-        Subject(name, program().to_mlir(), spec)
-        for name, program, spec, _ in programs(
-            options.suite.split(","), options.dtype.split(","), options.folder
-        )
-        if spec["kind"] == "operator" and any(part in name for part in only)
-    ]
+    own = {"kind": "program", "fixed": parse_extents(options.extent)}
+    subjects = [Subject(Path(p).stem, read_source(p).text, own) for p in options.programs]
+    if options.suite:
+        parts = options.only.split(",")
+        subjects += [
+            Subject(name, program().to_mlir(), spec)
+            for name, program, spec, _ in programs(
+                options.suite.split(","), options.dtype.split(","), folder
+            )
+            if spec["kind"] == "operator" and any(part in name for part in parts)
+        ]
     if not subjects:
-        raise UsageError(f"no program has '{options.only}' in its name")
-    build(options.folder, subjects, options.target, knobs, lengths, _say)
-    return 0
+        raise UsageError("there is nothing to tune", hint="name a program, or --suite prefill")
+    names = [s.name for s in subjects]
+    if len(set(names)) < len(names):
+        raise UsageError("two programs have the same name", hint="it is that of the file")
+    build(folder, subjects, target, knobs, lengths, _say)
+    (folder / RESULTS).unlink(missing_ok=True)  # of another build
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, folder: Path, path: Path) -> int:
     from neptune_mlir.bench.results import to_json
     from neptune_mlir.tune import manifest as manifests
     from neptune_mlir.tune import record, run
 
-    manifest = manifests.read(options.folder)
+    manifest = manifests.read(folder)
     if options.rounds < 1:
-        raise UsageError(f"--rounds is {options.rounds}", hint="1 or more; 4 show a spread")
-    lengths = _numbers("lengths", options.lengths) if options.lengths else ()
-    only = record.winners([run.read(options.again)]) if options.again else None
-    wanted = run.Options(options.rounds, options.budget, lengths, only)
-    cells = run.cells_of(options.folder, manifest, wanted)
+        raise UsageError(f"--rounds is {options.rounds}", hint="1 or more; 4 show the noise")
+    wanted = run.Options(options.rounds, options.budget)
+    if options.action == "run":
+        wanted.lengths = _numbers("lengths", options.lengths) if options.lengths else ()
+        if options.again:
+            wanted.only = record.winners([run.read(options.again)])
+            if path.exists() and path.samefile(options.again):
+                raise UsageError("--again needs another --json file for its own results")
+    cells = run.cells_of(folder, manifest, wanted)
     if not cells:
         raise UsageError("there is nothing to measure", hint="nothing won, or nothing was built")
-    path = options.json or options.folder / RESULTS
-    if options.again and path.exists() and path.samefile(options.again):
-        raise UsageError("--again needs another --json file for its own results")
     before = run.read(path) if path.exists() else None
-    log = options.folder / "run.log"
-    found = run.Tuner(manifest, cells, wanted, log, _say).run(
+    found = run.Tuner(manifest, cells, wanted, folder / "run.log", _say).run(
         lambda some: _write(path, to_json(some)), before
     )
     for line in record.report([found]):
@@ -102,27 +142,42 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if all(row["right"] for row in found["rows"] if row["candidate"] == "rule") else 1
 
 
-def _record(options: argparse.Namespace) -> int:
+def _record(results: Sequence[Path], name: str) -> int:
     from neptune_mlir.targets import tuned
     from neptune_mlir.tune import record, run
 
-    runs = [run.read(p / RESULTS if p.is_dir() else p) for p in options.results]
+    runs = [run.read(p / RESULTS if p.is_dir() else p) for p in results]
     for line in record.report(runs):
         _say(line)
-    path = tuned.user_path() if options.table == "user" else Path(options.table)
+    path = tuned.user_path() if name == "user" else Path(name)
     if path is None:
         raise UsageError(f"{tuned.ENVIRONMENT}=none: there is no user's table",
                          hint="name one: --table PATH")  # fmt: skip
     there = tuned.read(path) if path.exists() else tuned.Table()
-    base = there.over(tuned.shipped()) if options.table == "user" else there
-    known = {(e.chip, e.shape) for e in there.entries}
-    table = record.merge(base, runs)
-    changed = {(e.chip, e.shape) for e in record.entries(runs)}
-    kept = [e for e in table.entries if (e.chip, e.shape) in known | changed]
+    # of shapes that the user's table is to speak for, it says all that there is to say
+    table = record.merge(there, runs, tuned.shipped() if name == "user" else tuned.Table())
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, tuned.Table(tuple(kept)).to_json())
-    _say(f"{path}: {len(kept)} entries")
+    _write(path, table.to_json())
+    _say(f"{path}: {len(table.entries)} entries, {len(record.entries(runs))} of them from here")
     return 0
+
+
+def _all(options: argparse.Namespace) -> int:
+    from neptune_mlir.runtime import cache
+    from neptune_mlir.targets.nvidia import TARGETS
+    from neptune_mlir.tune import run
+
+    name = "-".join([Path(p).stem for p in options.programs] + [options.suite or ""])
+    folder = options.folder or cache.folder() / "tune" / name.strip("-")
+    folder.mkdir(parents=True, exist_ok=True)
+    device = run.device(folder / "run.log")
+    able = [t for t in TARGETS.values() if t.runs_on(tuple(device["capability"]))]
+    if not able:
+        raise UsageError(f"there is nothing to tune for {device['name']}")
+    best = max(able, key=lambda t: (t.capability, t.exact))
+    _build(options, folder, best.name)
+    code = _run(options, folder, folder / RESULTS)
+    return code or _record([folder / RESULTS], options.table)
 
 
 def _write(path: Path, text: str) -> None:
@@ -142,5 +197,5 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     return found
 
 
-def _say(text: str) -> None:
+def _say(text: Any) -> None:
     print(text, flush=True)

@@ -4,8 +4,10 @@
     candidates.py  what there is to choose from for a stream, and why some of it is not tried
     build.py       compiles the candidates of programs into a folder (anywhere, in parallel)
     builder.py     a process that compiles for it
+    arguments.py   arguments for a call of any program
     manifest.py    what such a folder holds
     run.py         measures a folder on a GPU: a process a candidate, by rounds that halve the field
+    worker.py      what the process of a candidate does
     gain.py        how much faster one is than another, and how sure that is
     record.py      what won by more than the noise, as entries of a table
 

@@ -6,6 +6,7 @@ The folder has a bundle for each candidate, and a manifest (`manifest.py`) that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -19,13 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.bench.process import Worker
+from neptune_mlir.cli.run import TOLERANCE
 from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape
+from neptune_mlir.tune.arguments import Arguments
 from neptune_mlir.tune.candidates import candidates
 from neptune_mlir.tune.manifest import MANIFEST, RULE
 
 COMMAND = (sys.executable, "-m", "neptune_mlir.tune.builder")
+SMALL = (40, 200)  # lengths of the calls whose results are stored
 TIMEOUT = 300.0  # seconds, of a compilation
 Say = Callable[[str], None]
 
@@ -56,30 +61,52 @@ def build(
             hint="the table is about kernels of specialised warps: sm_90a",
         )
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.bundle"):
+        old.unlink()
     with _Builders(folder / "build.log", command) as builders:
         jobs = _jobs(folder, subjects, target, knobs, builders, say)
         if not jobs:
             raise UsageError("no program has a stream that the table is about")
-        requests = [(job, label) for job in jobs for label in job["candidates"]]
-        started, done = time.monotonic(), 0
-
-        def show(number: int, answer: dict[str, Any]) -> None:
-            nonlocal done
-            done += 1
-            job, label = requests[number]
-            left = (time.monotonic() - started) / done * (len(requests) - done)
-            what = answer.get("failed", "").splitlines()[:1] or ["compiled"]
-            say(f"[{done}/{len(requests)}, {left:.0f} s left] {job['name']} {label}: {what[0]}")
-
-        messages = [_request(folder, job, label, target) for job, label in requests]
-        answers = builders.ask_all(messages, show)
+        rules = [(job, RULE) for job in jobs]
+        others = [(job, n) for job in jobs for n in job["candidates"] if n != RULE]
+        show = _progress(len(rules) + len(others), say)
+        answers = _compile(folder, rules, target, builders, show)
+        _store(folder, jobs, lengths, builders)
+        answers |= _compile(folder, others, target, builders, show)
     for job in jobs:
-        _keep(folder, job, {label: a for (j, label), a in zip(requests, answers, strict=True)
-                            if j is job})  # fmt: skip
+        _keep(folder, job, {n: answers[job["name"], n] for n in job["candidates"]})
         say(summary(job))
-    manifest = {"target": target, "tools": _tools(), "lengths": list(lengths), "jobs": jobs}
+    codes = sorted(f"{name} {label} {a.get('digest')}" for (name, label), a in answers.items())
+    manifest = {
+        "target": target, "tools": _tools(), "lengths": list(lengths), "jobs": jobs,
+        "build": hashlib.sha256("\n".join(codes).encode()).hexdigest(),
+    }  # fmt: skip
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     return manifest
+
+
+def _progress(total: int, say: Say) -> Callable[[str, dict[str, Any]], None]:
+    started, done = time.monotonic(), 0
+
+    def show(name: str, answer: dict[str, Any]) -> None:
+        nonlocal done
+        done += 1
+        left = (time.monotonic() - started) / done * (total - done)
+        what = (answer.get("failed", "").splitlines() or ["compiled"])[0]
+        say(f"[{done}/{total}, {left:.0f} s left] {name}: {what}")
+
+    return show
+
+
+def _compile(
+    folder: Path, wanted: Sequence[tuple[dict[str, Any], str]], target: str, builders: _Builders,
+    show: Callable[[str, dict[str, Any]], None],
+) -> dict[tuple[str, str], dict[str, Any]]:  # fmt: skip
+    """What became of candidates, by job and label."""
+    messages = [_request(folder, job, label, target) for job, label in wanted]
+    names = [f"{job['name']} {label}" for job, label in wanted]
+    answers = builders.ask_all(messages, lambda number, answer: show(names[number], answer))
+    return {(job["name"], n): a for (job, n), a in zip(wanted, answers, strict=True)}
 
 
 def _tools() -> dict[str, str]:
@@ -131,6 +158,30 @@ def _request(folder: Path, job: dict[str, Any], label: str, target: str) -> dict
         "entry": None if label == RULE else entry, "out": str(folder / candidate["bundle"]),
         "facts": {"bench": {**job["spec"], "label": label}},
     }  # fmt: skip
+
+
+def _store(
+    folder: Path, jobs: Sequence[dict[str, Any]], lengths: Sequence[int], builders: _Builders
+) -> None:
+    """For programs that are no operators of the benchmark: what small calls have to give."""
+    messages, asked = [], []
+    for job in jobs:
+        spec, bundle = job["spec"], folder / job["candidates"][RULE]["bundle"]
+        if spec["kind"] != "program" or not bundle.exists():
+            continue  # `_keep` says why there is none
+        asked.append(job)
+        plan = Bundle.from_bytes(bundle.read_bytes()).plan
+        for length in lengths:
+            Arguments(plan, spec["fixed"], length).check_size()
+        spec["stored"] = f"{job['name']}.npz"
+        messages.append({
+            "do": "store", "program": str(folder / job["program"]), "bundle": str(bundle),
+            "fixed": spec["fixed"], "lengths": SMALL, "out": str(folder / spec["stored"]),
+        })  # fmt: skip
+    for job, answer in zip(asked, builders.ask_all(messages), strict=True):
+        if "failed" in answer:
+            raise InputError(f"'{job['name']}' has no reference: {answer['failed']}")
+        job["spec"]["tolerance"] = TOLERANCE[answer["dtype"]]
 
 
 def _keep(folder: Path, job: dict[str, Any], answers: Mapping[str, dict[str, Any]]) -> None:

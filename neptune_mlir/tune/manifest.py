@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a folder of candidates holds: `tune.json`.
 
-    {"target", "tools", "lengths", "jobs": [
+    {"target", "tools", "build" (a hash of all code), "lengths", "jobs": [
       {"name", "program" (its file), "spec", "shape", "rule",
        "candidates": {label: {"choice", "bundle", "registers", "shared"}},
        "pruned": {reason: how many}}]}
@@ -27,7 +27,7 @@ def read(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-        missing = [k for k in ("target", "tools", "lengths", "jobs") if k not in found]
+        missing = [k for k in ("target", "tools", "build", "lengths", "jobs") if k not in found]
     except OSError:
         raise UsageError(
             f"{folder} has no {MANIFEST}", hint=f"neptune tune build {folder} PROGRAM"

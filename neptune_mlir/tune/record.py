@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.tune.gain import Gain, gain
 from neptune_mlir.tune.manifest import RULE
@@ -119,16 +120,29 @@ def _origin(run: Mapping[str, Any], win: Win | None) -> dict[str, Any]:
             "gain": round(win.gain.gain, 3), "spread": round(win.gain.spread, 3)}  # fmt: skip
 
 
-def merge(table: Table, runs: Sequence[dict[str, Any]]) -> Table:
+def merge(table: Table, runs: Sequence[dict[str, Any]], base: Table | None = None) -> Table:
     """The table with what was measured in place of what it says of these shapes, but for entries
-    that begin behind the longest length that was measured."""
-    target = runs[0]["target"]
+    that begin behind the longest length that was measured.
+
+    Args:
+        base: what holds of shapes that the table knows nothing of.
+
+    Raises:
+        UsageError: runs of several targets or devices.
+    """
+    for key in ("target", "device"):
+        if any(run[key] != runs[0][key] for run in runs):
+            raise UsageError(f"results of more than one {key}", hint="record them one by one")
+    target, won = runs[0]["target"], entries(runs)
     longest = {shape: max(lengths) for shape, lengths in gains(runs).items() if lengths}
+    shapes = {(e.chip, e.shape) for e in (*table.entries, *won)}
+    known = table.over(base or Table())
     kept = [
-        e for e in table.entries
-        if e.chip != target or e.shape not in longest or e.start > longest[e.shape]
+        e for e in known.entries
+        if (e.chip, e.shape) in shapes
+        and (e.chip != target or e.shape not in longest or e.start > longest[e.shape])
     ]  # fmt: skip
-    return Table((*kept, *entries(runs)))
+    return Table((*kept, *won))
 
 
 def winners(runs: Sequence[dict[str, Any]]) -> dict[str, set[str]]:

@@ -11,6 +11,7 @@ right, before the rounds or after, is out.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,22 +21,24 @@ from typing import Any
 from neptune_mlir.bench import figures, results
 from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.problem import Problem
-from neptune_mlir.bench.process import COMMAND, Worker
+from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.tune.gain import gain
 from neptune_mlir.tune.manifest import RULE
 
 FINALISTS = 4  # the rule among them
+COMMAND = (sys.executable, "-m", "neptune_mlir.tune.worker")
 MOST = 3  # times as many rounds as asked for, while noise hides who is best
 PREPARE_TIMEOUT, TIMEOUT = 180.0, 60.0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """`bundles`: paths by label. `common`: what the row of each candidate says."""
+    """`request`: what is to be measured. `bundles`: paths by label. `common`: what the row of each
+    candidate says."""
 
-    problem: dict[str, Any]
+    request: dict[str, Any]
     bundles: Mapping[str, str]
     common: Mapping[str, Any]
     choices: Mapping[str, Any]
@@ -65,14 +68,41 @@ def cells_of(folder: Path, manifest: dict[str, Any], options: Options) -> list[C
             labels = [n for n in job["candidates"] if wanted is None or n in wanted]
             if len(labels) < 2:
                 continue
-            problem = Problem.of(job["spec"], length)
+            spec = job["spec"]
             common = {"job": job["name"], "length": length, "shape": job["shape"],
-                      "dtype": problem.dtype, "batch": problem.batch}  # fmt: skip
+                      "tolerance": spec.get("tolerance") or TOLERANCE[spec["dtype"]]}  # fmt: skip
             found.append(Cell(
-                problem.as_json(),
+                _request(folder, spec, length),
                 {n: str(folder / job["candidates"][n]["bundle"]) for n in labels}, common,
                 {n: job["candidates"][n]["choice"] for n in labels},
             ))  # fmt: skip
+    return found
+
+
+def _request(folder: Path, spec: dict[str, Any], length: int) -> dict[str, Any]:
+    """What a process is to make up: an operator of the benchmark, or arguments of a program."""
+    if spec["kind"] == "operator":
+        return {"problem": Problem.of(spec, length).as_json()}
+    stored = str(folder / spec["stored"])
+    return {"program": {"fixed": spec["fixed"], "length": length, "stored": stored}}
+
+
+def device(log: Path, command: tuple[str, ...] = COMMAND) -> dict[str, Any]:
+    """What GPU there is: name, capability, versions. Raises UsageError where there is none."""
+    worker = Worker("device", log, command=command)
+    try:
+        return _device(worker)
+    finally:
+        worker.stop()
+
+
+def _device(worker: Worker) -> dict[str, Any]:
+    found = worker.ask(PREPARE_TIMEOUT, do="device")
+    if "failed" in found:
+        raise UsageError(
+            f"no GPU to measure on: {found['failed']}",
+            hint="'neptune tune build' works anywhere, 'neptune tune run' where a GPU is",
+        )
     return found
 
 
@@ -94,7 +124,10 @@ class Tuner:
 
         `before`: results of a run that ended early. What they have is not measured again.
         """
-        found = before or {"device": {}, "rows": []}
+        found = before or {"device": {}, "rows": [], "build": self.manifest["build"]}
+        if found["build"] != self.manifest["build"]:
+            raise UsageError("the results are those of another build",
+                             hint="remove the file, or name another with --json")  # fmt: skip
         found |= {"target": self.manifest["target"], "tools": self.manifest["tools"],
                   "rounds": self.options.rounds, "skipped": []}  # fmt: skip
         try:
@@ -117,15 +150,12 @@ class Tuner:
         return found
 
     def _meet_device(self, found: dict[str, Any]) -> None:
-        device = self._worker(0).ask(PREPARE_TIMEOUT, do="device")
-        if "failed" in device:
-            raise UsageError(f"no GPU to measure on: {device['failed']}")
+        device = _device(self._worker(0))
         if found["device"] not in ({}, device):
             raise UsageError(f"cannot go on from results of {found['device']}",
                              hint=f"this is {device}; name another --json file")  # fmt: skip
-        capability = device.get("capability")
         target = self.manifest["target"]
-        if capability and not nvidia(target).runs_on(tuple(capability)):
+        if not nvidia(target).runs_on(tuple(device["capability"])):
             raise UsageError(f"{device['name']} does not run code for {target}",
                              hint="build the folder with the device's --target")  # fmt: skip
         found["device"] = device
@@ -141,9 +171,10 @@ class Tuner:
         race = _Race(cell)
         workers = {label: self._worker(k) for k, label in enumerate(cell.bundles)}
         for label, worker in workers.items():
-            worker.send(do="prepare", problem=cell.problem, bundle=cell.bundles[label])
+            worker.send(do="prepare", **cell.request, bundle=cell.bundles[label])
         for label, worker in workers.items():
             race.prepared(label, worker.answer(PREPARE_TIMEOUT))
+        race.compare()
         if race.running:  # the chip gets warm: who is first would be faster than the rest
             workers[race.running[-1]].ask(TIMEOUT, do="round")
         turn = last = 0
@@ -170,6 +201,7 @@ class _Race:
     cell: Cell
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     out: set[str] = field(default_factory=set)
+    samples: dict[str, Any] = field(default_factory=dict)
 
     @property
     def running(self) -> list[str]:
@@ -180,6 +212,18 @@ class _Race:
                "rounds_us": [], "right": False}  # fmt: skip
         self.rows[label] = row
         self._judge(label, answer)
+        if "sample" in answer:
+            self.samples[label] = answer["sample"]
+
+    def compare(self) -> None:
+        """Who disagrees with the rule's result is out."""
+        wanted = self.samples.get(RULE)
+        for label, got in self.samples.items():
+            if wanted is None or label not in self.running:
+                continue
+            error = figures.errors(got, wanted)["relative"]
+            if not error < self.rows[label]["tolerance"]:
+                self._fail(label, f"the result differs from the rule's by {error:.1e}")
 
     def timed(self, label: str, answer: dict[str, Any]) -> None:
         if "failed" in answer:
@@ -222,7 +266,7 @@ class _Race:
             return
         error, before = answer["errors"]["relative"], row.get("errors", {}).get("relative", 0.0)
         row["errors"] = {"relative": before if error < before else error}  # NaN stays
-        row["right"] = row["errors"]["relative"] < TOLERANCE[row["dtype"]]
+        row["right"] = row["errors"]["relative"] < row["tolerance"]
         if not row["right"]:
             self.out.add(label)
 
@@ -244,7 +288,7 @@ def standing(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Results in a file: device, target, tools, rounds, skipped, and rows, one for each candidate
-    of each cell: job, length, shape, dtype, batch, candidate, choice, rounds_us, right, errors, us,
-    failed. Raises InputError."""
-    return results.read(path, ("device", "target", "tools", "rows"))
+    """Results in a file: device, target, tools, build, rounds, skipped, and rows, one for each
+    candidate of each cell: job, length, shape, tolerance, candidate, choice, rounds_us, right,
+    errors, us, failed. Raises InputError."""
+    return results.read(path, ("device", "target", "tools", "build", "rows"))

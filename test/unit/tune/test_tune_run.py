@@ -56,7 +56,7 @@ def manifest(lengths: tuple[int, ...] = (1024, 4096)) -> dict[str, Any]:
     job = {"name": "causal_d64", "program": "p.mlir", "spec": SPEC, "shape": asdict(SHAPE),
            "rule": CHOICES[RULE].as_json(), "candidates": candidates, "pruned": {}}  # fmt: skip
     return {"target": "sm_90a", "tools": {"neptune-mlir": "1"}, "lengths": list(lengths),
-            "jobs": [job]}  # fmt: skip
+            "jobs": [job], "build": "b"}  # fmt: skip
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_results_in_a_file_go_on(fake: tuple[str, ...], tmp_path: Path) -> None:
     found = measured(fake, tmp_path, before=run.read(path))
     assert asked.read_text().count(f"prepare {tmp_path}/{RULE}\n") == 1
     assert {r["length"] for r in found["rows"]} == {1024, 4096}
-    Path(fake[1] + ".gpu").write_text('{"name": "another"}')
+    Path(fake[1] + ".gpu").write_text('{"name": "another", "capability": [9, 0]}')
     with pytest.raises(UsageError, match="cannot go on"):
         measured(fake, tmp_path, before=found)
 
@@ -126,7 +126,7 @@ def test_again_measures_the_winners_alone(tmp_path: Path) -> None:
 
 def rows(length: int, times: dict[str, list[float]], job: str = "j") -> list[dict[str, Any]]:
     return [
-        {"job": job, "length": length, "shape": asdict(SHAPE), "dtype": "f16", "batch": 1,
+        {"job": job, "length": length, "shape": asdict(SHAPE), "tolerance": 2e-3,
          "candidate": name, "choice": CHOICES[name].as_json(), "rounds_us": us, "right": True,
          "us": us[0]} for name, us in times.items()
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def rows(length: int, times: dict[str, list[float]], job: str = "j") -> list[dic
 
 def results(*cells: list[dict[str, Any]]) -> dict[str, Any]:
     return {"device": {"name": "a GPU"}, "target": "sm_90a", "tools": {"neptune-mlir": "1"},
-            "rows": [row for cell in cells for row in cell]}  # fmt: skip
+            "build": "b", "rows": [row for cell in cells for row in cell]}  # fmt: skip
 
 
 def test_noise_wins_nothing() -> None:
