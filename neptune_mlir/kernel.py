@@ -178,7 +178,7 @@ def compile(
     from neptune_mlir.targets import tuned
 
     if tuning is not None:
-        with tuned.using(tuned.read(tuning).over(tuned.shipped())):
+        with tuned.using(tuning):
             return compile(program, target, schedule, entry=entry, precision=precision)
     source = Source.of(program)
     if precision:

@@ -27,11 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=("tf32",), help="what operands of f32 products may be rounded to"
     )
     parser.add_argument(
+        "--tuning", metavar="TABLE", help="a table of 'neptune tune', not the user's"
+    )
+    parser.add_argument(
         "-o", dest="output", metavar="OUT", help="default: IN.bundle for a bundle, else stdout"
     )
 
 
 def execute(options: argparse.Namespace) -> int:
+    from neptune_mlir.targets import tuned
+
+    with tuned.using(options.tuning):
+        return _compile(options)
+
+
+def _compile(options: argparse.Namespace) -> int:
     from neptune_mlir import compiler
     from neptune_mlir.kernel import Source, compile
 

@@ -243,8 +243,18 @@ def current() -> Table:
 
 
 @contextlib.contextmanager
-def using(table: Table) -> Iterator[None]:
-    """Within it, `table` is the current one."""
+def using(table: Table | str | os.PathLike[str] | None) -> Iterator[None]:
+    """Within it, a table is the current one, or that of a file over the shipped one; None changes
+    nothing.
+
+    Raises:
+        InputError: the file holds no table.
+    """
+    if table is None:
+        yield
+        return
+    if not isinstance(table, Table):
+        table = read(table).over(shipped())
     token = _chosen.set(table)
     try:
         yield

@@ -24,6 +24,7 @@ config.environment["PYTHONPATH"] = os.pathsep.join(paths)
 config.environment["PATH"] = os.pathsep.join(
     [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
 )
+config.environment["NEPTUNE_TUNING"] = "none"  # a user's table is no test's
 config.environment["NEPTUNE_CACHE_DIR"] = os.path.join(config.test_exec_root, "Output", "cache")
 
 
