@@ -40,7 +40,7 @@ from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.transforms.distribute_tiles import KernelWriter
 from neptune_mlir.transforms.partition_warps import RESERVED, producer_of
-from neptune_mlir.transforms.program_order import ProgramOrder
+from neptune_mlir.transforms.program_order import order_of
 from neptune_mlir.transforms.program_queue import ProgramQueue
 from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS
@@ -220,7 +220,7 @@ class SpecializedWriter(KernelWriter):
             compute = ConsumerCompute(s, self.threads, self.memory, self.scalar)
             self.compute = self.consumer = compute
             compute.group = self.uniform(s.value(s.div(self.threads.id, 128), s.i32))
-            self.order = ProgramOrder(self)
+            self.order = order_of(self)
             self._program_position(block)
             self._place_rings()
             counter = list(block.arguments)[len(types) - len(boxes) - 1]
@@ -252,7 +252,7 @@ class SpecializedWriter(KernelWriter):
         return 1
 
     def _place_program(self, number: Any) -> None:
-        if not self.order.sorts:
+        if self.order is None:
             super()._place_program(number)
             return
         last = len(self.bounds) - 1
@@ -273,6 +273,11 @@ class SpecializedWriter(KernelWriter):
         if found is None or not 1 <= len(found.shape) <= 2:
             raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
         return found
+
+    def streamed_offsets(self) -> list[tuple[Any, ...]]:
+        """Where the tiles stand that loops of the producer load."""
+        puts = [op for op in nested(self.producer) if op.name == PUT]
+        return [self._source(op).offsets for op in puts if self._loop_of(op) is not None]
 
     def _box(self, window: Window) -> tuple[int, int, int, int]:
         *rows, columns = window.shape

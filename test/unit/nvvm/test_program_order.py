@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The order of programs of different lengths: each of them once, the last ones longest first."""
+"""The order of programs: each of them once; of different lengths, the last ones longest first; of a
+matrix product, those that run at once in a square."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neptune_mlir.transforms.program_order import SORTED, ProgramOrder
+from neptune_mlir.transforms.program_order import PANEL, SORTED, LongestFirst, Panels
 
 
 class Numbers:
@@ -32,17 +33,14 @@ class Numbers:
     less, select = staticmethod(lambda a, b: a < b), staticmethod(lambda c, a, b: a if c else b)
 
 
-class Triangle(ProgramOrder):
-    def _is_triangle(self):
-        return True
-
+class Triangle(LongestFirst):
     def _blocks(self):
         return self.s.blocks
 
 
 @given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20))
 def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, blocks):
-    kernel = SimpleNamespace(s=Numbers(blocks), resident=True, bounds=[batch, heads, rows])
+    kernel = SimpleNamespace(s=Numbers(blocks), bounds=[batch, heads, rows])
     order = Triangle(kernel)
     places = [order.place(number) for number in range(batch * heads * rows)]
     points = batch * heads
@@ -52,3 +50,13 @@ def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, 
     assert early == [(rows - 1 - n % rows, n // rows) for n in range(len(early))]
     lengths = [row for row, _ in places[len(places) - late :]]
     assert lengths == sorted(lengths, reverse=True)
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 40))
+def test_every_program_of_a_product_once_and_in_panels(batch, columns, rows):
+    order = Panels(SimpleNamespace(s=Numbers(1), bounds=[batch, columns, rows]))
+    places = [order.place(number) for number in range(batch * columns * rows)]
+    points = batch * columns
+    assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
+    panels = [(point // columns, row // PANEL) for row, point in places]
+    assert panels == sorted(panels)
