@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Window, element_bytes, slice_parts
+from neptune_mlir.analysis.tiles import Window, element_bytes, is_tensor, slice_parts
 from neptune_mlir.bindings import ir, location_text, scf
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms.distribute_memory import Array, Memory, under
-from neptune_mlir.transforms.distribute_tiles import KernelWriter
+from neptune_mlir.transforms.distribute_scalars import ScalarOp
+from neptune_mlir.transforms.distribute_tiles import KernelWriter, View
 
 
 class PointWriter(KernelWriter):
@@ -37,9 +38,7 @@ class PointWriter(KernelWriter):
                 here = s.op("arith.remui", [point, extents[k]], s.i64) if k else point
                 self.scalars[self.body.arguments[k]] = s.value(here)
                 point = s.op("arith.divui", [point, extents[k]], s.i64) if k else None
-            self.outs = dict(
-                zip(list(self.body.arguments)[len(extents) :], self.results, strict=True)
-            )
+            self._place_results()
             for op in self.body.operations:
                 self._op(op.operation)
 
@@ -52,30 +51,45 @@ class PointWriter(KernelWriter):
             self.scalars[op.results[0]] = self._element(self.arrays[array], self._here(position))
         elif op.name == "tensor.from_elements":
             self.scalars[op.results[0]] = self.scalar(op.operands[0])
+        elif op.name == "tensor.extract_slice":
+            self._slice(op)
+        elif op.name == "tensor.insert":
+            value, target, *position = op.operands
+            self._put(value, self._inside(self.views[target], position, ()))
+            self.views[op.results[0]] = self.views[target]
         elif op.name == "scf.for":
             self._for(op)
         elif op.name == "scf.if":
             self._if(op)
         elif op.name == "scf.forall.in_parallel":
-            for insert in op.regions[0].blocks[0].operations:
-                self._store(insert.operation)
+            self._in_parallel(op)
         elif len(op.regions) or len(op.results) != 1:
             raise LoweringError(
                 f"'{op.name}' outside of any kernel has no GPU lowering",
                 loc=location_text(op.location),
             )
         else:
-            self.scalars[op.results[0]] = self.s.clone(op, self._here(op.operands))
+            self.scalars[op.results[0]] = self.s.clone(ScalarOp.of(op), self._here(op.operands))
 
     def _here(self, values: Sequence[Any]) -> list[Any]:
-        return [self.scalar(value) for value in values]
+        return [self.scalar(value) for value in values if not is_tensor(value)]
 
     def _for(self, op: Any) -> None:
+        """(A strip of a result that a loop fills is memory: nothing to carry.)"""
         low, high, step, *starts = self._here(op.operands)
         loop = scf.ForOp(low, high, step, starts)
-        variables = [loop.induction_variable, *loop.inner_iter_args]
-        self._region(op.regions[0].blocks[0], loop.body, variables)
-        self.scalars.update(zip(op.results, loop.results, strict=True))
+        body = op.regions[0].blocks[0]
+        for start, inside, after in zip(
+            list(op.operands)[3:], list(body.arguments)[1:], op.results, strict=True
+        ):
+            if is_tensor(start):
+                self.views[inside] = self.views[after] = self.views[start]
+        self._region(body, loop.body, [loop.induction_variable, *loop.inner_iter_args])
+        self._bind_scalars(op.results, loop.results)
+
+    def _bind_scalars(self, values: Sequence[Any], here: Sequence[Any]) -> None:
+        scalars = [value for value in values if not is_tensor(value)]
+        self.scalars.update(zip(scalars, here, strict=True))
 
     def _if(self, op: Any) -> None:
         blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
@@ -88,7 +102,7 @@ class PointWriter(KernelWriter):
     def _region(self, block: Any, target: Any, arguments: Sequence[Any]) -> None:
         """The code of a block of the program, at the end of one here."""
         with self.s.scope(target):
-            self.scalars.update(zip(block.arguments, arguments, strict=True))
+            self._bind_scalars(block.arguments, arguments)
             *inner, end = block.operations
             for op in inner:
                 self._op(op.operation)
@@ -103,9 +117,12 @@ class PointWriter(KernelWriter):
         return self.memory.from_memory(loaded, array.dtype)
 
     def _store(self, op: Any) -> None:
-        array = self.outs[op.operands[1]]
         offsets, _, _ = slice_parts(op)
-        position = [at if isinstance(at, int) else self.scalar(at) for at in offsets]
-        value = self.memory.to_memory(self.scalar(op.operands[0]), array.dtype)
-        pointer = self._pointer(array, position)
-        self.memory.store_element(value, pointer, element_bytes(array.dtype))
+        value, target = op.operands[:2]
+        self._put(value, self._inside(self.views[target], offsets, ()))
+
+    def _put(self, value: Any, view: View) -> None:
+        """Write the element of a result where a view starts."""
+        stored = self.memory.to_memory(self.scalar(value), view.array.dtype)
+        pointer = self._pointer(view.array, view.offsets)
+        self.memory.store_element(stored, pointer, element_bytes(view.array.dtype))

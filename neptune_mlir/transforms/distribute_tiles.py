@@ -223,6 +223,9 @@ class KernelWriter:
         dimension = ir.Attribute.parse("#gpu<dim x>")
         number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
         self._place_program(number)
+        self._place_results()
+
+    def _place_results(self) -> None:
         for argument, array in zip(
             list(self.body.arguments)[len(self.bounds) :], self.results, strict=True
         ):

@@ -3,7 +3,7 @@
 
 What `raise-linalg` leaves (an argmax whose index is read, a gather by row, a convolution) stands
 outside of all kernels in tile IR. Here it becomes an `scf.forall` with one point for each point
-of its parallel loops; the other loops are `scf.for` in it, on scalars:
+of the loops along which every result has elements; the others are `scf.for` in it, on scalars:
 
     %r = scf.forall (%i) in (%n) shared_outs(%o = %new) -> (tensor<?xf32>) {
       %start = tensor.extract %init[%i]
@@ -12,7 +12,9 @@ of its parallel loops; the other loops are `scf.for` in it, on scalars:
       scf.forall.in_parallel { tensor.parallel_insert_slice %e into %o[%i] [1] [1] }
     } {neptune.points = 128, neptune.target = "sm_80", neptune.warps = 4}
 
-`neptune.points` is the number of threads of a block: `distribute-tiles` gives each a point.
+A result that has elements along an inner loop too is filled there (`tensor.insert` into the
+point's strip of it). `neptune.points` is the number of threads of a block: `distribute-tiles`
+gives each a point.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms import lower_to_tiles_index as ix
 from neptune_mlir.transforms.host_plan import nested_in
-from neptune_mlir.transforms.lower_to_tiles_slices import slice_operands
+from neptune_mlir.transforms.lower_to_tiles_slices import extract_slice, slice_operands
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
 
@@ -56,7 +58,10 @@ def points_to_kernels(module: Any, *, target: str = "sm_80") -> None:
 
 
 class _Points:
-    """One structured op: loops, of which `grid` are points, and the positions of its operands."""
+    """One structured op. Loops along which every result has elements are `grid`, points; the
+    others run `inside`. A result that has elements along these too (a running sum) is filled in
+    them, step by step; another is one element, carried through them.
+    """
 
     def __init__(self, op: Any):
         self.op = op
@@ -65,14 +70,17 @@ class _Points:
             raise self.error("has no indexing maps")
         self.maps = [getattr(m, "value", m) for m in maps]
         self.operands = list(op.operands)
-        self.inits = self.operands[len(self.operands) - len(op.results) :]
+        self.inputs = len(op.operands) - len(op.results)
+        self.inits = self.operands[self.inputs :]
         self.body = op.regions[0].blocks[0]
         self._hoist_sizes()
-        written = [_loops(m) for m in self.maps[len(self.maps) - len(self.inits) :]]
         self.rank = self.maps[0].n_dims
-        self.grid = [d for d in range(self.rank) if all(d in loops for loops in written)]
-        if any(loop not in self.grid for loops in written for loop in loops):
-            raise self.error("writes an element in several steps of a loop that has to be in order")
+        along = [self._along(access) for access in self.maps[self.inputs :]]
+        self.grid = [d for d in range(self.rank) if all(d in loops for loops in along)]
+        self.inside = [d for d in range(self.rank) if d not in self.grid]
+        self.filled = [k for k, loops in enumerate(along) if set(loops) - set(self.grid)]
+        if any(set(self.inside) - set(along[k]) for k in self.filled):
+            raise self.error("writes an element in several steps of a loop that fills others")
         self.extents = [self._extent(d) for d in range(self.rank)]
 
     def error(self, what: str) -> LoweringError:
@@ -102,6 +110,12 @@ class _Points:
             if known and all(_is_outside(v, self.body) for v in op.operands):
                 op.operation.move_before(self.op)
 
+    def _along(self, access: Any) -> list[int]:
+        """The loops along which a result has elements."""
+        if any(type(e) not in (ir.AffineDimExpr, ir.AffineConstantExpr) for e in access.results):
+            raise self.error("writes elements at computed positions")
+        return [loop for e in access.results if (loop := _loop(e)) is not None]
+
     def write(self) -> Any:
         """Emit the forall at the insertion point; returns the operation."""
         bounds = [self.extents[d] for d in self.grid] or [1]
@@ -116,19 +130,22 @@ class _Points:
             at: list[Any] = [None] * self.rank
             for loop, variable in zip(self.grid, forall.induction_variables, strict=False):
                 at[loop] = variable
-            made = self._loop(at, [self._start(k, at) for k in range(len(self.inits))])
-            wrapped = [_element(value) for value in made]
+            outs = list(forall.inner_iter_args)
+            strips = [self._strip(k, at) for k in range(len(outs))]
+            made = self._loops(at, [self._start(k, at, outs[k]) for k in range(len(outs))])
+            parts = [v if k in self.filled else _element(v) for k, v in enumerate(made)]
             parallel = scf.InParallelOp()
             with ir.InsertionPoint(parallel.block):
-                outs = forall.inner_iter_args
-                for value, out, access in zip(wrapped, outs, self._written(), strict=True):
-                    place = self._place(access, at)
-                    ones = [1] * len(place)
-                    tensor.ParallelInsertSliceOp(value, out, *slice_operands(place, ones))
+                for part, out, strip in zip(parts, outs, strips, strict=True):
+                    tensor.ParallelInsertSliceOp(part, out, *slice_operands(*strip))
         return forall.operation
 
-    def _written(self) -> list[Any]:
-        return self.maps[len(self.maps) - len(self.inits) :]
+    def _strip(self, k: int, at: Sequence[Any]) -> tuple[list[ix.Index], list[ix.Index]]:
+        """Offsets and sizes of what a point makes of result `k`."""
+        loops = [_loop(e) for e in self.maps[self.inputs + k].results]
+        place = self._place(self.maps[self.inputs + k], at)
+        sizes = [self.extents[d] if d in self.inside else 1 for d in loops]
+        return [0 if d in self.inside else i for d, i in zip(loops, place, strict=True)], sizes
 
     def _blank(self, like: Any) -> Any:
         kind = ir.RankedTensorType(like.type)
@@ -137,14 +154,22 @@ class _Points:
         ]
         return tensor.empty(shape, kind.element_type)
 
-    def _start(self, k: int, at: Sequence[Any]) -> Any:
-        """What result `k` is before the loops."""
-        init, argument = self.inits[k], len(self.operands) - len(self.inits) + k
-        made = owner(init)
+    def _start(self, k: int, at: Sequence[Any], out: Any) -> Any:
+        """What is carried into the loops for result `k`."""
+        if k not in self.filled:
+            return self._before(k, at)
+        offsets, sizes = self._strip(k, at)
+        loops = [_loop(e) for e in self.maps[self.inputs + k].results]
+        kept = [d for d, loop in enumerate(loops) if loop in self.inside]
+        return extract_slice(out, offsets, sizes, kept)
+
+    def _before(self, k: int, at: Sequence[Any]) -> Any:
+        """The element of result `k` that is there before."""
+        made = owner(self.inits[k])
         blank = made is not None and made.name == "tensor.empty"
-        if blank or not self._is_read(argument):
-            return _zero(ir.RankedTensorType(init.type).element_type)
-        return self._read(argument, at)
+        if blank or not self._is_read(self.inputs + k):
+            return _zero(ir.RankedTensorType(self.inits[k].type).element_type)
+        return self._read(self.inputs + k, at)
 
     def _is_read(self, k: int) -> bool:
         """(The body of a `linalg.map` or a `linalg.transpose` may have no argument for it.)"""
@@ -169,7 +194,7 @@ class _Points:
             return value
         return tensor.extract(value, [ix.value(i) for i in self._place(self.maps[k], at)])
 
-    def _loop(self, at: list[Any], carried: list[Any]) -> list[Any]:
+    def _loops(self, at: list[Any], carried: list[Any]) -> list[Any]:
         """The loops that have no variable in `at` yet, and the body in them."""
         inner = next((k for k, variable in enumerate(at) if variable is None), None)
         if inner is None:
@@ -178,16 +203,17 @@ class _Points:
         loop = scf.ForOp(zero, ix.value(self.extents[inner]), one, carried)
         with ir.InsertionPoint(loop.body):
             here = [*at[:inner], loop.induction_variable, *at[inner + 1 :]]
-            scf.YieldOp(self._loop(here, list(loop.inner_iter_args)))
+            scf.YieldOp(self._loops(here, list(loop.inner_iter_args)))
         return list(loop.results)
 
     def _body(self, at: Sequence[Any], carried: Sequence[Any]) -> list[Any]:
-        """The op's body at one point; `carried` are the results so far."""
-        inputs = len(self.operands) - len(carried)
+        """The op's body at one point of all loops; `carried` are the results so far."""
         table: dict[Any, Any] = {}  # what stands here for values of the body
         for k, argument in enumerate(self.body.arguments):
-            if k >= inputs:
-                table[argument] = carried[k - inputs]
+            result = k - self.inputs
+            if result >= 0:
+                filled = result in self.filled
+                table[argument] = self._before(result, at) if filled else carried[result]
             elif self._is_read(k):
                 table[argument] = self._read(k, at)
         *inner, end = (op.operation for op in self.body.operations)
@@ -200,7 +226,12 @@ class _Points:
             for part in [copy, *nested_in(copy)]:
                 for k, operand in enumerate(part.operands):
                     part.operands[k] = table.get(operand, operand)
-        return [table.get(value, value) for value in end.operands]
+        made = [table.get(value, value) for value in end.operands]
+        for k in self.filled:
+            loops = [_loop(e) for e in self.maps[self.inputs + k].results]
+            place = [at[loop] for loop in loops if loop in self.inside]
+            made[k] = tensor.InsertOp(made[k], carried[k], place).result
+        return made
 
 
 def _is_outside(value: Any, block: Any) -> bool:
@@ -226,8 +257,3 @@ def _loop(expression: Any) -> int | None:
     if not isinstance(expression, ir.AffineDimExpr):
         return None
     return int(ir.AffineDimExpr(expression).position)
-
-
-def _loops(access: Any) -> set[int]:
-    """The loops of a map that only picks some."""
-    return {e.position for e in access.results if isinstance(e, ir.AffineDimExpr)}

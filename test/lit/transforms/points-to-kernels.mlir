@@ -3,8 +3,8 @@
 // RUN: not neptune-opt %S/Inputs/points-in-order.mlir --points-to-kernels 2>&1 | filecheck %s --check-prefix=ORDER
 // RUN: not neptune-opt %S/Inputs/points-no-loops.mlir --points-to-kernels 2>&1 | filecheck %s --check-prefix=LOOPS
 
-// ORDER: error: 'linalg.generic' outside of any kernel writes an element in several steps
-// LOOPS: error: 'linalg.pack' outside of any kernel has no indexing maps
+// ORDER: points-in-order.mlir:4:10: error: 'linalg.generic' outside of any kernel writes an element in several steps
+// LOOPS: points-no-loops.mlir:3:8: error: 'linalg.pack' outside of any kernel has no indexing maps
 
 // Parallel loops become points, the others loops; what a result starts from is read; the new tensor
 // is not what it started from, which others may read; the host takes sizes.
@@ -87,4 +87,25 @@ func.func @gather(%table: tensor<?x4xf32>, %ids: tensor<5xindex>) -> tensor<5x4x
     linalg.yield %v : f32
   } -> tensor<5x4xf32>
   return %y : tensor<5x4xf32>
+}
+
+// A running sum and its end: the first is a strip of memory, filled step by step; the second is carried.
+// CHECK-LABEL: func.func @running(
+// CHECK: scf.forall (%[[ROW:.*]]) in (5) shared_outs(%[[ALL:.*]] = %{{.*}}, %[[ENDS:.*]] = %{{.*}})
+// CHECK: %[[STRIP:.*]] = tensor.extract_slice %[[ALL]][0, %[[ROW]]] [9, 1] [1, 1] : tensor<9x5xf32> to tensor<9xf32>
+// CHECK: %[[DONE:.*]]:2 = scf.for %[[STEP:.*]] = {{.*}} iter_args(%[[PART:.*]] = %[[STRIP]], %[[S:.*]] = %{{.*}})
+// CHECK: %[[T:.*]] = arith.addf
+// CHECK: %[[PUT:.*]] = tensor.insert %[[T]] into %[[PART]][%[[STEP]]]
+// CHECK: scf.yield %[[PUT]], %[[T]]
+// CHECK: tensor.parallel_insert_slice %[[DONE]]#0 into %[[ALL]][0, %[[ROW]]] [9, 1] [1, 1]
+func.func @running(%x: tensor<5x9xf32>, %start: tensor<5xf32>) -> (tensor<9x5xf32>, tensor<5xf32>) {
+  %e = tensor.empty() : tensor<9x5xf32>
+  %r:2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>,
+      affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<5x9xf32>) outs(%e, %start : tensor<9x5xf32>, tensor<5xf32>) {
+  ^bb0(%v: f32, %o: f32, %s: f32):
+    %t = arith.addf %s, %v : f32
+    linalg.yield %t, %t : f32, f32
+  } -> (tensor<9x5xf32>, tensor<5xf32>)
+  return %r#0, %r#1 : tensor<9x5xf32>, tensor<5xf32>
 }

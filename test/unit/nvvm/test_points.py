@@ -19,7 +19,7 @@ from neptune_mlir.runtime import CpuExecutable
 INPUTS = Path(__file__).parents[2] / "inputs"
 CHIPS = ["sm_80", "sm_90a", "gfx942", "gfx1100"]
 LEFT = {name: (INPUTS / f"{name}.mlir").read_text()
-        for name in ("argmax_used", "embedding", "convolution")}  # fmt: skip
+        for name in ("argmax_used", "embedding", "convolution", "running_sum")}  # fmt: skip
 
 
 # with run-time extents
