@@ -13,19 +13,13 @@ from typing import Any
 from neptune_mlir import bindings
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import add, few
-from neptune_mlir.pipelines.lowering import (
-    COMMON_LEVELS,
-    Lowering,
-    Program,
-    count,
-    parallelism,
-)
+from neptune_mlir.pipelines.cases import add
+from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Lowering, Program, count
 from neptune_mlir.pipelines.ways import ways_of
+from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
+from neptune_mlir.targets.gpu import PRECISIONS
 from neptune_mlir.transforms.program import functions
-
-PRECISIONS = ("tf32",)  # that operands of f32 products may be rounded to
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
 
@@ -139,13 +133,8 @@ def _compile_family(program: Program, target: str, entry: str | None, cases: boo
     def made_with_cases(lowering: Lowering, tiles: str) -> Any:
         """All begun before the first is waited for: their code generators run side by side."""
         base = begin(lowering)
-        name, begun = lowering.facts["schedule"], []
-        some = few(base.plan, lowering.way.few.get(name, ""), parallelism(target))
-        for case in (*lowering.cases, *some):
-            way = lowering.way.bound(name, case.knob)
-            for variant in program.lowerings(target, [way]):
-                if str(variant.module) != tiles:
-                    begun.append((case, begin(variant)))
+        variants = program.variants(lowering, tiles, target, base.plan)
+        begun = [(case, begin(variant)) for case, variant in variants]
         bundle = base.finish()
         for case, variant in begun:
             found = variant.finish()
@@ -181,23 +170,49 @@ def _spilled(bundle: Any) -> int:
 @bindings.exclusive
 def emit_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str
-) -> str:
-    """The program at one of the target's own levels, as text.
+) -> tuple[str, list[str]]:
+    """The program at a level, as text, and what the passes remarked.
+
+    Where calls have kernels of their own, all are shown, each after a comment that says which
+    calls it is for. (A bundle leaves out those whose code spills.)
 
     Raises:
         UsageError: the target has no such level.
     """
     pipeline = pipeline_of(target)
-    levels = getattr(pipeline, "EMITS", ())
+    levels = (*COMMON_LEVELS, *getattr(pipeline, "EMITS", ()))
     if level not in levels:
         raise UsageError(
-            f"target '{target}' has no level '{level}'",
-            hint=", ".join((*COMMON_LEVELS, *levels, "bundle")),
+            f"target '{target}' has no level '{level}'", hint=", ".join((*levels, "bundle"))
         )
+    chip = {} if target == "cpu" else {"target": target}
     with bindings.source_name(source):
-        lowering = _best(Program(text, source, schedule), target, "tile")
-        chip = {} if target == "cpu" else {"target": target}
-        return pipeline.emit_tiles(lowering.module, level, entry, **chip)
+        program = Program(text, source, schedule)
+        lowering = _best(program, target, level if level == "neptune" else "tile")
+
+        def shown(lowering: Lowering) -> str:
+            if level == "fused":
+                return str(program.by(target, lowering.way, level).module)
+            if level in COMMON_LEVELS:
+                return str(lowering.module)
+            return str(pipeline.emit_tiles(lowering.module, level, entry, **chip))
+
+        texts = {}
+        if lowering.cases or lowering.way.few:
+            from neptune_mlir.pipelines import gpu
+
+            lowered = lowering.copy()
+            pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
+            plan = gpu.plan_of(lowered.module)
+            names = [argument.name for argument in plan.arguments]
+            for case, variant in program.variants(
+                lowering, str(lowering.module), target, plan
+            ):
+                texts[f"calls where {describe(case.condition, names)}"] = shown(variant)
+        mark = ";" if level == "llvm" else "//"
+        parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]
+        parts += [f"{mark} -----\n{mark} {calls}\n{text}" for calls, text in texts.items()]
+        return "\n".join(parts), lowering.facts["remarks"]
 
 
 # linalg.softmax has no loops of its own; upstream decomposes it, which only a script can ask for

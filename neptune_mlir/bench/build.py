@@ -90,17 +90,18 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
     from neptune_mlir import bindings, compiler
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.pipelines import schedule as schedules
+    from neptune_mlir.pipelines.lowering import Lowering, parallelism
     from neptune_mlir.transforms import registry
 
     if not settings:
         return compiler.compile_text(text, name, target, None, None)
     pipeline = compiler.pipeline_of(target)
-    lowering = compiler.Lowering.of_text(text, name)
+    lowering = Lowering.of_text(text, name)
     with bindings.source_name(name):
         lowering.to_program()
         rest = dict(settings)
         chosen = rest.pop("schedule", None) or schedules.choose(
-            lowering.module, compiler.parallelism(target)
+            lowering.module, parallelism(target)
         )
         context = bindings.make_context()
         known = schedules.knobs(schedules.parse(schedules.read(chosen), context))

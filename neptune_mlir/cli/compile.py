@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neptune_mlir.cli.inputs import read_source
 from neptune_mlir.errors import UsageError
+from neptune_mlir.targets.gpu import PRECISIONS
 
 LEVELS = (
     "neptune", "fused", "tile", "target", "ttir", "ttgir", "llvm", "ptx", "asm", "amdgcn", "bundle"
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
     parser.add_argument("--entry", help="the function, where the program has several")
     parser.add_argument(
-        "--precision", choices=("tf32",), help="what operands of f32 products may be rounded to"
+        "--precision", choices=PRECISIONS, help="what operands of f32 products may be rounded to"
     )
     parser.add_argument(
         "--tuning", metavar="TABLE", help="a table of 'neptune tune', not the user's"
@@ -49,16 +50,11 @@ def _compile(options: argparse.Namespace) -> int:
     if options.precision:
         text = compiler.with_precision(source.text, source.name, options.precision)
         source = Source(text, source.name)
-    if options.emit in compiler.COMMON_LEVELS:
-        module, facts = compiler.lower_text(
-            source.text, source.name, options.target, options.schedule, options.emit
-        )
-        print(*facts.get("remarks", ()), sep="\n", file=sys.stderr)
-        return _write(options.output, _line(str(module)))
     if options.emit != "bundle":
-        text = compiler.emit_text(
+        text, remarks = compiler.emit_text(
             source.text, source.name, options.target, options.schedule, options.entry, options.emit
         )
+        print(*remarks, sep="\n", file=sys.stderr)
         return _write(options.output, _line(text))
     kernel = compile(source, options.target, options.schedule, entry=options.entry)
     print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)

@@ -80,10 +80,14 @@ def _argument_of(extent: Any) -> tuple[int, int] | None:
 def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     """The bundle with the images of a variant of its program, each for calls that meet the
     condition (an expression of the launch plan); of several that do, the last one counts."""
+    own: dict[str, Any] = {}  # where it differs
+    if variant.plan != bundle.plan:
+        own["plan"] = variant.plan.to_json()
+    if variant.facts["alignment"] != bundle.facts["alignment"]:
+        own["alignment"] = variant.facts["alignment"]
     images = [
-        {"plan": variant.plan.to_json(), "alignment": variant.facts["alignment"], **image,
-         "when": condition, "offset": image["offset"] + len(bundle.code)}
+        {**own, **image, "when": condition, "offset": image["offset"] + len(bundle.code)}
         for image in variant.facts["images"]
-    ]  # fmt: skip
+    ]
     facts = {**bundle.facts, "images": [*bundle.facts["images"], *images]}
     return Bundle(bundle.target, bundle.plan, bundle.code + variant.code, facts)

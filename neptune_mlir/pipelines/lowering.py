@@ -19,9 +19,10 @@ from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import Case, longer
+from neptune_mlir.pipelines.cases import Case, few, longer
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.program import functions
 
@@ -126,6 +127,21 @@ class Program:
                 yield lowering
             else:
                 refused += found
+
+    def variants(
+        self, base: Lowering, tiles: str, target: str, plan: Plan
+    ) -> Iterator[tuple[Case, Lowering]]:
+        """The tile programs for some calls beside that for any.
+
+        Args:
+            base: that for any, `tiles` its text and `plan` the launch plan that it became.
+        """
+        name = base.facts["schedule"]
+        some = few(plan, base.way.few.get(name, ""), parallelism(target))
+        for case in (*base.cases, *some):
+            for variant in self.lowerings(target, [base.way.bound(name, case.knob)]):
+                if str(variant.module) != tiles:
+                    yield case, variant
 
     def by(self, target: str, way: Way, level: str) -> Lowering:
         """The program at a level by one way, whether or not that takes it."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 
 from neptune_mlir.errors import UsageError
 
+# what a program may allow operands of f32 products to be rounded to (`neptune.precision`)
+PRECISIONS = ("tf32",)
+
 
 @dataclass(frozen=True)
 class MatrixInstruction:

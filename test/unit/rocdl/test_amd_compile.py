@@ -61,7 +61,7 @@ def test_the_ten_operators(name):
 )
 def test_instructions_that_matter(target, dtype, instruction):
     source = Source.of(ops.attention(head_dim=64, dtype=dtype, causal=True))
-    text = emit_text(source.text, "test", target, None, None, "asm")
+    text, _ = emit_text(source.text, "test", target, None, None, "asm")
     assert re.search(instruction, text) and "v_exp_f32" in text
     assert f'.amdgcn_target "amdgcn-amd-amdhsa--{target}"' in text
     assert ".amdhsa_code_object_version 5" in text

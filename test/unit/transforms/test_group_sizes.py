@@ -92,6 +92,7 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     images = bundle.facts["images"]
     assert [i["target"] for i in images] == ["sm_80", "sm_90a", "sm_90a", "sm_90a"]
     assert "when" not in images[1] and images[2]["when"] == ["le", 8192, ["dim", 1, 2]]
+    assert "plan" in images[2] and "plan" in images[3]  # of another grid
     rows = [bundle.plan_of(i).launches[0].grid[-1] for i in images[1:]]
     assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 64)]
     few = images[3]["when"]  # half as many programs as the chip has multiprocessors, or fewer

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune compile --emit`: kernels for some calls are shown beside those for any."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from neptune_mlir import bindings, ops
+from neptune_mlir.cli.main import main
+
+LONG = "calls where (8192 <= k.shape[2])"
+FEW = "calls where ((((2 * q.shape[0]) * q.shape[1]) * ceildiv(q.shape[2], 128)) <= 132)"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "attention.mlir"
+    path.write_text(ops.attention(head_dim=64, causal=True, dtype="f16").to_mlir())
+    return str(path)
+
+
+def emitted(capsys, program, level, target="sm_90a"):
+    assert main(["compile", program, "--target", target, "--emit", level]) == 0
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize("level", ["fused", "tile", "target"])
+def test_every_program_is_shown(capsys, program, level):
+    shown = emitted(capsys, program, level)
+    parts = shown.out.split("// -----\n")
+    assert [part.split("\n")[0] for part in parts] == [
+        "// other calls", f"// {LONG}", f"// {FEW}"
+    ]  # fmt: skip
+    rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
+            "tile": r"to tensor<(\d+)x64xf16>",
+            "target": r"attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
+    for part, wanted in zip(parts, ("128", "192", "64"), strict=True):
+        bindings.parse(part)
+        assert re.search(rows[level], part)[1] == wanted
+    assert "fused 3 reductions" in shown.err
+
+
+def test_comments_of_the_language(capsys, program):
+    text = emitted(capsys, program, "llvm").out
+    assert re.findall(r"^; (?:other )?calls.*$", text, re.MULTILINE) == [
+        "; other calls", f"; {LONG}", f"; {FEW}"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "level"), [("sm_80", "tile"), ("sm_90a", "neptune")])
+def test_one_program_has_no_comment(capsys, program, target, level):
+    text = emitted(capsys, program, level, target).out
+    assert "calls" not in text
+    assert text.count("module ") == 1
+
+
+def test_unknown_precision(capsys, program):
+    with pytest.raises(SystemExit):
+        main(["compile", program, "--precision", "fp4"])
+    assert "choose from 'tf32'" in capsys.readouterr().err

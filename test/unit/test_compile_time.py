@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How long a cold compilation takes, in CPU time, so that a busy machine is no failure.
+
+The bounds are about three times what an idle machine of 2026 needs (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from neptune_mlir import compiler, ops
+from neptune_mlir.codegen import nvptx, ptxas
+from neptune_mlir.codegen.ptxas import Cubin, Figures
+from neptune_mlir.errors import ToolError
+from neptune_mlir.kernel import Source
+
+OPERATOR = "prefill_windowed"  # the longest: two kernels, each with a tanh an element
+
+COLD = """
+import sys, neptune_mlir
+from neptune_mlir import ops
+kernel = neptune_mlir.compile(ops.operator(sys.argv[1]), "sm_90a")
+assert not kernel.cached
+kernel.save(sys.argv[2])
+"""
+
+
+def test_cold_to_cubin(tmp_path):
+    try:
+        ptxas.find_ptxas()
+    except ToolError:
+        pytest.skip("no ptxas here")
+    environment = {**os.environ, "NEPTUNE_CACHE_DIR": str(tmp_path / "cache")}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [sys.executable, "-c", COLD, OPERATOR, str(tmp_path / "bundle")], env=environment,
+        check=True,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert 0.5 < seconds < 11
+
+
+def test_front_end(monkeypatch):
+    """From text to LLVM IR, in a process that has imported everything."""
+    text = Source.of(ops.operator(OPERATOR)).text
+    kernel = re.compile(r"define ptx_kernel void @(\w+)")
+
+    def assembled(code, _):
+        figures = {name: Figures(168, 0, 0, 0) for name in kernel.findall(code)}
+        return Cubin(b"", figures, (), "")
+
+    monkeypatch.setattr(nvptx, "ptx", lambda code, _: code)
+    monkeypatch.setattr(ptxas, "assemble_without_spills", assembled)
+    seconds = []
+    for _ in range(2):
+        started = time.process_time()
+        bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
+        seconds.append(time.process_time() - started)
+    assert len(bundle.facts["images"]) == 2
+    assert min(seconds) < 2.2
