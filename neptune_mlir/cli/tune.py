@@ -63,13 +63,13 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
         "--extent", action="append", default=[], metavar="ARGUMENT.DIMENSION=NUMBER,...",
         help="run-time extents of the programs that are not the length: q.0=2,q.1=16",
     )  # fmt: skip
-    parser.add_argument("--suite", help="operators, prefill, or both, of the benchmark")
+    parser.add_argument("--suite", help="of the benchmark: operators, prefill, fused")
     parser.add_argument("--only", default="", help="of the suite: parts of names (causal_d64,...)")
     parser.add_argument("--dtype", default="f16", help="of the suite")
-    parser.add_argument("--lengths", default="1024,4096,16384", help="of the streams")
+    parser.add_argument("--lengths", default="1024,4096,16384", help="of calls")
     parser.add_argument(
         "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
-        help="what to choose from: rows, stream, slots, turns, skew, resident",
+        help="what to choose from: rows, stream, columns, slots, turns, skew, resident",
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def _build(options: argparse.Namespace, folder: Path, target: str) -> None:
             for name, program, spec, _ in programs(
                 options.suite.split(","), options.dtype.split(","), folder
             )
-            if spec["kind"] == "operator" and any(part in name for part in parts)
+            if spec["kind"] != "zoo" and any(part in name for part in parts)
         ]
     if not subjects:
         raise UsageError("there is nothing to tune", hint="name a program, or --suite prefill")

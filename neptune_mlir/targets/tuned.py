@@ -55,6 +55,7 @@ class Choice:
 
     Attributes:
         rows, stream: sizes of a tile: 64 rows a group, and points of the streamed axis.
+        columns: of a tile, where columns of the result are cut; 0 for the rule's.
         slots: of the rings that streamed tiles go through; 0 for as many as the rule gives.
         turns: whether groups take turns at the matrix units.
         skew: whether the last product of a loop is delayed by an iteration.
@@ -63,22 +64,26 @@ class Choice:
 
     rows: int
     stream: int
+    columns: int = 0
     slots: int = 0
     turns: bool = False
     skew: bool = True
     resident: bool = True
 
-    def beyond_sizes(self) -> dict[str, int]:
-        """What differs from the rule, besides the sizes of the tile."""
+    def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
         return {f.name: int(getattr(self, f.name)) for f in fields(self)
                 if getattr(self, f.name) != getattr(rule, f.name)}  # fmt: skip
 
+    def beyond_sizes(self) -> dict[str, int]:
+        """What differs from the rule, besides the sizes of the tile."""
+        return {name: n for name, n in self._special().items() if name != "columns"}
+
     def as_json(self) -> dict[str, Any]:
-        return {"rows": self.rows, "stream": self.stream, **self.beyond_sizes()}
+        return {"rows": self.rows, "stream": self.stream, **self._special()}
 
     def __str__(self) -> str:
-        more = [f"{name} {value}" for name, value in self.beyond_sizes().items()]
+        more = [f"{name} {value}" for name, value in self._special().items()]
         return ", ".join([f"{self.rows}x{self.stream}", *more])
 
 
@@ -113,6 +118,7 @@ class Entry:
                       _truth(given, "triangle"), _truth(given, "light"))  # fmt: skip
         choice = Choice(
             _number(left, "rows", 64, 64), _number(left, "stream", 16, 16),
+            _number(left, "columns", 0, 16) if "columns" in left else 0,
             _number(left, "slots", 0) if "slots" in left else 0,
             *(_truth(left, name) if name in left else default
               for name, default in (("turns", False), ("skew", True), ("resident", True))),

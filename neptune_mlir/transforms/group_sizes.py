@@ -59,9 +59,9 @@ def choose(chip: str, shape: Shape, length: int, few: bool = False) -> Choice:
 
 def rule(shape: Shape, few: bool = False) -> Choice:
     """What is taken where nothing was measured."""
-    if shape.depth == 1:
+    if is_plain(shape):
         return Choice(64 if few else 128, PANEL)
-    if shape.depth > DEEP and not shape.width:  # the columns are the streamed axis
+    if is_deep(shape):
         return Choice(128, WIDE)
     fits = shape.width and registers(shape, 128) <= REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
@@ -74,7 +74,17 @@ def rule(shape: Shape, few: bool = False) -> Choice:
 
 def columns(shape: Shape) -> int:
     """Of a tile, where a result has more."""
-    return WIDE if shape.depth == 1 else PANEL
+    return WIDE if is_plain(shape) else PANEL
+
+
+def is_plain(shape: Shape) -> bool:
+    """Whether products sum over nothing but the stream."""
+    return shape.depth == 1
+
+
+def is_deep(shape: Shape) -> bool:
+    """Whether factors are cut along what products sum over: their columns are the streamed axis."""
+    return shape.depth > DEEP and not shape.width
 
 
 def registers(shape: Shape, stream: int) -> int:

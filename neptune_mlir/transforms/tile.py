@@ -159,7 +159,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             chip = _chip_of(op)
             choice = group_sizes.choose(chip, shape, length, bool(wishes.few))
             rows, stream = choice.rows, choice.stream
-            cut = group_sizes.columns(shape)
+            cut = choice.columns or group_sizes.columns(shape)
             uncut = uncut and (shape.depth > 1 or _at_most(domain[column], cut))
             _note_choice(op, choice)
             if not known and not wishes.length and not wishes.few:

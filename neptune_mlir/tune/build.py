@@ -93,7 +93,7 @@ def _progress(total: int, say: Say) -> Callable[[str, dict[str, Any]], None]:
         done += 1
         left = (time.monotonic() - started) / done * (total - done)
         what = (answer.get("failed", "").splitlines() or ["compiled"])[0]
-        say(f"[{done}/{total}, {left:.0f} s left] {name}: {what}")
+        say(f"[{done}/{total}, {left:.0f} s left] {name}: {what[:80]}")
 
     return show
 
@@ -139,7 +139,8 @@ def _jobs(
             name = subject.name + (f"-{number}" if len(look["streams"]) > 1 else "")
             jobs.append({
                 "name": name, "program": f"{subject.name}.mlir", "spec": dict(subject.spec),
-                "shape": asdict(shape), "rule": rule.as_json(), "pruned": pruned,
+                "shape": asdict(shape), "stream": stream["length"], "rule": rule.as_json(),
+                "pruned": pruned,
                 "candidates": {
                     RULE: {"choice": rule.as_json()},
                     **{str(c): {"choice": c.as_json()} for c in found if c != rule},

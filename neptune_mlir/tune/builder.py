@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A process that compiles for the tuner. It reads requests and answers them, one JSON line each.
 
-    {"do": "look", "program": PATH, "target"}   -> {"streams": [{"shape", "rule"}], "why": [...]}
+    {"do": "look", "program": PATH, "target"}   -> {"streams": [...], "why": [...]}
     {"do": "build", "program": PATH, "target", "entry": {...} or null, "facts": {...}, "out": PATH}
                                                  -> {"kernels", "digest", "way", "remarks"}
     {"do": "store", "program": PATH, "bundle": PATH, "fixed": {...}, "lengths": [...], "out": PATH}
@@ -27,7 +27,8 @@ from neptune_mlir.tune.arguments import Arguments
 
 
 def look(message: dict[str, Any]) -> dict[str, Any]:
-    """The streams of a program for which a chip has a choice, and what its rule takes."""
+    """The streams of a program for which a chip has a choice: shape, what the rule takes, and
+    the length (0: only a call says)."""
     from neptune_mlir import compiler
     from neptune_mlir.analysis.tiles import foralls
 
@@ -38,7 +39,7 @@ def look(message: dict[str, Any]) -> dict[str, Any]:
         )
     suits = any("neptune.consumers" in forall.attributes for forall in foralls(module))
     streams = [
-        {"shape": asdict(q.shape), "rule": q.choice.as_json()}
+        {"shape": asdict(q.shape), "rule": q.choice.as_json(), "length": q.length}
         for q in asked if suits and not q.few
     ]  # fmt: skip
     return {"streams": streams, "why": [] if streams else facts["remarks"]}

@@ -17,14 +17,23 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.assign_layouts_stages import RESULTS
-from neptune_mlir.transforms.group_sizes import REGISTERS, registers
+from neptune_mlir.transforms.group_sizes import (
+    PANEL,
+    REGISTERS,
+    columns,
+    is_deep,
+    is_plain,
+    registers,
+)
 from neptune_mlir.transforms.partition_warps import RESERVED
 
 GROUP = 128  # threads
 ELEMENT = 2  # bytes
 SLOTS = 2  # at least, of a ring
+BESIDE = 32  # registers that the only product of a program leaves for all else
 KNOBS: dict[str, tuple[int, ...]] = {
-    "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)), "slots": (0, 3, 4),
+    "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)),
+    "columns": (0, *range(64, 257, 64)), "slots": (0, 3, 4),
     "turns": (0,), "skew": (1,), "resident": (1,),
 }  # fmt: skip
 
@@ -41,9 +50,9 @@ def parse_knobs(settings: Sequence[str]) -> dict[str, tuple[int, ...]]:
         except ValueError:
             numbers = []
         kind = {f.name: f.type for f in fields(Choice)}[name]
-        allowed = {"rows": range(64, 193, 64), "stream": range(16, 257, 16)}.get(
-            name, range(2) if kind == "bool" else range(17)
-        )
+        sizes = {"rows": range(64, 193, 64), "stream": range(16, 257, 16),
+                 "columns": range(0, 257, 16)}  # fmt: skip
+        allowed = sizes.get(name, range(2) if kind == "bool" else range(17))
         if not numbers or any(n not in allowed for n in numbers):
             raise UsageError(
                 f"knob '{name}' is '{text}'",
@@ -66,12 +75,14 @@ def candidates(
     """Those worth a try, and how many are not for each reason."""
     pruned: Counter[str] = Counter()
     fitting = []
-    for choice in _all(knobs):
+    for choice in _all(knobs if is_plain(shape) else {**knobs, "columns": (0,)}):
         reason = unfit(chip, shape, choice)
         if reason:
             pruned[reason] += 1
         else:
             fitting.append(choice)
+    if is_plain(shape):  # the stream is what is summed over: any length of it does
+        return fitting, pruned
     largest = {c.rows: max(d.stream for d in fitting if d.rows == c.rows) for c in fitting}
     worth = [c for c in fitting if 2 * c.stream >= largest[c.rows]]
     if len(fitting) > len(worth):
@@ -80,8 +91,9 @@ def candidates(
 
 
 def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
-    for rows, stream, slots, turns, skew, resident in itertools.product(*(knobs[k] for k in KNOBS)):
-        yield Choice(rows, stream, slots, bool(turns), bool(skew), bool(resident))
+    for numbers in itertools.product(*(knobs[name] for name in KNOBS)):
+        rows, stream, cut, slots, turns, skew, resident = numbers
+        yield Choice(rows, stream, cut, slots, bool(turns), bool(skew), bool(resident))
 
 
 def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
@@ -89,7 +101,11 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
     groups = choice.rows // 64
     if choice.turns and groups == 1:
         return "turns of one group"
-    if registers(shape, choice.stream) > REGISTERS[groups]:
+    if is_plain(shape) and choice.stream % PANEL:
+        return "rows that are not whole panels"
+    if choice.columns and choice.columns == columns(shape):
+        return "the columns that the rule gives"
+    if _registers(shape, choice) > REGISTERS[groups]:
         return "registers"
     shared = shared_memory(shape, choice)
     if shared > chip.shared_block:
@@ -116,7 +132,22 @@ def slots_by_rule(chip: GpuTarget, shape: Shape, choice: Choice) -> int:
     return 4 if 4 * streamed <= chip.shared_block - 2 * once - RESULTS else SLOTS
 
 
+def _registers(shape: Shape, choice: Choice) -> int:
+    """Of a thread, for the products of 64 rows a group."""
+    if is_plain(shape):
+        return _columns(shape, choice) // 2 + BESIDE
+    return choice.stream // 2 + BESIDE if is_deep(shape) else registers(shape, choice.stream)
+
+
+def _columns(shape: Shape, choice: Choice) -> int:
+    return choice.columns or columns(shape)
+
+
 def _tiles(shape: Shape, choice: Choice) -> tuple[int, int]:
-    """Bytes of the tiles loaded once, and of those of a step of the stream."""
+    """Bytes of the tiles loaded once, and of those of a step of the stream (or of a sum)."""
+    if is_plain(shape):
+        return 0, choice.stream * (choice.rows + _columns(shape, choice)) * ELEMENT
+    if is_deep(shape):
+        return 0, PANEL * (choice.rows + choice.stream) * ELEMENT
     once = choice.rows * shape.depth * ELEMENT
     return once, choice.stream * (shape.depth + shape.width) * ELEMENT

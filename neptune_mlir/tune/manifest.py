@@ -3,6 +3,7 @@
 
     {"target", "tools", "build" (a hash of all code), "lengths", "jobs": [
       {"name", "program" (its file), "spec", "shape", "rule",
+       "stream" (its length; 0 where only a call says),
        "candidates": {label: {"choice", "bundle", "registers", "shared"}},
        "pruned": {reason: how many}}]}
 

@@ -31,8 +31,8 @@ class Win:
 def gains(
     runs: Sequence[dict[str, Any]],
 ) -> dict[Shape, dict[int, dict[Choice, Win]]]:
-    """By shape, length and choice: the least gain of all cells that have it. A choice that one
-    cell of that shape and length found wrong, or did not take to the end, is not there."""
+    """By shape, length of the stream and choice: the least gain of all cells that have it. A
+    choice that one of these found wrong, or did not take to the end, is not there."""
     found: dict[Shape, dict[int, dict[Choice, Win]]] = {}
     for cell in _cells(runs):
         rule = next((r for r in cell if r["candidate"] == RULE), None)
@@ -45,8 +45,8 @@ def gains(
             and len(row["rounds_us"]) == len(rule["rounds_us"])
         }  # fmt: skip
         lengths = found.setdefault(Shape(**rule["shape"]), {})
-        known = lengths.get(rule["length"])
-        lengths[rule["length"]] = own if known is None else {
+        known = lengths.get(rule["stream"])
+        lengths[rule["stream"]] = own if known is None else {
             choice: min(win, known[choice], key=lambda w: w.gain.gain - w.gain.spread)
             for choice, win in own.items() if choice in known
         }  # fmt: skip
@@ -149,7 +149,7 @@ def winners(runs: Sequence[dict[str, Any]]) -> dict[str, set[str]]:
     """The candidates of each job that won at some length."""
     found: dict[str, set[str]] = {}
     for cell in _cells(runs):
-        shape, length = Shape(**cell[0]["shape"]), cell[0]["length"]
+        shape, length = Shape(**cell[0]["shape"]), cell[0]["stream"]
         best, _ = _best(gains([{"rows": cell}]).get(shape, {}).get(length, {}), None)
         names = {row["candidate"] for row in cell if best and Choice(**row["choice"]) == best}
         found.setdefault(cell[0]["job"], set()).update(names)

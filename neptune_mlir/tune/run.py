@@ -20,7 +20,7 @@ from typing import Any
 
 from neptune_mlir.bench import figures, results
 from neptune_mlir.bench.check import TOLERANCE
-from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.problem import problem_of
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.nvidia import nvidia
@@ -70,6 +70,7 @@ def cells_of(folder: Path, manifest: dict[str, Any], options: Options) -> list[C
                 continue
             spec = job["spec"]
             common = {"job": job["name"], "length": length, "shape": job["shape"],
+                      "stream": job["stream"] or length,
                       "tolerance": spec.get("tolerance") or TOLERANCE[spec["dtype"]]}  # fmt: skip
             found.append(Cell(
                 _request(folder, spec, length),
@@ -81,8 +82,8 @@ def cells_of(folder: Path, manifest: dict[str, Any], options: Options) -> list[C
 
 def _request(folder: Path, spec: dict[str, Any], length: int) -> dict[str, Any]:
     """What a process is to make up: an operator of the benchmark, or arguments of a program."""
-    if spec["kind"] == "operator":
-        return {"problem": Problem.of(spec, length).as_json()}
+    if spec["kind"] != "program":
+        return {"problem": problem_of(spec, length).as_json()}
     stored = str(folder / spec["stored"])
     return {"program": {"fixed": spec["fixed"], "length": length, "stored": stored}}
 
@@ -289,6 +290,6 @@ def standing(rows: Sequence[dict[str, Any]]) -> str:
 
 def read(path: Path) -> dict[str, Any]:
     """Results in a file: device, target, tools, build, rounds, skipped, and rows, one for each
-    candidate of each cell: job, length, shape, tolerance, candidate, choice, rounds_us, right,
-    errors, us, failed. Raises InputError."""
+    candidate of each cell: job, length, shape, stream (its length), tolerance, candidate, choice,
+    rounds_us, right, errors, us, failed. Raises InputError."""
     return results.read(path, ("device", "target", "tools", "build", "rows"))

@@ -53,7 +53,7 @@ def test_tuning(kind, tmp_path, capsys):
                     "tolerance": 4e-3},
     }[kind]  # fmt: skip
     job = {"name": "attention", "spec": spec, "shape": asdict(Shape(64, 64, False, True)),
-           "candidates": candidates}  # fmt: skip
+           "stream": 0, "candidates": candidates}  # fmt: skip
     (tmp_path / MANIFEST).write_text(json.dumps({
         "target": "sm_90a", "tools": {"neptune-mlir": "1"}, "build": "", "lengths": [2048],
         "jobs": [job],

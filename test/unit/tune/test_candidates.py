@@ -28,8 +28,8 @@ def test_the_rules_choice_is_among_them(head: int, triangle: bool) -> None:
     assert group_sizes.rule(shape) in found
     assert 4 <= len(found) <= 24 and len(set(found)) == len(found)
     every = 1
-    for numbers in KNOBS.values():
-        every *= len(numbers)
+    for name, numbers in KNOBS.items():
+        every *= 1 if name == "columns" else len(numbers)  # which nothing cuts here
     assert len(found) + sum(pruned.values()) == every
 
 
@@ -49,6 +49,21 @@ def test_the_rules_choice_is_among_them(head: int, triangle: bool) -> None:
 def test_reasons(choice: Choice, reason: str) -> None:
     found = unfit(CHIP, Shape(64, 64, True, True), choice)
     assert found.startswith(reason) and bool(found) == bool(reason)
+
+
+def test_products_that_are_no_attention() -> None:
+    """Plain ones have columns to choose, and panels to stream; deep ones the streamed columns."""
+    plain = Shape(1, 0, False, True)
+    found, _ = candidates(CHIP, plain)
+    assert {c.columns for c in found} == {0, 64, 128, 192}
+    assert all(c.stream % 64 == 0 for c in found) and Choice(128, 64) in found
+    assert group_sizes.rule(plain) in found
+    assert unfit(CHIP, plain, Choice(128, 64, columns=256)).startswith("the columns")
+    assert unfit(CHIP, plain, Choice(192, 64)) == "registers"
+    deep = Shape(4096, 0, False, False)
+    found, _ = candidates(CHIP, deep)
+    assert {c.columns for c in found} == {0} and group_sizes.rule(deep) in found
+    assert max(c.stream for c in found if c.rows == 192) == 192
 
 
 def test_shared_memory() -> None:

@@ -35,7 +35,7 @@ import json, sys
 for line in sys.stdin:
     m = json.loads(line)
     if m["do"] == "look":
-        stream = {{"shape": {asdict(SHAPE)!r}, "rule": {Choice(128, 128).as_json()!r}}}
+        stream = {{"length": 0, "shape": {asdict(SHAPE)!r}, "rule": {Choice(128, 128).as_json()!r}}}
         answer = {{"streams": [] if "empty" in m["program"] else [stream], "why": ["no product"]}}
     else:
         name = m["out"].rpartition("/")[2].removesuffix(".bundle")
@@ -164,7 +164,7 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_runs_without_mlir(tmp_path: Path) -> None:
     job = {"name": "a", "spec": {"kind": "program", "fixed": {}, "stored": "a.npz",
-           "tolerance": 1e-3}, "shape": asdict(SHAPE), "candidates": {
+           "tolerance": 1e-3}, "shape": asdict(SHAPE), "stream": 0, "candidates": {
                n: {"bundle": n, "choice": Choice(128, 128).as_json()} for n in (RULE, "x")
            }}  # fmt: skip
     (tmp_path / manifests.MANIFEST).write_text(json.dumps({

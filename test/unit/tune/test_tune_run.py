@@ -54,7 +54,8 @@ for line in sys.stdin:
 def manifest(lengths: tuple[int, ...] = (1024, 4096)) -> dict[str, Any]:
     candidates = {n: {"choice": c.as_json(), "bundle": n} for n, c in CHOICES.items()}
     job = {"name": "causal_d64", "program": "p.mlir", "spec": SPEC, "shape": asdict(SHAPE),
-           "rule": CHOICES[RULE].as_json(), "candidates": candidates, "pruned": {}}  # fmt: skip
+           "stream": 0, "rule": CHOICES[RULE].as_json(), "candidates": candidates,
+           "pruned": {}}  # fmt: skip
     return {"target": "sm_90a", "tools": {"neptune-mlir": "1"}, "lengths": list(lengths),
             "jobs": [job], "build": "b"}  # fmt: skip
 
@@ -126,7 +127,7 @@ def test_again_measures_the_winners_alone(tmp_path: Path) -> None:
 
 def rows(length: int, times: dict[str, list[float]], job: str = "j") -> list[dict[str, Any]]:
     return [
-        {"job": job, "length": length, "shape": asdict(SHAPE), "tolerance": 2e-3,
+        {"job": job, "length": length, "stream": length, "shape": asdict(SHAPE), "tolerance": 2e-3,
          "candidate": name, "choice": CHOICES[name].as_json(), "rounds_us": us, "right": True,
          "us": us[0]} for name, us in times.items()
     ]  # fmt: skip
