@@ -5,7 +5,7 @@
 // RUN: env NEPTUNE_TUNING=%S/Inputs/tuned.json neptune-opt %s --tile=warp_groups=1,length=4096 | filecheck %s --check-prefix=LONG
 // RUN: not env NEPTUNE_TUNING=%s neptune-opt %s --tile=warp_groups=1 2>&1 | filecheck %s --check-prefix=DAMAGED
 
-// RULE: neptune.tile = array<i64: 192, 128, 0>
+// RULE: neptune.tile = array<i64: 128, 64, 0>
 // RULE-NOT: neptune.tuned
 // CHECK: neptune.longer = array<i64: 4096>, neptune.tile = array<i64: 128, 96, 0>, neptune.tuned = {slots = 3 : i64}
 // LONG: neptune.tile = array<i64: 192, 64, 0>, neptune.tuned = {skew = 0 : i64, turns = 1 : i64}
