@@ -106,13 +106,17 @@ class ConsumerCompute(Compute):
         count = 2 if pairs else 1
         kind = memory.memory_type(tile.dtype)
         wide = ir.VectorType.get([count], kind) if pairs else kind
-        panel = L.Shared((tile.rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+        rows = tile.rows * tile.columns // hopper.PANEL
+        panels = L.Shared((rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+        whole = tile.rows * hopper.ROW % hopper.ATOM == 0  # else the swizzle counts on
         start = s.op("llvm.inttoptr", [tile.address], ir.Type.parse("!llvm.ptr<3>"))
         for position in self.threads.existing(layout)[::count]:
             *row, column = position
             number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
-            offset = memory.shared_offset(panel, [*(row or [0]), within])
-            offset = s.add(offset, s.mul(number, tile.rows * hopper.ROW))
+            above, own = s.mul(number, tile.rows), (row or [0])[0]
+            offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
+            if whole:
+                offset = s.add(offset, s.mul(above, hopper.ROW))
             pointer = memory.offset_pointer(start, s.value(offset, s.i32), start.type)
             value = memory.load_element(pointer, wide, 2 * count)
             found += memory.unpack(value, 2, kind) if pairs else [value]

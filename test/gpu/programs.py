@@ -11,19 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 
 FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder of built bundles
 
 
 def _compile(
-    program: Callable[[], Any], shapes: Any, target: str = "sm_80,sm_90a", **options: Any
-) -> Bundle:
+    program: Callable[[], Any], shapes: Any, target: str = "sm_80,sm_90a",
+    choice: Choice | None = None, **options: Any,
+) -> Bundle:  # fmt: skip
     """`shapes`, of the arguments, is for those who make up inputs: "b" is the batch, "n" the
-    length."""
+    length. `choice`: for products that sum over nothing but the stream."""
     from neptune_mlir import compiler
     from neptune_mlir.pipelines import nvvm
 
-    module, facts = compiler.lower_text(program().to_mlir(), "test", target, None, "tile")
+    plain = Shape(1, 0, False, True)
+    table = Table((Entry(target, plain, 0, choice),)) if choice else Table()
+    with tuned.using(table):
+        module, facts = compiler.lower_text(program().to_mlir(), "test", target, None, "tile")
     facts["shapes"] = shapes
     return nvvm.compile_tiles(module, target=target, facts=facts, **options)
 
@@ -59,6 +65,12 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
         "d64-hopper": _attention(64, options=hopper),
         "d128-causal-hopper": _attention(128, causal=True, options=hopper),
         "rms_norm": partial(_compile, partial(ops.rms_norm, cols=1024), [["n", 1024], [1024]]),
+        # panels of one row each, several a tile
+        "norm-product": partial(
+            _compile, partial(ops.rms_norm_matmul, cols=1024, out=1024, dtype="f16"),
+            [["n", 1024], [1024], [1024, 1024]], target="sm_90a",
+            choice=Choice(128, 128, columns=128),
+        ),
         "ampere": _attention(64, options={"target": "sm_80"}),
     }
 

@@ -92,6 +92,20 @@ def test_rms_norm():
     assert float((got - want).norm() / want.norm()) < 1e-6
 
 
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_capability() != (9, 0),
+    reason="needs sm_90a",
+)
+def test_a_product_of_scaled_rows():
+    """The scales of a tile lie in several panels of one row."""
+    x, scale, w = (torch.randn(*s, device="cuda", dtype=torch.float16)
+                   for s in ((300, 1024), (1024,), (1024, 1024)))  # fmt: skip
+    got = kernel("norm-product")(x, scale, w).double()
+    a = x.double() * (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    want = (a * scale.double()) @ w.double()
+    assert float((got - want).norm() / want.norm()) < 1e-3
+
+
 def test_heads_beside_positions_in_memory():
     q, k, v = (
         torch.randn(2, 300, 4, 64, device="cuda", dtype=torch.float16).transpose(1, 2)
