@@ -147,8 +147,6 @@ def _record(results: Sequence[Path], name: str) -> int:
     from neptune_mlir.tune import record, run
 
     runs = [run.read(p / RESULTS if p.is_dir() else p) for p in results]
-    for line in record.report(runs):
-        _say(line)
     path = tuned.user_path() if name == "user" else Path(name)
     if path is None:
         raise UsageError(f"{tuned.ENVIRONMENT}=none: there is no user's table",
@@ -158,7 +156,7 @@ def _record(results: Sequence[Path], name: str) -> int:
     table = record.merge(there, runs, tuned.shipped() if name == "user" else tuned.Table())
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, table.to_json())
-    _say(f"{path}: {len(table.entries)} entries, {len(record.entries(runs))} of them from here")
+    _say(f"{path}: entries {len(table.entries)}, of these results {len(record.entries(runs))}")
     return 0
 
 

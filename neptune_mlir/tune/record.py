@@ -142,7 +142,17 @@ def merge(table: Table, runs: Sequence[dict[str, Any]], base: Table | None = Non
         if (e.chip, e.shape) in shapes
         and (e.chip != target or e.shape not in longest or e.start > longest[e.shape])
     ]  # fmt: skip
-    return Table((*kept, *won))
+    return _without_repeats(Table((*kept, *won)))
+
+
+def _without_repeats(table: Table) -> Table:
+    """The table less the entries that say what holds before them already."""
+    kept = []
+    for entry in table.entries:
+        before = [e for e in table.of(entry.chip, entry.shape) if e.start < entry.start]
+        if not before or before[-1].choice != entry.choice:
+            kept.append(entry)
+    return Table(tuple(kept))
 
 
 def winners(runs: Sequence[dict[str, Any]]) -> dict[str, set[str]]:

@@ -70,5 +70,5 @@ def test_tuning(kind, tmp_path, capsys):
     assert main(["tune", "record", str(tmp_path), "--table", str(table)]) == 0
     (entry,) = tuned.read(table).entries
     assert entry.choice == Choice(192, 64) and entry.measured["gain"] > 0.1
-    assert "192x64: " in capsys.readouterr().out
+    assert "192x64: " in capsys.readouterr().out  # what run said
     assert to_json({"rows": rows})

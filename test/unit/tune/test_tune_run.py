@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.tune import record, run
-from neptune_mlir.tune.manifest import RULE
+from neptune_mlir.tune.manifest import MANIFEST, RULE
 
 SHAPE = Shape(64, 64, True, True)
 CHOICES = {RULE: Choice(128, 128), **{str(c): c for c in (
@@ -58,6 +59,11 @@ def manifest(lengths: tuple[int, ...] = (1024, 4096)) -> dict[str, Any]:
            "pruned": {}}  # fmt: skip
     return {"target": "sm_90a", "tools": {"neptune-mlir": "1"}, "lengths": list(lengths),
             "jobs": [job], "build": "b"}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "shipped", Table)
 
 
 @pytest.fixture
@@ -185,6 +191,8 @@ def test_merge_keeps_what_was_not_measured() -> None:
     assert [(e.start, e.choice) for e in found.of("sm_90a", SHAPE)] == [
         (0, CHOICES["128x96"]), (8192, Choice(192, 128))
     ]  # fmt: skip
+    again = results(rows(4096, {RULE: [100.0] * 2, "192x128": [90.0] * 2}))
+    assert [e.start for e in record.merge(table, [again]).of("sm_90a", SHAPE)] == [0]
     nothing = results(rows(4096, {RULE: [100.0] * 2, "128x96": [110.0] * 2}))
     assert [e.start for e in record.merge(table, [nothing]).of("sm_90a", SHAPE)] == [8192]
 
@@ -196,7 +204,7 @@ def test_the_command_records(
     monkeypatch.setenv(tuned.ENVIRONMENT, str(table))
     found.write_text(to_json(results(rows(4096, {RULE: [100.0] * 2, "128x96": [90.0] * 2}))))
     assert main(["tune", "record", str(found)]) == 0
-    assert "128x96: 90.0 us, rule 100.0 us, +11.1%" in capsys.readouterr().out
+    assert f"{table}: entries 1, of these results 1" in capsys.readouterr().out
     (first, *_) = tuned.read(table).of("sm_90a", SHAPE)
     assert first.choice == CHOICES["128x96"] and first.measured["device"] == "a GPU"
     before = table.read_text()
@@ -212,3 +220,32 @@ def test_the_command_records(
     said = capsys.readouterr().err
     assert "cannot be read" in said and "no user's table" in said and "has no tune.json" in said
     assert "has no 'target'" in said
+
+
+def test_all_of_it(
+    fake: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """`neptune tune PROGRAM`: built for the device that is there, measured, recorded."""
+    program, table = tmp_path / "p.mlir", tmp_path / "table.json"
+    program.write_text("")
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv(tuned.ENVIRONMENT, str(table))
+    asked: list[Any] = []
+
+    def built(folder: Path, subjects: Any, target: str, knobs: Any, lengths: Any, say: Any) -> Any:
+        asked.append((subjects[0].name, subjects[0].spec, target, lengths))
+        (folder / MANIFEST).write_text(json.dumps(manifest(lengths)))
+
+    monkeypatch.setattr("neptune_mlir.tune.build.build", built)
+    monkeypatch.setattr(run, "Tuner", partial(run.Tuner, command=fake))
+    monkeypatch.setattr(run, "device", lambda log: {"name": "a GPU", "capability": [9, 0]})
+    command = ["tune", str(program), "--extent", "q.0=2", "--lengths", "1024,4096"]
+    assert main(command) == 0 and main(command) == 0  # results of an earlier build do not count
+    assert asked[0] == ("p", {"kind": "program", "fixed": {"q.0": 2}}, "sm_90a", (1024, 4096))
+    assert [e.choice for e in tuned.read(table).entries] == [Choice(192, 128)]
+    said = capsys.readouterr().out
+    assert said.count("device: ") == said.count("192x128: 95.0 us, rule 100.0 us, +5.3%") == 2
+    monkeypatch.setattr(run, "device", lambda log: {"name": "old", "capability": [5, 0]})
+    assert main(command) == 2
+    assert "nothing to tune for old" in capsys.readouterr().err
