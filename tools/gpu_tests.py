@@ -177,7 +177,7 @@ def one(path: Path) -> int:
     cuda.call("cuCtxSetCurrent", ctypes.c_void_p(cuda.context(0)))
     bundle = Bundle.from_bytes(path.read_bytes())
     execute = CudaExecutable(bundle)
-    kinds = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
+    kinds = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32, "i64": np.int64}
     draw = np.random.default_rng(0)
     for b, n in CASES[:1] if "control" in bundle.facts else CASES:
         arrays = []

@@ -359,7 +359,8 @@ class _Assignment:
             if self._set(value, layout):
                 self.factors.add(self._find(value))
                 return True
-            if self.is_flexible(value):
+            # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
+            if self.is_flexible(value) and "tma" in self.target.copies:
                 self.read_as[value] = layout
                 return True
         return False

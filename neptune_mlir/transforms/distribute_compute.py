@@ -105,7 +105,7 @@ class Compute:
             load = tile.load
             values = self.s.remember((id(tile), needed), lambda: load(needed))
         else:
-            values = self.memory.load_shared(tile, self.threads.existing(needed))
+            values = self.memory.read_shared(tile, needed)
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]

@@ -100,27 +100,23 @@ class ConsumerCompute(Compute):
         return [values[k] for k in sources]
 
     def _read(self, tile: PanelTile, layout: Layout) -> list[Any]:
-        """What a thread holds of a tile in panels, neighbours in pairs where it holds pairs."""
-        s, memory, found = self.s, self.memory, []
-        pairs = layout.reg[:1] == (L.Digit(len(layout.shape) - 1, 2, 1),)
-        count = 2 if pairs else 1
-        kind = memory.memory_type(tile.dtype)
-        wide = ir.VectorType.get([count], kind) if pairs else kind
+        """What a thread holds of a tile in panels."""
+        s, memory = self.s, self.memory
         rows = tile.rows * tile.columns // hopper.PANEL
         panels = L.Shared((rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
         whole = tile.rows * hopper.ROW % hopper.ATOM == 0  # else the swizzle counts on
         start = s.op("llvm.inttoptr", [tile.address], ir.Type.parse("!llvm.ptr<3>"))
-        for position in self.threads.existing(layout)[::count]:
+
+        def pointer(position: list[Any]) -> Any:
             *row, column = position
             number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
             above, own = s.mul(number, tile.rows), (row or [0])[0]
             offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
             if whole:
                 offset = s.add(offset, s.mul(above, hopper.ROW))
-            pointer = memory.offset_pointer(start, s.value(offset, s.i32), start.type)
-            value = memory.load_element(pointer, wide, 2 * count)
-            found += memory.unpack(value, 2, kind) if pairs else [value]
-        return found
+            return memory.offset_pointer(start, s.value(offset, s.i32), start.type)
+
+        return memory.read_tile(layout, tile.dtype, pointer)
 
     def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
         return Held(layout, hopper.wait_products(0, self.issue(g, p, tiles, layout)))

@@ -8,7 +8,7 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,6 +189,38 @@ class Memory:
                 self.shared_pointer(offset), self.memory_type(tile.dtype), tile.layout.element
             )
             found.append(self.from_memory(value, tile.dtype))
+        return found
+
+    def read_shared(self, tile: SharedTile, layout: Layout) -> list[Any]:
+        """What a thread holds of a tile."""
+
+        def pointer(position: list[Index]) -> Any:
+            offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
+            return self.shared_pointer(offset)
+
+        return self.read_tile(layout, tile.dtype, pointer)
+
+    def read_tile(
+        self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]
+    ) -> list[Any]:
+        """What a thread holds of a tile in memory; 16-bit neighbours in pairs where it holds pairs.
+
+        Args:
+            pointer: where an element is.
+        """
+        size, last = element_bytes(dtype), len(layout.shape) - 1
+        first = layout.reg[0] if layout.reg else Digit(None, 1)
+        rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
+        pairs = size == 2 and not layout.padded and first.dim == last and first.stride == 1
+        pairs = pairs and first.size % 2 == 0
+        pairs = pairs and all(d.stride % 2 == 0 for d in rest if d.dim == last)
+        count = 2 if pairs else 1
+        kind = self._wide(dtype, count)
+        found: list[Any] = []
+        for position in self.threads.existing(layout)[::count]:
+            value = self.load_element(pointer(position), kind, size * count)
+            both = self.unpack(value, 2, self.memory_type(dtype)) if pairs else [value]
+            found += [self.from_memory(v, dtype) for v in both]
         return found
 
     def store_shared(

@@ -34,6 +34,15 @@ def _compile(
     return nvvm.compile_tiles(module, target=target, facts=facts, **options)
 
 
+def _whole(program: Callable[[], Any], shapes: Any) -> Bundle:
+    """As users compile it: by the ways that suit each chip."""
+    from neptune_mlir import compiler
+
+    made: Bundle = compiler.compile_text(program().to_mlir(), "test", "sm_80,sm_90a", None, None)
+    made.facts["shapes"] = shapes
+    return made
+
+
 def _attention(
     head: int, *, options: dict[str, Any] | None = None, **settings: Any
 ) -> Callable[[], Bundle]:
@@ -70,6 +79,15 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
             _compile, partial(ops.rms_norm_matmul, cols=1024, out=1024, dtype="f16"),
             [["n", 1024], [1024], [1024, 1024]], target="sm_90a",
             choice=Choice(128, 128, columns=128),
+        ),
+        # a norm before a product, a loss of deep products: the last tiles are not full
+        "rms_norm_matmul": partial(
+            _whole, partial(ops.rms_norm_matmul, cols=1024, out=320, dtype="f16"),
+            [["n", 1024], [1024], [1024, 320]],
+        ),
+        "linear_loss": partial(
+            _whole, partial(ops.linear_cross_entropy, width=1024, classes=700, dtype="f16"),
+            [["n", 1024], [700, 1024], ["n"]],
         ),
         "ampere": _attention(64, options={"target": "sm_80"}),
     }

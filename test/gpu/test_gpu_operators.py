@@ -106,6 +106,29 @@ def test_a_product_of_scaled_rows():
     assert float((got - want).norm() / want.norm()) < 1e-3
 
 
+@pytest.mark.parametrize("n", [1, 63, 200, 9000])
+def test_a_norm_before_a_product(n):
+    x, weight, w = (
+        torch.randn(*shape, device="cuda", dtype=torch.float16)
+        for shape in ((n, 1024), (1024,), (1024, 320))
+    )
+    out = torch.full((n, 320), math.nan, device="cuda", dtype=torch.float16)
+    kernel("rms_norm_matmul")(x, weight, w, out=out)
+    scale = (x.double().square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    want = (x.double() * scale * weight) @ w.double()
+    assert float((out.double() - want).norm() / want.norm()) < 1e-3
+
+
+@pytest.mark.parametrize("n", [1, 63, 200, 9000])
+def test_a_loss_of_deep_products(n):
+    x, w = (torch.randn(m, 1024, device="cuda", dtype=torch.float16) for m in (n, 700))
+    w /= 32
+    target = torch.randint(700, (n,), device="cuda")
+    got = kernel("linear_loss")(x, w, target)
+    want = torch.nn.functional.cross_entropy(x.double() @ w.double().T, target, reduction="none")
+    assert float((got.double() - want).norm() / want.norm()) < 1e-5
+
+
 def test_heads_beside_positions_in_memory():
     q, k, v = (
         torch.randn(2, 300, 4, 64, device="cuda", dtype=torch.float16).transpose(1, 2)
