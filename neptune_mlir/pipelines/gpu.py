@@ -12,6 +12,7 @@ from typing import Any
 
 from neptune_mlir.bindings import ir, llvm, passmanager
 from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.pipelines import legal
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import GpuTarget
@@ -197,8 +198,11 @@ def lower_kernels(module: Any, conversion: str, dialect: str) -> Any:
         "builtin.module(lower-affine,gpu.module(cse,canonicalize,cse,arith-expand,"
         f"convert-scf-to-cf,{conversion},canonicalize,cse))"
     )
+    manager = passmanager.PassManager.parse(lowerings)
+    manager.enable_verifier(legal.is_asked())  # after each; else what they leave in the end
     try:
-        passmanager.PassManager.parse(lowerings).run(module.operation)
+        manager.run(module.operation)
+        module.operation.verify()
     except ir.MLIRError as error:
         raise LoweringError(f"the kernels cannot be lowered to {dialect}: {error}") from None
     kernels = next(op for op in module.body.operations if op.operation.name == "gpu.module")

@@ -74,7 +74,7 @@ def _split_top_level(text: str) -> list[str]:
 
 
 def prepare(step: Step, context: Any) -> Callable[[Any], None]:
-    """The function that applies `step` to a module.
+    """The function that applies `step` to a module and verifies what it leaves.
 
     Raises:
         UsageError: no such pass, or a bad option (before anything ran).
@@ -83,9 +83,14 @@ def prepare(step: Step, context: Any) -> Callable[[Any], None]:
         spec = registry.lookup(step.name)
         given = step.options
         options = registry.parse_options(spec, given) if isinstance(given, str) else given
-        return lambda module: spec.run(module, **options)
+
+        def apply(module: Any) -> None:
+            spec.run(module, **options)
+            module.operation.verify()
+
+        return apply
     manager = _upstream(step, context)
-    return lambda module: manager.run(module.operation)
+    return lambda module: manager.run(module.operation)  # which verifies
 
 
 def _upstream(step: Step, context: Any) -> Any:
@@ -106,12 +111,14 @@ def _upstream(step: Step, context: Any) -> Any:
             raise UsageError(f"cannot run pass '{step}': {reason}") from None
 
 
-def check(steps: Sequence[Step], context: Any, stop_after: str | None = None) -> None:
-    """Raise UsageError where `run` would, without a module."""
-    for step in steps:
-        prepare(step, context)
+def check(
+    steps: Sequence[Step], context: Any, stop_after: str | None = None
+) -> list[tuple[Step, Callable[[Any], None]]]:
+    """The steps, prepared. Raises UsageError where `run` would, without a module."""
+    prepared = [(step, prepare(step, context)) for step in steps]
     if stop_after is not None and stop_after not in [step.name for step in steps]:
         raise UsageError(f"--stop-after={stop_after}: no such pass in this pipeline")
+    return prepared
 
 
 class PassFailure(LoweringError):
@@ -139,14 +146,12 @@ def run(
         NeptuneError: whatever a pass of ours raised.
     """
     context = module.context
-    check(steps, context, stop_after)
-    prepared = [(step, prepare(step, context)) for step in steps]
+    prepared = check(steps, context, stop_after)
     dump = StageDump.from_environment()
     for step, apply in prepared:
         with context, ir.Location.unknown():
             try:
                 apply(module)
-                module.operation.verify()
             except ir.MLIRError as error:
                 raise PassFailure(step, f"pass '{step.name}' failed") from error
         if dump:
