@@ -177,24 +177,26 @@ def _check_pad(op: Any) -> None:
 
 def slice_parts(op: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[int, ...]]:
     """Offsets and sizes (ints or values) of an extract or insert slice op, and kept dimensions."""
-    attributes = op.attributes
-    segments = list(ir.DenseI32ArrayAttr(attributes["operandSegmentSizes"]))
-    operands = list(op.operands)
-    first = sum(segments[:-3])
-    dynamic = ir.ShapedType.get_dynamic_size()
-
-    def mixed(name: str, values: list[Any]) -> tuple[Any, ...]:
-        static = list(ir.DenseI64ArrayAttr(attributes[name]))
-        return tuple(values.pop(0) if s == dynamic else s for s in static)
-
-    offsets = mixed("static_offsets", operands[first : first + segments[-3]])
-    sizes = mixed(
-        "static_sizes", operands[first + segments[-3] : first + segments[-3] + segments[-2]]
-    )
-    if any(s != 1 for s in ir.DenseI64ArrayAttr(attributes["static_strides"])):
+    offsets, sizes, strides, kept = strided_slice_parts(op)
+    if any(s != 1 for s in strides):
         raise LoweringError("a slice with a stride", loc=location_text(op.location))
+    return offsets, sizes, kept
+
+
+def strided_slice_parts(op: Any) -> tuple[tuple[Any, ...], ...]:
+    """Offsets, sizes and strides of an extract or insert slice op, and kept dimensions."""
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    given = iter(list(op.operands)[sum(segments[:-3]) :])
+    dynamic = ir.ShapedType.get_dynamic_size()
+    offsets, sizes, strides = (
+        tuple(
+            next(given) if s == dynamic else s
+            for s in ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])
+        )
+        for name in ("offsets", "sizes", "strides")
+    )
     tile = op.results[0] if op.name == "tensor.extract_slice" else op.operands[0]
-    return offsets, sizes, _kept(sizes, shape_of(tile))
+    return offsets, sizes, strides, _kept(sizes, shape_of(tile))
 
 
 def _kept(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

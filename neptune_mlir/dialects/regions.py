@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -14,12 +14,10 @@ def clone_scalar_code(
 ) -> list[Any]:
     """Clone the ops of `block` to the insertion point; returns what its terminator yields.
 
-    Scalar code has no regions of its own.
-
     Args:
         arguments: the new value of each block argument.
         special: by op name, a function from the op to the value that stands for its result;
-            such ops are not cloned.
+            such ops are not cloned (where they stand in the block itself).
     """
     table = dict(arguments)
     *code, terminator = block.operations
@@ -29,8 +27,17 @@ def clone_scalar_code(
             table[operation.results[0]] = special[operation.name](operation)
             continue
         copy = operation.clone()
-        for k, operand in enumerate(operation.operands):
-            if operand in table:
-                copy.operands[k] = table[operand]
+        for part in _with_nested(copy):
+            for k, operand in enumerate(part.operands):
+                if operand in table:
+                    part.operands[k] = table[operand]
         table.update(zip(operation.results, copy.results, strict=True))
     return [table.get(v, v) for v in terminator.operation.operands]
+
+
+def _with_nested(op: Any) -> Iterator[Any]:
+    yield op
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _with_nested(inner.operation)

@@ -46,6 +46,8 @@ TO_LLVM = (
 FROM_TILES = (
     Step("canonicalize"),
     Step("cse"),
+    Step("tensor-to-generic", {"only": "tensor.extract_slice"}),
+    Step("sink-reads"),
     Step("place-tiles"),
     Step("canonicalize"),
     _BUFFERIZE,

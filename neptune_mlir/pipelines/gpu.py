@@ -19,7 +19,10 @@ from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
+from neptune_mlir.transforms.points_to_kernels import points_to_kernels
 from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.sink_reads import sink_reads
+from neptune_mlir.transforms.tensor_to_generic import tensor_to_generic
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,13 @@ def alignment_of(kernels: Sequence[KernelSignature]) -> dict[tuple[str, int], in
 def prepare(module: Any) -> None:
     """Tile IR as the GPU passes want it."""
     passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+
+
+def outline_rest(module: Any, target: str) -> None:
+    """Make kernels, a thread for each point, of what is outside of all kernels in tile IR."""
+    tensor_to_generic(module)
+    points_to_kernels(module, target=target)
+    sink_reads(module)
 
 
 def plan_of(module: Any) -> Plan:

@@ -20,7 +20,6 @@ from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
 from neptune_mlir.transforms.partition_warps import partition_warps
-from neptune_mlir.transforms.points_to_kernels import points_to_kernels
 from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
 
@@ -160,7 +159,7 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     partition_warps(module)
     if skew:
         skew_loops(module)  # of specialised kernels
-    points_to_kernels(module, target=chip.name)
+    gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()
     return kernels

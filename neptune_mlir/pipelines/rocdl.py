@@ -21,7 +21,6 @@ from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
-from neptune_mlir.transforms.points_to_kernels import points_to_kernels
 from neptune_mlir.transforms.registry import remark
 
 # Tiles of streamed reductions by lanes of a wave, the largest first; the first that fits is taken.
@@ -138,7 +137,7 @@ def _to_kernels(
     gpu.prepare(module)
     assign_layouts(module, target=chip.name, **options)
     defer_joins(module)
-    points_to_kernels(module, target=chip.name)
+    gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()
     return kernels

@@ -247,6 +247,19 @@ class Memory:
 
     # ---- global memory
 
+    def load_one(self, array: Array, position: Sequence[Index]) -> Any:
+        """The element of an array at a position."""
+        kind, size = self.memory_type(array.dtype), element_bytes(array.dtype)
+        loaded = self.load_element(self._place(array, position), kind, size)
+        return self.from_memory(loaded, array.dtype)
+
+    def store_one(self, value: Any, array: Array, position: Sequence[Index]) -> None:
+        stored = self.to_memory(value, array.dtype)
+        self.store_element(stored, self._place(array, position), element_bytes(array.dtype))
+
+    def _place(self, array: Array, position: Sequence[Index]) -> Any:
+        return self.address(array, Window(None, tuple(position), (), (), ()), ())
+
     def address(self, array: Array, window: Window, position: Sequence[Index]) -> Any:
         """Address of an element of a window. What loops move is added last: the rest of the sum
         stays one value in front of them."""

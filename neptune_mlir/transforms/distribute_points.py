@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Window, element_bytes, is_tensor, slice_parts
+from neptune_mlir.analysis.tiles import is_tensor, slice_parts
 from neptune_mlir.bindings import ir, location_text, scf
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.transforms.distribute_memory import Array, Memory, under
+from neptune_mlir.transforms.distribute_memory import Memory, under
 from neptune_mlir.transforms.distribute_scalars import ScalarOp
 from neptune_mlir.transforms.distribute_tiles import KernelWriter, View
 
@@ -47,8 +47,7 @@ class PointWriter(KernelWriter):
 
     def _op(self, op: Any) -> None:
         if op.name == "tensor.extract":
-            array, *position = op.operands
-            self.scalars[op.results[0]] = self._element(self.arrays[array], self._here(position))
+            self.scalars[op.results[0]] = self._extract(op)
         elif op.name == "tensor.from_elements":
             self.scalars[op.results[0]] = self.scalar(op.operands[0])
         elif op.name == "tensor.extract_slice":
@@ -108,14 +107,6 @@ class PointWriter(KernelWriter):
                 self._op(op.operation)
             scf.YieldOp(self._here(end.operation.operands))
 
-    def _pointer(self, array: Array, position: Sequence[Any]) -> Any:
-        return self.memory.address(array, Window(None, tuple(position), (), (), ()), ())
-
-    def _element(self, array: Array, position: Sequence[Any]) -> Any:
-        kind, size = self.memory.memory_type(array.dtype), element_bytes(array.dtype)
-        loaded = self.memory.load_element(self._pointer(array, position), kind, size)
-        return self.memory.from_memory(loaded, array.dtype)
-
     def _store(self, op: Any) -> None:
         offsets, _, _ = slice_parts(op)
         value, target = op.operands[:2]
@@ -123,6 +114,4 @@ class PointWriter(KernelWriter):
 
     def _put(self, value: Any, view: View) -> None:
         """Write the element of a result where a view starts."""
-        stored = self.memory.to_memory(self.scalar(value), view.array.dtype)
-        pointer = self._pointer(view.array, view.offsets)
-        self.memory.store_element(stored, pointer, element_bytes(view.array.dtype))
+        self.memory.store_one(self.scalar(value), view.array, view.offsets)

@@ -280,7 +280,11 @@ class KernelWriter:
         return made
 
     def _extract(self, op: Any) -> Any:
-        raise LoweringError("tensor.extract in a kernel", loc=location_text(op.location))
+        """An element of a tensor that the kernel takes."""
+        tensor, *position = op.operands
+        if tensor not in self.arrays:
+            raise LoweringError("an element of a tile is read", loc=location_text(op.location))
+        return self.memory.load_one(self.arrays[tensor], [self.scalar(i) for i in position])
 
     def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:
         """A window with its offsets and sizes as values of this kernel."""
@@ -299,6 +303,8 @@ class KernelWriter:
         handler = _HANDLERS.get(op.name)
         if handler is not None:
             getattr(self, handler)(op)
+        elif op.name == "tensor.extract":
+            self.scalars[op.results[0]] = self._extract(op)
         elif any(is_tensor(v) for v in [*op.operands, *op.results]):
             raise LoweringError(
                 f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)

@@ -25,10 +25,10 @@ from typing import Any
 from neptune_mlir.analysis.tiles import is_tensor, owner
 from neptune_mlir.bindings import affine, arith, ir, linalg, location_text, scf, tensor
 from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms import lower_to_tiles_index as ix
-from neptune_mlir.transforms.host_plan import nested_in
 from neptune_mlir.transforms.lower_to_tiles_slices import extract_slice, slice_operands
 from neptune_mlir.transforms.program import functions
 from neptune_mlir.transforms.registry import register
@@ -216,17 +216,7 @@ class _Points:
                 table[argument] = self._before(result, at) if filled else carried[result]
             elif self._is_read(k):
                 table[argument] = self._read(k, at)
-        *inner, end = (op.operation for op in self.body.operations)
-        for op in inner:
-            if op.name == "linalg.index":
-                table[op.results[0]] = at[int(ir.IntegerAttr(op.attributes["dim"]).value)]
-                continue
-            copy = op.clone()
-            table.update(zip(op.results, copy.results, strict=True))
-            for part in [copy, *nested_in(copy)]:
-                for k, operand in enumerate(part.operands):
-                    part.operands[k] = table.get(operand, operand)
-        made = [table.get(value, value) for value in end.operands]
+        made = clone_scalar_code(self.body, table, {"linalg.index": lambda op: at[_dimension(op)]})
         for k in self.filled:
             loops = [_loop(e) for e in self.maps[self.inputs + k].results]
             place = [at[loop] for loop in loops if loop in self.inside]
@@ -237,6 +227,10 @@ class _Points:
 def _is_outside(value: Any, block: Any) -> bool:
     made = owner(value)
     return (value.owner if made is None else made.block) != block
+
+
+def _dimension(op: Any) -> int:
+    return int(ir.IntegerAttr(op.attributes["dim"]).value)
 
 
 def _integer(value: int) -> Any:

@@ -35,6 +35,8 @@ _MODULES: dict[str, str] = {
     "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.place_tiles",
     "outline-kernels": "neptune_mlir.transforms.outline_kernels",
+    "tensor-to-generic": "neptune_mlir.transforms.tensor_to_generic",
+    "sink-reads": "neptune_mlir.transforms.sink_reads",
     "points-to-kernels": "neptune_mlir.transforms.points_to_kernels",
     "assign-layouts": "neptune_mlir.transforms.assign_layouts",
     "specialize-warps": "neptune_mlir.transforms.specialize_warps",

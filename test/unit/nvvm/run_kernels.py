@@ -11,13 +11,13 @@ import simt_amd
 
 from neptune_mlir import bindings
 from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.pipelines.gpu import outline_rest
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
-from neptune_mlir.transforms.points_to_kernels import points_to_kernels
 
 
 class Simulated:
@@ -34,7 +34,7 @@ class Simulated:
                 defer_joins(self.module)
                 self.module.operation.verify()
                 self.assigned = str(self.module)
-                points_to_kernels(self.module, target=target)
+                outline_rest(self.module, target)
                 distribute_tiles(self.module)
                 self.module.operation.verify()
                 math_to_gpu(self.module)
