@@ -179,3 +179,14 @@ def test_absmax_of_a_row_of_zeros():
     out, scale = neptune_mlir.compile(ops.absmax_matmul())(x, w)
     np.testing.assert_array_equal(out, 0)
     np.testing.assert_array_equal(scale, 1)
+
+
+@pytest.mark.parametrize("classes", [128, 150, 40])  # whole tiles, part of the last one, one tile
+def test_deep_products_apart(classes):
+    draw = np.random.default_rng(classes)
+    x, w = draw.standard_normal((37, 600)), draw.standard_normal((classes, 600)) / 25
+    target = draw.integers(0, classes, 37)
+    program = ops.linear_cross_entropy(width=600, classes=classes)
+    run = neptune_mlir.compile(program, target="cpu", schedule="apart")
+    got = run(x.astype(np.float32), w.astype(np.float32), target)
+    np.testing.assert_allclose(got, cross_entropy(x @ w.T, target), rtol=1e-4, atol=1e-5)
