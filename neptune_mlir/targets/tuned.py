@@ -37,15 +37,18 @@ class Shape:
         width: columns of the result; 0 where they are cut.
         triangle: whether a comparison of several axes masks points.
         light: whether exp is the only function that takes registers.
+        band: whether several such comparisons do, as a causal window has them: what is left of the
+            stream need not grow with it.
     """
 
     depth: int
     width: int
     triangle: bool
     light: bool
+    band: bool = False
 
     def __str__(self) -> str:
-        marks = [name for name in ("triangle", "light") if getattr(self, name)]
+        marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
 
@@ -115,7 +118,8 @@ class Entry:
         start = _number(left, "from", 0)
         given = {f.name: left.pop(f.name) for f in fields(Shape) if f.name in left}
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
-                      _truth(given, "triangle"), _truth(given, "light"))  # fmt: skip
+                      _truth(given, "triangle"), _truth(given, "light"),
+                      _truth(given, "band") if "band" in given else False)  # fmt: skip
         choice = Choice(
             _number(left, "rows", 64, 64), _number(left, "stream", 16, 16),
             _number(left, "columns", 0, 16) if "columns" in left else 0,

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
+from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.tile_room import contractions
 
 REGISTERS = {1: 216, 2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
@@ -40,10 +42,10 @@ def shape_of(
         for nest, *_ in contractions(nests)
     ]
     terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
-    triangle = any(t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1 for t in terms)
+    masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
     return Shape(
-        max(depths, default=0), 0 if column is None else domain[column], triangle,
-        not any(t.op in ROOMY for t in terms),
+        max(depths, default=0), 0 if column is None else domain[column], bool(masks),
+        not any(t.op in ROOMY for t in terms), len(masks) > 1,
     )  # fmt: skip
 
 
@@ -51,10 +53,22 @@ def choose(chip: str, shape: Shape, length: int, few: bool = False) -> Choice:
     """What to take for streams of at least `length` points. Where programs are `few`, one group
     has one of its own."""
     known = [e for e in _known(chip, shape) if e.start <= length and not few]
-    entry = known[-1] if known else None
+    entry = known[-1] if known and _is_possible(shape, known[-1].choice) else None
     choice = entry.choice if entry else rule(shape, few)
     tuned.note(Question(chip, shape, length, few, choice, entry))
     return choice
+
+
+def _is_possible(shape: Shape, choice: Choice) -> bool:
+    """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
+    groups = choice.rows // 64
+    if groups in REGISTERS and (
+        is_plain(shape) or is_deep(shape) or registers(shape, choice.stream) <= REGISTERS[groups]
+    ):
+        return True
+    text = f"the tuning table says {choice} for {shape}, which registers do not hold: not taken"
+    remark(ir.Location.unknown(), text, "warning")
+    return False
 
 
 def rule(shape: Shape, few: bool = False) -> Choice:

@@ -19,7 +19,7 @@ from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 
-SHAPE = Shape(64, 64, True, True)
+SHAPE = Shape(64, 64, True, True, band=True)
 ENTRY = Entry("sm_90a", SHAPE, 4096, Choice(192, 96, slots=3, turns=True), {"gain": 0.03})
 OTHER = Entry("sm_90a", Shape(128, 128, False, True), 0, Choice(128, 176))
 
@@ -53,6 +53,7 @@ def entry(**changes: object) -> dict[str, object]:
         (json.dumps({"entries": [entry(stream="wide")]}), "'stream' is a multiple of 16"),
         (json.dumps({"entries": [entry(chip=None)]}), "'chip' is a string"),
         (json.dumps({"entries": [entry(triangle=2)]}), "'triangle' is true or false"),
+        (json.dumps({"entries": [entry(band="wide")]}), "'band' is true or false"),
         (json.dumps({"entries": [entry(speed=9)]}), "an entry has no 'speed'"),
         (json.dumps({"entries": [entry(), entry(rows=128)]}), "two entries for sm_90a, 64x64"),
     ],

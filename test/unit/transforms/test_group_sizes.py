@@ -63,6 +63,30 @@ def module_of(level="fused", **settings):
     return str(module)
 
 
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, (False, False)),
+        ({"causal": True, "alibi": True}, (True, False)),
+        ({"causal": True, "window": 512}, (True, True)),
+        ({"window": 512}, (True, False)),
+    ],
+)
+def test_masks(settings, wanted):
+    text = Source.of(ops.attention(head_dim=64, dtype="f16", **settings)).text
+    with tuned.questions() as asked:
+        compiler.lower_text(text, "attention", "sm_90a", None, "fused")
+    assert {(q.shape.triangle, q.shape.band) for q in asked} == {wanted}
+
+
+def test_an_impossible_entry_is_not_taken():
+    with tuned.using(Table((Entry("sm_90a", TRIANGLE, 0, Choice(192, 256)),))):
+        text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
+        module, facts = compiler.lower_text(text, "attention", "sm_90a", None, "fused")
+    assert "neptune.tile = array<i64: 1, 1, 128, 128, 0, 0>" in str(module)
+    assert any("192x256 for 64x64 triangle light, which registers" in r for r in facts["remarks"])
+
+
 def test_the_lengths_are_noted():
     text = module_of(head_dim=64)
     assert "neptune.tile = array<i64: 1, 1, 128, 128, 0, 0>" in text
