@@ -85,6 +85,12 @@ def arrive_if_first(address: Any, thread: Any) -> None:
     )  # fmt: skip
 
 
+def unknown(word: Any) -> Any:
+    """The same i32 value, of which the optimizer knows nothing: what is computed from it is
+    computed here."""
+    return asm("mov.b32 $0, $1;", "=r,r", [word], ir.IntegerType.get_signless(32))
+
+
 def from_lane(word: Any, lane: Any) -> Any:
     """The word of another lane of the warp: an i32 value."""
     i32 = ir.IntegerType.get_signless(32)

@@ -18,6 +18,7 @@ from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.scalars import Emitter, NoTermForm, mlir_type, region_to_terms
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+FREE = "neptune.free"  # of an accumulation: no result depends on its value (`free-references`)
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
 
 

@@ -21,6 +21,7 @@ IMPORT = (
 )
 
 TO_TILES = (
+    Step("free-references"),
     Step("lower-correct"),
     Step("lower-to-tiles"),
     Step("canonicalize"),

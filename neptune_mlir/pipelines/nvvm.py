@@ -19,6 +19,7 @@ from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
+from neptune_mlir.transforms.keep_references import keep_references
 from neptune_mlir.transforms.partition_warps import partition_warps
 from neptune_mlir.transforms.skew_loops import skew_loops
 from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
@@ -127,7 +128,7 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
 
 
 # the options of specialised kernels, and their defaults
-_HOPPER = {"hopper": False, "skew": True, "turns": False, "resident": True}
+_HOPPER = {"hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True}
 
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
@@ -147,7 +148,7 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     """Tile IR to `gpu.func`s and a plan."""
     gpu.prepare(module)
     options = dict(options)
-    hopper, skew, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
+    hopper, skew, keeps, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
     marked = any("neptune.consumers" in forall.attributes for forall in foralls(module))
     if hopper and chip.warp_groups and not marked:
         stages = options.get("stages", 2)
@@ -159,6 +160,8 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     partition_warps(module)
     if skew:
         skew_loops(module)  # of specialised kernels
+        if keeps:
+            keep_references(module)
     gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()

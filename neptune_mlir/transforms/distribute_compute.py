@@ -423,19 +423,24 @@ class Compute:
             for n in range(n_count)
         }
 
+    def _operand_of(
+        self, g: Generic, k: int, which: str, p: Contraction, grid: L.WarpGrid,
+        i: MatrixInstruction,
+    ) -> Operand:  # fmt: skip
+        loops, shape = g.maps[k], shape_of(g.inputs[k])
+        free, deep = loops.index(p.m if which == "a" else p.n), loops.index(p.k)
+        layout = (L.operand_a if which == "a" else L.operand_b)(shape, free, deep, grid, i)
+        return Operand(which, free, deep, layout, grid, i)
+
     def _operand(
         self, g: Generic, k: int, tile: Tile, which: str, p: Contraction, grid: L.WarpGrid,
         i: MatrixInstruction,
     ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
         """A function from the place of pieces (along m or n, along k, how many) to fragments."""
-        loops, shape = g.maps[k], shape_of(g.inputs[k])
-        free, deep = loops.index(p.m if which == "a" else p.n), loops.index(p.k)
-        chip = self.s.chip
-        layout = (L.operand_a if which == "a" else L.operand_b)(shape, free, deep, grid, i)
+        chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
+        free, deep, layout = operand.free, operand.deep, operand.layout
         if isinstance(tile, SharedTile):
-            return chip.operand_from_shared(
-                self.threads, self.memory, tile, Operand(which, free, deep, layout, grid, i)
-            )
+            return chip.operand_from_shared(self.threads, self.memory, tile, operand)
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
         piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))

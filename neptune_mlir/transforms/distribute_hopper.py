@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -32,13 +32,15 @@ from neptune_mlir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.transforms import staged_rows
+from neptune_mlir.transforms import panel_tiles, staged_rows
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat, Tile
 from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
 from neptune_mlir.transforms.distribute_nvidia import SMEM
 from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.distribute_skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.transforms.distribute_tiles import KernelWriter
+from neptune_mlir.transforms.keep_references import AGAIN
+from neptune_mlir.transforms.panel_tiles import PanelTile
 from neptune_mlir.transforms.partition_warps import RESERVED, producer_of
 from neptune_mlir.transforms.program_order import order_of
 from neptune_mlir.transforms.program_queue import ProgramQueue
@@ -63,16 +65,6 @@ class Ring:
     by_warps: bool
 
 
-@dataclass(frozen=True)
-class PanelTile:
-    """A tile in panels in shared memory; `address` is an i32 value."""
-
-    address: Any
-    rows: int
-    columns: int
-    dtype: str
-
-
 class ConsumerMemory(Memory):
     """Memory of the consumers: barriers leave the producer out."""
 
@@ -94,32 +86,32 @@ class ConsumerCompute(Compute):
             return super().registers(tile, layout, dims)
         dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
         needed = layout.project(dims)
-        values = self.s.remember((tile.address, needed), lambda: self._read(tile, needed))
+        values = self.s.remember(
+            (tile.address, needed), lambda: panel_tiles.read(self.memory, tile, needed)
+        )
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
 
-    def _read(self, tile: PanelTile, layout: Layout) -> list[Any]:
-        """What a thread holds of a tile in panels."""
-        s, memory = self.s, self.memory
-        rows = tile.rows * tile.columns // hopper.PANEL
-        panels = L.Shared((rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
-        whole = tile.rows * hopper.ROW % hopper.ATOM == 0  # else the swizzle counts on
-        start = s.op("llvm.inttoptr", [tile.address], ir.Type.parse("!llvm.ptr<3>"))
-
-        def pointer(position: list[Any]) -> Any:
-            *row, column = position
-            number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
-            above, own = s.mul(number, tile.rows), (row or [0])[0]
-            offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
-            if whole:
-                offset = s.add(offset, s.mul(above, hopper.ROW))
-            return memory.offset_pointer(start, s.value(offset, s.i32), start.type)
-
-        return memory.read_tile(layout, tile.dtype, pointer)
-
     def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
         return Held(layout, hopper.wait_products(0, self.issue(g, p, tiles, layout)))
+
+    def by_warp(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
+        """A product that each warp does on its own, where not all of a group do."""
+        return super().matrix(g, p, tiles, layout)
+
+    def _operand(
+        self, g: Generic, k: int, tile: Any, which: str, p: Contraction, grid: L.WarpGrid,
+        i: Any,
+    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
+        if not isinstance(tile, PanelTile):
+            return super()._operand(g, k, tile, which, p, grid, i)
+        operand = self._operand_of(g, k, which, p, grid, i)
+        # rarely done: its addresses are worth no registers elsewhere
+        number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
+        threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
+        tile = replace(tile, address=hopper.unknown(tile.address))
+        return panel_tiles.operand(threads, self.memory, tile, operand)
 
     def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
         """Start a product; `hopper.wait_products` gives its values."""
@@ -376,14 +368,14 @@ class SpecializedWriter(KernelWriter):
         return memory.take(size)
 
     def _is_read_by_warps(self, ring: Any) -> bool:
-        """Whether something else than products reads the tiles of a ring."""
+        """Whether something else than products of warp groups reads the tiles of a ring."""
         gets = [use.owner.operation for use in ring.uses if use.owner.operation.name == GET]
         readers = [use.owner.operation for op in gets for use in op.results[0].uses]
         return any(
-            "neptune.via" in op.attributes
-            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma"
+            AGAIN in op.attributes or ("neptune.via" in op.attributes
+            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma")
             for op in readers
-        )
+        )  # fmt: skip
 
     def pass_gate(self) -> None:
         """Wait for what is over from the start: the assembler moves no arithmetic across a wait.

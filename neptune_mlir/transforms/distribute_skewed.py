@@ -19,7 +19,9 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
+from neptune_mlir.transforms.distribute_kept import KEPT, MOVED, KeptReference
 from neptune_mlir.transforms.distribute_memory import under
+from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
 
 if TYPE_CHECKING:
@@ -38,15 +40,17 @@ class Fragments:
 @dataclass
 class State:
     """Between two iterations: what the loops carry (the tile that the delayed product is to be
-    added to before its corrections), what the corrections read, and the product's left factor."""
+    added to before its corrections), what the corrections read, the product's left factor, and
+    how the iteration went where it may keep its reference."""
 
     carried: list[Any]
     handed: list[Any]
     words: list[Any]
+    went: list[Any]
 
     @property
     def all(self) -> list[Any]:
-        return [*self.carried, *self.handed, *self.words]
+        return [*self.carried, *self.handed, *self.words, *self.went]
 
 
 class SkewedLoops:
@@ -65,6 +69,8 @@ class SkewedLoops:
             for _ in range(self._layout_of(value).registers)
         ]
 
+        self.keeps = KEEPS in loops[0].attributes
+
     def write(self) -> None:
         kernel, s = self.kernel, self.s
         bounds = {x: [kernel.scalar(v) for v in list(x.operands)[:3]] for x in self.loops}
@@ -72,7 +78,8 @@ class SkewedLoops:
         count = s.value(kernel.counts[self.key])
         self.turn = take_turns(kernel)
         nothing = [s.constant(0.0, kind) for kind in self.handed]
-        start = State(kernel._spread(self.starts, self.layouts), nothing, self._no_words())
+        went = [s.constant(MOVED, s.i32)] if self.keeps else []
+        start = State(kernel._spread(self.starts, self.layouts), nothing, self._no_words(), went)
         state = self._first(self.loops, bounds, runs, start, count)
         begun: Any = None  # whether an earlier loop had the first iteration
         for loop in self.loops:
@@ -140,13 +147,14 @@ class SkewedLoops:
             scf.YieldOp(self._with_sum(loop, state, values).carried)
         with s.scope(branch.else_block):
             scf.YieldOp(state.carried)
-        return State(list(branch.results), state.handed, state.words)
+        return State(list(branch.results), state.handed, state.words, state.went)
 
     def _split(self, values: Sequence[Any]) -> State:
         values = list(values)
-        words = len(values) - len(self._no_words())
+        went = len(values) - int(self.keeps)
+        words = went - len(self._no_words())
         handed = words - len(self.handed)
-        return State(values[:handed], values[handed:words], values[words:])
+        return State(values[:handed], values[handed:words], values[words:went], values[went:])
 
     # ---- one iteration
 
@@ -175,24 +183,39 @@ class SkewedLoops:
             kernel.tiles[skew.leading.results[0]] = Held(
                 layout, hopper.wait_products(int(pending), values)
             )
-            for value in self._loads_of(skew.leading):
-                kernel._release(value, count)
-        self._write_ops([op for op in inner[ahead:] if op not in later], skew, count)
+        rest = [op for op in inner[ahead:] if op not in later]
+        went = state.went
+        if pending and self.keeps:
+            kept = KeptReference(self, loop)
+            went = [kept.write([op for op in rest if op.name not in (GET, RELEASE)], went[0])]
+            self._release_leading(skew, count)  # not before: it may have been needed again
+        else:
+            self._release_leading(skew, count)
+            self._write_ops(rest, skew, count)
         if pending:
             kernel.pass_gate()
             state = self._with_sum(loop, state, hopper.wait_products(0, total))
             self._release_delayed(loop, count)
             self._bind_arguments(loop, position, state)
-        for op in skew.late:
-            kernel._op(op)
-        g = read_generic(skew.delayed)
-        product = kernel._oriented(g)
-        factor = kernel.tile(g.inputs[product.a])
-        words = kernel.consumer.fragments(g, product, factor, self._layout(skew.delayed))
+        words = self._left_factor(skew)
         yielded = list(end.operands)
         yielded[skew.carried] = body.arguments[1 + skew.carried]
         handed = [v for value in skew.handed for v in self._registers(value)]
-        return State(kernel._spread(yielded, self.layouts), handed, words)
+        return State(kernel._spread(yielded, self.layouts), handed, words, went)
+
+    def _left_factor(self, skew: Skew) -> list[Any]:
+        """The words of the delayed product's left factor."""
+        kernel, g = self.kernel, read_generic(skew.delayed)
+        for op in skew.late:
+            kernel._op(op)
+        product = kernel._oriented(g)
+        factor = kernel.tile(g.inputs[product.a])
+        return list(kernel.consumer.fragments(g, product, factor, self._layout(skew.delayed)))
+
+    def _release_leading(self, skew: Skew, count: Any) -> None:
+        if skew.leading is not None:
+            for value in self._loads_of(skew.leading):
+                self.kernel._release(value, count)
 
     def _registers(self, value: Any) -> list[Any]:
         """What a thread holds of a tile."""
@@ -201,8 +224,8 @@ class SkewedLoops:
     def _correct(self, loop: Any, state: State) -> None:
         """What the delayed product of the iteration before is to be added to.
 
-        Factors of a running maximum's change are 1 for most of a long stream: a warp whose factors
-        all are skips the multiplications.
+        Factors of a running maximum's change are 1 for most of a long stream, and where it kept
+        its reference: a warp whose factors all are skips the multiplications.
         """
         s, skew = self.s, self.skews[loop]
         if not skew.scales or any(v.type != s.f32 for v in state.handed):
@@ -211,8 +234,7 @@ class SkewedLoops:
         kernel, start = self.kernel, loop.regions[0].blocks[0].arguments[1 + skew.carried]
         before, result = kernel.tile(start), read_generic(skew.delayed).init
         assert isinstance(before, Held)
-        ones = s.op("arith.extui", [self._are_ones(state.handed)], s.i32)
-        skips = s.op("arith.trunci", [hopper.every_lane(ones)], s.i1)
+        skips = self._are_kept(state.went) if state.went else self._are_ones(state.handed)
         branch = scf.IfOp(skips, [v.type for v in before.values], has_else=True)
         with s.scope(branch.then_block):
             scf.YieldOp(before.values)
@@ -230,7 +252,13 @@ class SkewedLoops:
                 fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
             )  # fmt: skip
             found = here if found is None else s.op("arith.andi", [found, here], s.i1)
-        return found
+        ones = hopper.every_lane(s.op("arith.extui", [found], s.i32))
+        return s.op("arith.trunci", [ones], s.i1)
+
+    def _are_kept(self, went: Sequence[Any]) -> Any:
+        s = self.s
+        return s.op("arith.cmpi", [*went, s.constant(KEPT, s.i32)], s.i1,
+                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
 
     def _write_corrections(self, loop: Any, state: State) -> None:
         kernel, skew = self.kernel, self.skews[loop]
@@ -284,7 +312,7 @@ class SkewedLoops:
         before = sum(self._width(layout) for layout in self.layouts[:at])
         carried = list(state.carried)
         carried[before : before + len(values)] = values
-        return State(carried, state.handed, state.words)
+        return State(carried, state.handed, state.words, state.went)
 
     def _width(self, layout: Any) -> int:
         if layout is None:

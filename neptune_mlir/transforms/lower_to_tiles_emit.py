@@ -319,6 +319,8 @@ class Program:
             linalg.YieldOp([self._scalar(nest, body, frame, loops, elements, block.arguments[-1])])
         if nest.combiner == "custom":
             _note_combiner(op.operation.attributes, nest.op)
+        if nests.FREE in nest.op.operation.attributes:
+            op.operation.attributes[nests.FREE] = ir.UnitAttr.get()
         return op.results[0]
 
     def _scalar(

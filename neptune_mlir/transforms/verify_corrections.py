@@ -92,7 +92,7 @@ class StreamAlgebra:
         return frozenset(nest.axes[k] for k in nest.reduced_axes)
 
 
-def _unguarded(term: Term, facts: Facts) -> Term:
+def unguarded(term: Term, facts: Facts) -> Term:
     """Drop guards of references that have not moved from their identity yet.
 
     Until then nothing was accumulated, so both sides of every obligation are the identity
@@ -119,7 +119,7 @@ def stream_obligations(stream: Any) -> list[tuple[Any, Obligation, Facts]]:
     blame: dict[str, Any] = {}
     for k in range(count):
         nest = algebra.accumulations[k]
-        body = _unguarded(algebra.body(k), facts)
+        body = unguarded(algebra.body(k), facts)
         h, correction = algebra.correction(k)
         facts.learn(f"r{k}", nest.combiner or "", body)
         bodies[f"r{k}"], hs[f"r{k}"] = body, h
@@ -127,7 +127,7 @@ def stream_obligations(stream: Any) -> list[tuple[Any, Obligation, Facts]]:
     found = []
     for k in range(count):
         name = f"r{k}"
-        hs[name] = _unguarded(hs[name], facts)
+        hs[name] = unguarded(hs[name], facts)
         own = Facts(algebra.folded(k), facts.combiner, facts.nonneg, facts.bounded_below,
                     facts.growing)  # fmt: skip
         if not T.leaves(bodies[name], "ref") and hs[name].op == "ref":

@@ -69,6 +69,36 @@ def test_more_programs_than_blocks(name):
         assert error(out, q, k, v, causal="causal" in name) < 1e-3
 
 
+def drifting(kind, head, n):
+    """Attention whose scores leave the range of weights by the first tile's maximum."""
+    q, k, v = (x.float() for x in inputs(head, n))
+    along = torch.linspace(0, 1, n, device="cuda")[:, None]
+    some = (torch.rand(n, 1, device="cuda") < 0.02).float()
+    match kind:
+        case "rising":
+            q, k = 0.3 * q + 1, 0.3 * k + 40 * along
+        case "falling":
+            q, k = 0.3 * q + 1, 0.3 * k - 40 * along
+        case "both":
+            q, k = 0.3 * q + (2 * torch.randint_like(q[..., :1], 2) - 1), 0.3 * k + 40 * along
+        case "jumps":
+            q, k = 0.3 * q + 1, 0.3 * k + 10 * torch.floor(7 * along) * some
+        case "large":
+            q, k = 25 * q, 4 * k
+    return [x.half() for x in (q, k, v)]
+
+
+@pytest.mark.parametrize("kind", ["rising", "falling", "both", "jumps", "large"])
+@pytest.mark.parametrize("name", ["d64-hopper", "d128-causal-hopper"])
+def test_references_that_cannot_stay(name, kind):
+    head = int(name.partition("-")[0][1:])
+    for n in (130, 1000, 2048):
+        q, k, v = drifting(kind, head, n)
+        out = torch.full_like(q, math.nan)
+        kernel(name)(q, k, v, out=out)
+        assert error(out, q, k, v, causal="causal" in name) < 1e-3, n
+
+
 def test_bf16():
     q, k, v = inputs(128, 500, dtype=torch.bfloat16)
     assert error(kernel("d128-causal-bf16")(q, k, v), q, k, v, causal=True) < 8e-3

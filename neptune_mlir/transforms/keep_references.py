@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `keep-references`: skewed loops that need a new reference only now and then (sm_90a).
+
+A streamed softmax takes the maximum of every tile, moves its reference there and corrects what
+it has summed so far:
+
+    for i:  m' = max(m, rowmax x);  c = exp(m - m');  l = c l + rowsum p;  acc = c acc + p V
+            where p = exp(x - m')
+
+but a free reference (`free-references`) may be any number that keeps p in range, and after the
+first tile the old one nearly always does. So an iteration tries p = exp(x - m) first, without
+looking for a maximum. Every p is positive, so the sum of a row bounds its elements: where all
+sums of a warp's rows stay under a bound, m' = m, c = 1, and the corrections are skipped; else the
+warp forgets p, computes x again, and does what is written. Where tiles keep moving the reference
+(scores that grow along the stream), it stops trying until one does not.
+
+The numbers in range are as exact as with the maximum: floating-point numbers have the same
+relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none;
+`distribute-tiles` writes the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
+from neptune_mlir.bindings import ir
+from neptune_mlir.dialects.nests import FREE
+from neptune_mlir.dialects.verify_aref import RELEASE
+from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, read_skew
+
+KEEPS = "neptune.keeps"
+AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
+
+
+@register("keep-references", "look for new references only where weights leave their range")
+def keep_references(module: Any) -> None:
+    for forall in foralls(module):
+        if not tuned(forall, "keeps", 1):
+            continue
+        seen: list[Any] = []
+        for op in nested(forall.regions[0].blocks[0]):
+            if op.name != "scf.for" or "neptune.skew" not in op.attributes or op in seen:
+                continue
+            chain = chain_of(op)
+            seen += chain
+            if not any(_free(loop) for loop in chain):
+                continue
+            try:
+                guesses = [read_guess(loop, read_skew(loop)) for loop in chain]
+            except Unfit as reason:
+                remark(op.location, f"a loop moves its reference in each iteration: {reason}")
+                continue
+            if len({g.carried for g in guesses}) == 1:
+                for loop in chain:
+                    loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
+                    read_skew(loop).leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What moves a reference in a skewed loop.
+
+    Attributes:
+        reference: the old reference, an argument of the loop's body.
+        moved: the op that makes the new one.
+        factor: the op that makes the correction's factor, 1 where the reference stays.
+        scaled: the op that corrects the running sum.
+        total: the op that adds to it; what it reduces are the weights.
+        carried: the numbers of reference and sum among what the loop carries.
+    """
+
+    reference: Any
+    moved: Any
+    factor: Any
+    scaled: Any
+    total: Any
+    carried: tuple[int, int]
+
+    @property
+    def weights(self) -> Any:
+        return self.total.operands[0]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What the rest of the iteration reads: reference, sum, factor, weights."""
+        ops = (self.moved, self.total, self.factor)
+        return [*(op.results[0] for op in ops), self.weights]
+
+
+def read_guess(loop: Any, skew: Skew) -> Guess:
+    """Raises Unfit when the loop has another shape."""
+    body = loop.regions[0].blocks[0]
+    *inner, end = [op.operation for op in body.operations]
+    if skew.leading is None:
+        raise Unfit("nothing to try again")
+    free = _free(loop)
+    if len(free) != 1:
+        raise Unfit(f"{len(free)} references, not 1")
+    (moved,) = free
+    reference, new = read_generic(moved).init, moved.results[0]
+    yielded = list(end.operands)
+    if reference not in list(body.arguments) or new not in yielded:
+        raise Unfit("its reference is not carried")
+    if not skew.scales or len(skew.handed) != 1:
+        raise Unfit("its corrections do more than scale by one factor")
+    factor = owner(skew.handed[0])
+    if not _is_one_for_equals(factor, reference, new):
+        raise Unfit("its factor is not known to be 1 where the reference stays")
+    readers = [op for op in _readers(factor.results[0]) if op not in skew.corrections]
+    if len(readers) != 1 or not _scales_sum(readers[0], factor.results[0], body):
+        raise Unfit("its factor scales more than one sum")
+    (scaled,) = readers
+    totals = _readers(scaled.results[0])
+    if len(totals) != 1 or not _sums(totals[0]) or totals[0].results[0] not in yielded:
+        raise Unfit("its factor scales more than a sum")
+    (total,) = totals
+    weights = owner(total.operands[0])
+    if weights is None or weights.block != body or not _is_exponential(weights):
+        raise Unfit("what it sums are not exponentials")
+    for op in _readers(new):
+        if op not in (end, factor, weights):
+            raise Unfit("its reference is read by more than exponentials")
+    for op in _readers(weights.results[0]):
+        if op is not total and op != total and op not in skew.late:
+            raise Unfit("its exponentials are read by more than a sum and a product")
+    arguments = list(body.arguments)
+    if any(op not in (moved, factor) for op in _readers(reference)):
+        raise Unfit("its old reference is read by more than the factor")
+    sums = scaled.operands[0] if scaled.operands[0] in arguments else scaled.operands[1]
+    carried = arguments.index(reference) - 1, arguments.index(sums) - 1
+    if (yielded.index(new), yielded.index(total.results[0])) != carried:
+        raise Unfit("it carries reference and sum on in another order")
+    guess = Guess(reference, moved, factor, scaled, total, carried)
+    theirs = (moved, factor, scaled, total, weights, skew.delayed, *skew.late, *skew.corrections)
+    for op in inner[inner.index(skew.leading) + 1 :]:
+        if op.name != "linalg.generic" or op in theirs:
+            continue
+        if any(reader in (*skew.late, end) for reader in _readers(op.results[0])):
+            raise Unfit("the last product reads more than its exponentials")
+        if any(x.operation.name == "arith.sitofp" for x in op.regions[0].blocks[0].operations):
+            raise Unfit("scores that their place in the stream moves, tile by tile")
+    return guess
+
+
+def _free(loop: Any) -> list[Any]:
+    """The ops of a loop that make free references."""
+    inner = (op.operation for op in loop.regions[0].blocks[0].operations)
+    return [op for op in inner if FREE in op.attributes]
+
+
+def _readers(value: Any) -> list[Any]:
+    found = [use.owner.operation for use in value.uses]
+    return [op for k, op in enumerate(found) if op.name != RELEASE and op not in found[:k]]
+
+
+def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
+    """Whether a tile op of two values gives 1 where they are equal, by a select that says so."""
+    if op is None or op.name != "linalg.generic" or {*list(op.operands)[:-1]} != {a, b}:
+        return False
+    block, chosen = op.regions[0].blocks[0], _last(op)
+    if chosen is None or chosen.name != "arith.select":
+        return False
+    condition, one = owner(chosen.operands[0]), owner(chosen.operands[1])
+    equal = (
+        condition is not None and condition.name == "arith.cmpf"
+        and ir.IntegerAttr(condition.attributes["predicate"]).value == 1  # ordered, equal
+        and set(condition.operands) == set(list(block.arguments)[:2])
+    )  # fmt: skip
+    return (
+        equal and one is not None and one.name == "arith.constant"
+        and ir.FloatAttr(one.attributes["value"]).value == 1.0
+    )  # fmt: skip
+
+
+def _scales_sum(op: Any, factor: Any, body: Any) -> bool:
+    """Whether it multiplies a carried value by the factor."""
+    if op.name != "linalg.generic":
+        return False
+    tiles = list(op.operands)[:-1]
+    return (
+        len(tiles) == 2 and factor in tiles and _last(op).name == "arith.mulf"
+        and len(list(op.regions[0].blocks[0].operations)) == 2
+        and any(v in list(body.arguments) for v in tiles)
+    )  # fmt: skip
+
+
+def _sums(op: Any) -> bool:
+    """Whether it adds up a tile, into what it starts with."""
+    if op.name != "linalg.generic" or len(list(op.operands)) != 2:
+        return False
+    inside = [x.operation.name for x in op.regions[0].blocks[0].operations]
+    return inside == ["arith.addf", "linalg.yield"] and not is_blank(op.operands[1])
+
+
+def _is_exponential(op: Any) -> bool:
+    """Whether a tile op gives exponentials, or 0 where it masks them: nothing negative."""
+    last = _last(op)
+    if last is not None and last.name == "arith.select":
+        _, value, zero = map(owner, last.operands)
+        if zero is None or zero.name != "arith.constant":
+            return False
+        last = value if ir.FloatAttr(zero.attributes["value"]).value == 0.0 else None
+    return last is not None and last.name == "math.exp"
+
+
+def _last(op: Any) -> Any:
+    """The scalar op that makes the result of a tile op."""
+    if op.name != "linalg.generic":
+        return None
+    *_, end = [inside.operation for inside in op.regions[0].blocks[0].operations]
+    return owner(end.operands[0])
