@@ -34,6 +34,7 @@ KINDS = {
     "cp.async.bulk.tensor": "start a copy",
     "mbarrier.try_wait": "wait for an mbarrier",
     "cp.async.wait_group": "wait for copies",
+    "cp.async.bulk.wait_group": "wait for copies",
     "bar.sync": "wait for threads",
     "barrier.sync": "wait for threads",
 }

@@ -192,6 +192,34 @@ def load_tile(
     )
 
 
+def publish_tile() -> None:
+    """What this thread wrote to shared memory is there for the copy engine (a barrier of those
+    that wrote must follow)."""
+    asm("fence.proxy.async.shared::cta;", "")
+
+
+def store_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
+    """One lane, always the same, starts writing a box of a tensor map from shared memory.
+
+    All lanes of a warp come here with equal operands. (With a lane chosen by its number, the
+    assembler keeps less in the registers that a warp shares, all through the kernel: 10% at head
+    dim 64.)
+    """
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
+        f"@p cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
+        ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
+    )  # fmt: skip
+
+
+def await_boxes() -> None:
+    """Wait until all boxes that this warp started to write have been read from shared memory."""
+    asm("cp.async.bulk.wait_group.read 0;", "")
+
+
 # ---- wgmma
 
 

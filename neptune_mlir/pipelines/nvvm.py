@@ -128,7 +128,9 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
 
 
 # the options of specialised kernels, and their defaults
-_HOPPER = {"hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True}
+_HOPPER = {
+    "hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True, "boxed": True
+}  # fmt: skip
 
 EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
 
@@ -148,13 +150,14 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     """Tile IR to `gpu.func`s and a plan."""
     gpu.prepare(module)
     options = dict(options)
-    hopper, skew, keeps, turns, resident = (options.pop(k, d) for k, d in _HOPPER.items())
+    hopper, skew, keeps, turns, resident, boxed = (options.pop(k, d) for k, d in _HOPPER.items())
     marked = any("neptune.consumers" in forall.attributes for forall in foralls(module))
     if hopper and chip.warp_groups and not marked:
         stages = options.get("stages", 2)
         specialize_warps(
-            module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident)
-        )
+            module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident),
+            boxed=bool(boxed),
+        )  # fmt: skip
     assign_layouts(module, target=chip.name, **options)
     defer_joins(module)
     partition_warps(module)

@@ -185,12 +185,13 @@ class Driver:
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
         box: Sequence[int],
     ) -> Any:  # fmt: skip
-        """128 bytes that tell the copy engine how to bring boxes of an array.
+        """128 bytes that tell the copy engine how to bring or write boxes of an array.
 
         Args:
             dtype: f16 or bf16.
             extents, box: elements along each axis, innermost first; rows of a box are 128 bytes
-                and land swizzled; what lies outside of the array comes as 0.
+                and lie swizzled in shared memory; what is outside of the array comes as 0, and is
+                never written.
             strides: bytes between neighbours along each axis but the innermost.
         """
         room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)

@@ -64,11 +64,11 @@ def parameters(
 
 
 def tensor_map(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
-    """What the copy engine needs to bring boxes of `rows` x `columns` elements: 128 bytes, encoded
-    again only for another address or shape.
+    """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
+    encoded again only for another address or shape.
 
     Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
-    dimensions from the innermost outwards. What does not exist comes as 0.
+    dimensions from the innermost outwards. What does not exist comes as 0, and is not written.
 
     Args:
         rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
@@ -96,7 +96,7 @@ def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns:
     height, *others = (extent for extent, _ in axes)
     extents = [_PANEL, height, array.shape[-1] // _PANEL, *others]
     if min(steps) < 0:
-        raise ArgumentError("an array with a negative stride cannot be read by the copy engine")
+        raise ArgumentError("an array with a negative stride is nothing for the copy engine")
     strides = [steps[0], _PANEL * size, *steps[1:]]
     box = [_PANEL, rows, columns // _PANEL, *(1 for _ in rest)]
     return driver.tensor_map(array.dtype, array.address, extents, strides, box)

@@ -63,6 +63,7 @@ class Choice:
         turns: whether groups take turns at the matrix units.
         skew: whether the last product of a loop is delayed by an iteration.
         resident: whether blocks stay and take program after program.
+        boxed: whether results may leave by the copy engine.
     """
 
     rows: int
@@ -72,6 +73,7 @@ class Choice:
     turns: bool = False
     skew: bool = True
     resident: bool = True
+    boxed: bool = True
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
@@ -125,11 +127,14 @@ class Entry:
             _number(left, "columns", 0, 16) if "columns" in left else 0,
             _number(left, "slots", 0) if "slots" in left else 0,
             *(_truth(left, name) if name in left else default
-              for name, default in (("turns", False), ("skew", True), ("resident", True))),
+              for name, default in _TRUTHS),
         )  # fmt: skip
         if left:
             raise ValueError(f"an entry has no '{next(iter(left))}'")
         return Entry(chip, shape, start, choice, measured)
+
+
+_TRUTHS = [(f.name, f.default) for f in fields(Choice) if isinstance(f.default, bool)]
 
 
 def _number(data: dict[str, Any], name: str, least: int, unit: int = 1) -> int:

@@ -33,6 +33,7 @@ from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.transforms import panel_tiles, staged_rows
+from neptune_mlir.transforms.boxed_results import BoxedResults
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Splat, Tile
 from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads, under
 from neptune_mlir.transforms.distribute_nvidia import SMEM
@@ -48,6 +49,9 @@ from neptune_mlir.transforms.skew_loops import chain_of
 from neptune_mlir.transforms.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
+
+# of a tensor map: the tensor's number, the dimension of rows (-1: none), rows and columns of a box
+Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -179,11 +183,9 @@ class SpecializedWriter(KernelWriter):
         self.producer = producer_of(self.forall).regions[0].blocks[0]
         self._read_rings()
         types = self._argument_types()
-        boxes = self._boxes()
         self.resident = "neptune.resident" in self.forall.attributes
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
-        types += [ir.Type.parse("!llvm.ptr")] * len(boxes)
         consumers = self.warps * self.target.wave
         self.block_threads = consumers + GROUP * self.target.wave
         function = gpu.GPUFuncOp(
@@ -191,17 +193,10 @@ class SpecializedWriter(KernelWriter):
             known_block_size=[self.block_threads, 1, 1],
         )  # fmt: skip
         operation = function.operation
-        block = function.add_entry_block()
-        self._by_value(operation, len(types), len(boxes))
+        block = self.entry = function.add_entry_block()
+        self.maps: dict[Box, Any] = {}
         with self.forall.location, s.scope(block):
             self._arguments(block)
-            self.maps = dict(
-                zip(boxes, list(block.arguments)[len(types) - len(boxes) :], strict=True)
-            )
-            self.signature.operands = [
-                *queue,
-                *(["map", *self.signature.places[number], *box] for number, *box in boxes),
-            ]
             self.threads = Threads(s, self.target.wave, self.warps)
             address = ir.FlatSymbolRefAttr.get(SMEM)
             smem = s.op(
@@ -215,7 +210,7 @@ class SpecializedWriter(KernelWriter):
             self.order = order_of(self)
             self._program_position(block)
             self._place_rings()
-            counter = list(block.arguments)[len(types) - len(boxes) - 1]
+            counter = list(block.arguments)[len(types) - 1]
             self.queue = ProgramQueue(self, counter) if self.resident else None
             with under(s, s.less(self.threads.id, 1)):
                 self._start_barriers()
@@ -229,6 +224,8 @@ class SpecializedWriter(KernelWriter):
                 self.turn: Any = None  # see `take_turns`
                 take_turns(self)
                 self._programs(self._consume, producing=False)
+                if self.boxed is not None:
+                    self.boxed.finish()
                 scf.YieldOp([])
             with s.scope(role.else_block):
                 hopper.set_registers(producing, False)
@@ -236,6 +233,11 @@ class SpecializedWriter(KernelWriter):
                     self._programs(self._produce, producing=True)
                 scf.YieldOp([])
             gpu.ReturnOp([])
+        self._pass_maps(operation, types)
+        self.signature.operands = [
+            *queue,
+            *(["map", *self.signature.places[number], *box] for number, *box in self.maps),
+        ]
         self._finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
@@ -253,11 +255,20 @@ class SpecializedWriter(KernelWriter):
 
     # ---- arguments
 
-    def _boxes(self) -> list[tuple[int, int, int, int]]:
-        """Tensor maps: the tensor's number, the dimension of rows (-1: none), rows and columns of a
-        box."""
-        puts = [op for op in nested(self.producer) if op.name == PUT]
-        return list(dict.fromkeys(self._box(self._source(op)) for op in puts))
+    def tensor_map(self, box: Box) -> Any:
+        """The address (i64) of the tensor map of a box, from now on an argument of the kernel."""
+        if box not in self.maps:
+            kind = ir.Type.parse("!llvm.ptr")
+            self.maps[box] = self.entry.add_argument(kind, self.forall.location)
+        return self.s.op("llvm.ptrtoint", [self.maps[box]], self.s.i64)
+
+    def coordinates(self, offsets: Sequence[Any], dims: Sequence[int]) -> list[Any]:
+        """Of a box in its tensor map; the tile's dimensions run along `dims`."""
+        s, (*down, inner) = self.s, dims
+        rest = [d for d in reversed(range(len(offsets))) if d not in dims]
+        row = offsets[down[0]] if down else 0
+        where = [0, row, s.div(offsets[inner], hopper.PANEL), *(offsets[d] for d in rest)]
+        return [s.value(x, s.i32) for x in where]
 
     def _source(self, put: Any) -> Window:
         """Where the tile comes from that a put takes."""
@@ -271,17 +282,21 @@ class SpecializedWriter(KernelWriter):
         puts = [op for op in nested(self.producer) if op.name == PUT]
         return [self._source(op).offsets for op in puts if self._loop_of(op) is not None]
 
-    def _box(self, window: Window) -> tuple[int, int, int, int]:
+    def _box(self, window: Window) -> Box:
         *rows, columns = window.shape
         down = window.dims[0] if rows else -1  # a vector is one row
         return self.signature.tensors.index(window.tensor), down, math.prod(rows), columns
 
-    def _by_value(self, function: Any, count: int, maps: int) -> None:
-        """Tensor maps lie in parameter space, where the copy engine reads them."""
+    def _pass_maps(self, function: Any, types: Sequence[Any]) -> None:
+        """Tensor maps are arguments behind the others (`types`), in parameter space, where the copy
+        engine reads them."""
+        maps = list(self.maps.values())
+        everything = ir.FunctionType.get([*types, *(m.type for m in maps)], [])
+        function.attributes["function_type"] = ir.TypeAttr.get(everything)
         plain = ir.DictAttr.get({})
         by_value = ir.Attribute.parse("{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64}")
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [plain] * (count - maps) + [by_value] * maps
+            [plain] * len(types) + [by_value] * len(maps)
         )
 
     def uniform(self, word: Any) -> Any:
@@ -290,12 +305,16 @@ class SpecializedWriter(KernelWriter):
 
     # ---- results
 
-    def _write(self, array: Array, window: Window, layout: Layout, values: list[Any]) -> None:
+    def _write(
+        self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
+    ) -> None:
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
-        if self.staged is not None and staged_rows.fits(array, window, layout, instruction):
-            staged_rows.store(self.memory, array, window, layout, values, self.staged, self.room)
+        if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
+            super()._write(op, array, window, layout, values)
+        elif self.boxed is not None and self.boxed.fits(op, array, window):
+            self.boxed.store(array, window, layout, values)
         else:
-            super()._write(array, window, layout, values)
+            staged_rows.store(self.memory, array, window, layout, values, self.staged, self.room)
 
     # ---- rings and barriers
 
@@ -341,6 +360,7 @@ class SpecializedWriter(KernelWriter):
         tiles = [
             self._take_tiles(step * slots) for step, (_, slots) in zip(apart, kinds, strict=True)
         ]
+        self.staged, self.room = self._stage_results()
         self.rings = {}
         for ring, at, size, step, (_, slots) in zip(
             created, tiles, sizes, apart, kinds, strict=True
@@ -349,7 +369,9 @@ class SpecializedWriter(KernelWriter):
             by_warps = self._is_read_by_warps(ring)
             self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
         self.gate = self.memory.take(8)
-        self.staged, self.room = self._stage_results()
+        self.boxed: BoxedResults | None = None
+        if self.staged is not None and "neptune.boxed" in self.forall.attributes:
+            self.boxed = BoxedResults(self, self.staged, self.room)
 
     def _stage_results(self) -> tuple[int | None, int]:
         """Where results are staged, and how many panels at a time; None without room for one."""
@@ -359,7 +381,7 @@ class SpecializedWriter(KernelWriter):
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
             size = staged_rows.WARP * self.warps * room
             if self.memory.top + size + RESERVED <= self.target.shared_block:
-                return self.memory.take(size), room
+                return self._take_tiles(size), room
         return None, 0
 
     def _take_tiles(self, size: int) -> int:
@@ -465,19 +487,8 @@ class SpecializedWriter(KernelWriter):
         hopper.expect_bytes(full, ring.bytes, lane)
         self.memory.needs(self.arrays[window.tensor], L.CHUNK)
         target = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        hopper.load_tile(target, *self._coordinates(window, local), full, lane)
-
-    def _coordinates(self, window: Window, local: Any) -> tuple[Any, list[Any]]:
-        """The tensor map of a load and the coordinates of its box."""
-        s, box = self.s, self._box(window)
-        window = self.window(window, dict(local))
-        *down, inner = window.dims
-        rest = [d for d in reversed(range(len(window.offsets))) if d not in window.dims]
-        row = window.offsets[down[0]] if down else 0
-        panel = s.div(window.offsets[inner], hopper.PANEL)
-        where = [s.constant(0, s.i32), s.value(row, s.i32), s.value(panel, s.i32)]
-        where += [s.value(window.offsets[d], s.i32) for d in rest]
-        return s.op("llvm.ptrtoint", [self.maps[box]], s.i64), where
+        where = self.coordinates(self.window(window, dict(local)).offsets, window.dims)
+        hopper.load_tile(target, self.tensor_map(self._box(window)), where, full, lane)
 
     # ---- the consumers
 

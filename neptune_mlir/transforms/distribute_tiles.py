@@ -441,9 +441,11 @@ class KernelWriter:
         window = Window(None, view.offsets, view.dims, shape, valid)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-        self._write(view.array, window, layout, self.compute.registers(tile, layout))
+        self._write(op, view.array, window, layout, self.compute.registers(tile, layout))
 
-    def _write(self, array: Array, window: Window, layout: Layout, values: list[Any]) -> None:
+    def _write(
+        self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
+    ) -> None:
         self.memory.store_global(array, window, layout, values)
 
     def _any_layout(self, shape: Sequence[int]) -> Layout:

@@ -13,8 +13,9 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
 A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
 groups are to take turns at the matrix units (option `turns`), and `neptune.resident` where blocks
 are to stay and run program after program, the next one's loads beside the end of the one before
-(option `resident`), unless `neptune.tuned` says otherwise; another is left as it is, with a
-remark that says why.
+(option `resident`), and `neptune.boxed` where results that tensor maps can describe leave by the
+copy engine (option `boxed`), unless `neptune.tuned` says otherwise; another is left as it is, with
+a remark that says why.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     shape_of,
+    slice_parts,
     tuned,
 )
 from neptune_mlir.bindings import ir
@@ -46,6 +48,9 @@ from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 GROUP = 4  # warps
 ROWS = 64  # of a product, a group
+# Groups for which results leave by rows: their loops take all registers that there are, and the
+# assembler arranges them worse beside boxes (1 to 3% of attention at head dim 64).
+BOXED_UNDER = 3
 
 
 class Unfit(Exception):
@@ -59,14 +64,14 @@ class OtherRows(Unfit):
 @register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
 def specialize_warps(
     module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = False,
-    resident: bool = True,
+    resident: bool = True, boxed: bool = True,
 ) -> None:  # fmt: skip
-    mark_kernels(module, target, stages, turns, resident)
+    mark_kernels(module, target, stages, turns, resident, boxed)
 
 
 def mark_kernels(
     module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = False,
-    resident: bool = True,
+    resident: bool = True, boxed: bool = True,
 ) -> bool:  # fmt: skip
     """Run the pass; says whether it suits the program: some kernel has consumers, and none that
     streams tiles for a matrix product is without."""
@@ -86,8 +91,10 @@ def mark_kernels(
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
-            for name, wanted in (("turns", turns), ("resident", resident)):
-                if tuned(forall, name, wanted):
+            wanted = {"turns": turns, "resident": resident}
+            wanted["boxed"] = boxed and groups < BOXED_UNDER
+            for name, rule in wanted.items():
+                if tuned(forall, name, rule):
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:
@@ -277,6 +284,26 @@ def _check_position(value: Any, forall: Any, loop: Any) -> None:
 Linear = dict[Any, int]  # value (or 1) -> factor
 
 
+def ends_with_tensor(op: Any, forall: Any) -> bool:
+    """Whether an insert slice op writes all of a tile that is inside of a result of `forall`."""
+    target = op.operands[1]
+    if op.name != "tensor.parallel_insert_slice" or target.owner.owner.operation != forall:
+        return False  # part of a strip
+    source = owner(op.operands[0])
+    cut = source is not None and source.name == "tensor.extract_slice"
+    shape = shape_of(source.operands[0] if cut else op.operands[0])
+    outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+    arguments = list(forall.regions[0].blocks[0].arguments)
+    start = outputs[arguments.index(target) - len(arguments) + len(outputs)]
+    offsets, sizes, dims = slice_parts(op)
+    valid = tuple(
+        None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
+        for d, n in zip(dims, shape, strict=True)
+    )
+    window = Window(start, offsets, dims, shape, valid)
+    return all(v is None or _ends_with_tensor(window, k, forall) for k, v in enumerate(valid))
+
+
 def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
     extent."""
@@ -297,14 +324,29 @@ def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     if list(end.values()) != [1]:
         return False
     (extent,) = end
-    made = owner(extent) if extent != 1 else None
+    made = owner(window.tensor)
+    if made is not None and made.name == "tensor.empty":  # a result
+        kind = ir.RankedTensorType(window.tensor.type)
+        wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
+        if extent == wanted:
+            return True
+        known = _extent(wanted)
+    else:
+        known = (window.tensor, dim)
+    found = _extent(extent)
+    if found is None or known is None:
+        return False
+    return found == known or _equal_extents(found, known, forall)
+
+
+def _extent(value: Any) -> tuple[Any, int] | None:
+    """The tensor and the dimension that an index is the extent of."""
+    made = owner(value) if value != 1 else None
     if made is None or made.name != "tensor.dim":
-        return False
+        return None
     at = owner(made.operands[1])
-    if at is None or at.name != "arith.constant":
-        return False
-    found = (made.operands[0], at.attributes["value"].value)
-    return found == (window.tensor, dim) or _equal_extents(found, (window.tensor, dim), forall)
+    known = at is not None and at.name == "arith.constant"
+    return (made.operands[0], at.attributes["value"].value) if known else None
 
 
 def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
@@ -364,4 +406,4 @@ def _affine(e: Any, op: Any) -> Linear | None:
     return None
 
 
-__all__ = ["GROUP", "ROWS", "Load", "loads_of", "shape_of", "specialize_warps"]
+__all__ = ["GROUP", "ROWS", "Load", "ends_with_tensor", "loads_of", "shape_of", "specialize_warps"]

@@ -53,27 +53,38 @@ def store(
         staged: offset of `room` panels (WARP bytes each) for each warp; so many are written at
             a time.
     """
-    s, threads = memory.s, _recomputed(memory.threads)
+    s, threads = memory.s, recomputed(memory.threads)
     memory.needs(array, L.CHUNK)
     base = s.add(s.mul(threads.warp, WARP * room), staged)
+    rows = _Rows(memory, threads, array, window, base)
+    count = panels(layout.shape[1])
+    for first in range(0, count, room):
+        here = range(first, min(first + room, count))
+        stage(memory, threads, layout, values, base, here)
+        hopper.converge()
+        rows.store(first, len(here))
+        hopper.converge()  # before something is staged there again
+
+
+def stage(
+    memory: Memory, threads: Threads, layout: Layout, values: Sequence[Any], base: Any,
+    wanted: range,
+) -> None:  # fmt: skip
+    """Write some panels of an accumulator's rows to shared memory, one behind the other from
+    offset `base` of this warp on, 16-byte chunks swizzled by the row."""
+    s = memory.s
     quad = s.div(threads.lane, 4)
     write = s.add(s.add(s.mul(quad, ROW), s.mul(s.mod(threads.lane, 4), 4)), base)
     swizzle = s.mul(quad, L.CHUNK)
     offsets = layout.offsets(layout.reg)
-    rows = _Rows(memory, threads, array, window, base)
-    count = panels(layout.shape[1])
-    for first in range(0, count, room):
-        for r in range(0, len(values), 2):
-            down, along = (int(x) for x in offsets[r])
-            panel = along // COLUMNS - first
-            if not 0 <= panel < room:
-                continue
-            place = s.xor(swizzle, along % COLUMNS // 8 * L.CHUNK)
-            where = s.add(s.add(write, place), panel * WARP + down * ROW)
-            memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
-        hopper.converge()
-        rows.store(first, min(room, count - first))
-        hopper.converge()  # before something is staged there again
+    for r in range(0, len(values), 2):
+        down, along = (int(x) for x in offsets[r])
+        if along // COLUMNS not in wanted:
+            continue
+        panel = along // COLUMNS - wanted.start
+        place = s.xor(swizzle, along % COLUMNS // 8 * L.CHUNK)
+        where = s.add(s.add(write, place), panel * WARP + down * ROW)
+        memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
 
 
 class _Rows:
@@ -122,7 +133,7 @@ class _Rows:
             hopper.store_chunk(pointer, value, exists)
 
 
-def _recomputed(threads: Threads) -> Threads:
+def recomputed(threads: Threads) -> Threads:
     """The same positions, from a number that compilers cannot know before they come here: left
     alone, they keep every address below in a register all through a resident kernel."""
     s = threads.s

@@ -20,13 +20,14 @@ except ToolError:
     pytest.skip("no ptxas here", allow_module_level=True)
 
 
-def compiled(rows, columns, head, target="sm_90a", **options):
+def compiled(rows, columns, head, passes=None, target="sm_90a", **options):
     text = attention(head, rows, columns, **options)
     # the host checks that k and v are of one length: a load of v ends where v ends
     equal = "attributes {neptune.equal_dims = [array<i64: 1, 2, 1, 2, 2, 1>]} {"
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
-    return compile_tiles(bindings.parse(text), target=target, hopper=True)
+    module = bindings.parse(text)
+    return compile_tiles(module, target=target, hopper=True, **(passes or {}))
 
 
 def disassembly(bundle, folder):
@@ -51,6 +52,7 @@ def test_a_producer_and_two_consumers(tmp_path, head, causal):
     # 64xheadx16: each loop, and behind them
     assert len(re.findall(r"HGMMA\.64x\d+x16\.F32 ", sass)) == 4 * (head // 16) + 3 * 128 // 16
     assert "UTMALDG" in sass
+    assert sass.count("UTMASTG") == 1 and not re.search(r"\bSTG\b", sass)
     assert "USETMAXREG.TRY_ALLOC" in sass and "USETMAXREG.DEALLOC" in sass
     assert "HMMA.16816" not in sass and "LDGSTS" not in sass
     assert not re.search(r"\b(LDL|STL)\b", sass)
@@ -85,8 +87,25 @@ def test_the_launch_describes_tensor_maps():
     assert figures["resident"] and figures["blocks_per_sm"] == 1
     # argument, the dimension of its rows, rows and columns of a box
     assert [tuple(m[1:]) for m in maps] == [
+        ("buffer", 0, 2, 16, 64),  # the result's rows, a warp's at a time
         ("argument", 0, 2, 128, 64), ("argument", 1, 2, 128, 64), ("argument", 2, 2, 128, 64)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "head", "options"),
+    [(192, 96, 64, {}), (128, 64, 256, {}), (128, 128, 64, {"boxed": False})],
+)
+def test_results_leave_by_rows(tmp_path, rows, columns, head, options):
+    """Where three groups take all registers, a tile is wider than its room, or the schedule
+    says so."""
+    bundle = compiled(rows, columns, head, options, causal=False, dtype="f16")
+    (figures,) = bundle.facts["images"][0]["kernels"].values()
+    assert figures["spills"] == 0
+    (launch,) = bundle.plan.launches
+    assert not any(list(x[:2]) == ["map", "buffer"] for x in launch.operands)
+    sass = disassembly(bundle, tmp_path)
+    assert "UTMASTG" not in sass and "STG.E.128" in sass
 
 
 @pytest.mark.parametrize(
