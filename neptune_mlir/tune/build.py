@@ -25,9 +25,10 @@ from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape
+from neptune_mlir.tune import manifest
 from neptune_mlir.tune.arguments import Arguments
 from neptune_mlir.tune.candidates import candidates
-from neptune_mlir.tune.manifest import MANIFEST, RULE
+from neptune_mlir.tune.manifest import RULE
 
 COMMAND = (sys.executable, "-m", "neptune_mlir.tune.builder")
 SMALL = (40, 200)  # lengths of the calls whose results are stored
@@ -61,8 +62,8 @@ def build(
             hint="the table is about kernels of specialised warps: sm_90a",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.bundle"):
-        old.unlink()
+    for old in manifest.files(folder):
+        old.unlink(missing_ok=True)
     with _Builders(folder / "build.log", command) as builders:
         jobs = _jobs(folder, subjects, target, knobs, builders, say)
         if not jobs:
@@ -77,12 +78,12 @@ def build(
         _keep(folder, job, {n: answers[job["name"], n] for n in job["candidates"]})
         say(summary(job))
     codes = sorted(f"{name} {label} {a.get('digest')}" for (name, label), a in answers.items())
-    manifest = {
+    made = {
         "target": target, "tools": _tools(), "lengths": list(lengths), "jobs": jobs,
         "build": hashlib.sha256("\n".join(codes).encode()).hexdigest(),
     }  # fmt: skip
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    return manifest
+    (folder / manifest.NAME).write_text(json.dumps(made, indent=1) + "\n")
+    return made
 
 
 def _progress(total: int, say: Say) -> Callable[[str, dict[str, Any]], None]:
@@ -122,9 +123,9 @@ def _jobs(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What there is to build, with the candidates of each."""
     for subject in subjects:
-        (folder / f"{subject.name}.mlir").write_text(subject.text)
+        (folder / _program(subject)).write_text(subject.text)
     looks = builders.ask_all([
-        {"do": "look", "program": str(folder / f"{s.name}.mlir"), "target": target}
+        {"do": "look", "program": str(folder / _program(s)), "target": target}
         for s in subjects
     ])  # fmt: skip
     jobs = []
@@ -138,7 +139,7 @@ def _jobs(
             found, pruned = candidates(gpu_target(target), shape, knobs)
             name = subject.name + (f"-{number}" if len(look["streams"]) > 1 else "")
             jobs.append({
-                "name": name, "program": f"{subject.name}.mlir", "spec": dict(subject.spec),
+                "name": name, "program": _program(subject), "spec": dict(subject.spec),
                 "shape": asdict(shape), "stream": stream["length"], "rule": rule.as_json(),
                 "pruned": pruned,
                 "candidates": {
@@ -147,6 +148,10 @@ def _jobs(
                 },
             })  # fmt: skip
     return jobs
+
+
+def _program(subject: Subject) -> str:
+    return f"{subject.name}-program.mlir"
 
 
 def _request(folder: Path, job: dict[str, Any], label: str, target: str) -> dict[str, Any]:
@@ -194,7 +199,7 @@ def _keep(folder: Path, job: dict[str, Any], answers: Mapping[str, dict[str, Any
     seen: set[str] = set()
     for label, answer in answers.items():
         candidate = job["candidates"][label]
-        reason = _useless(answer, rule, seen)
+        reason = _useless(answer, seen)
         if reason and label != RULE:
             pruned[reason] += 1
             del job["candidates"][label]
@@ -207,11 +212,11 @@ def _keep(folder: Path, job: dict[str, Any], answers: Mapping[str, dict[str, Any
     job["pruned"] = dict(pruned)
 
 
-def _useless(answer: dict[str, Any], rule: dict[str, Any], seen: set[str]) -> str:
+def _useless(answer: dict[str, Any], seen: set[str]) -> str:
     """Why what became of a candidate is not worth measuring."""
     if "failed" in answer:
         return "does not compile"
-    if answer["way"] != rule["way"]:
+    if not answer["specialised"]:
         unfit = any("warps are not specialised" in remark for remark in answer["remarks"])
         return "does not suit specialised warps" if unfit else "spills"
     if any(kernel["spills"] for kernel in answer["kernels"].values()):

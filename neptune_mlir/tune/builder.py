@@ -3,7 +3,7 @@
 
     {"do": "look", "program": PATH, "target"}   -> {"streams": [...], "why": [...]}
     {"do": "build", "program": PATH, "target", "entry": {...} or null, "facts": {...}, "out": PATH}
-                                                 -> {"kernels", "digest", "way", "remarks"}
+                                                 -> {"kernels", "digest", "specialised", "remarks"}
     {"do": "store", "program": PATH, "bundle": PATH, "fixed": {...}, "lengths": [...], "out": PATH}
                                                  -> {"dtype"}
 
@@ -56,11 +56,12 @@ def build(message: dict[str, Any]) -> dict[str, Any]:
             path.read_text(), str(path), message["target"], None, None, cases=False
         )
     bundle.facts.update(message["facts"])
+    knobs = bundle.facts["provenance"]["schedule"]["knobs"]  # of the way that was taken
     Path(message["out"]).write_bytes(bundle.to_bytes())
     return {
         "kernels": bundle.facts["images"][0]["kernels"],
         "digest": hashlib.sha256(bundle.code).hexdigest(),
-        "way": bundle.facts["provenance"]["schedule"]["knobs"],
+        "specialised": "warp_groups:1" in knobs.split(";"),
         "remarks": bundle.facts["remarks"],
     }
 

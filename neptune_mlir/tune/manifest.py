@@ -18,23 +18,32 @@ from typing import Any
 
 from neptune_mlir.errors import InputError, UsageError
 
-MANIFEST = "tune.json"
+NAME = "tune.json"
 RULE = "rule"
 
 
 def read(folder: Path) -> dict[str, Any]:
     """The manifest of a folder. Raises UsageError where there is none, InputError for a damaged
     one."""
-    path = folder / MANIFEST
+    path = folder / NAME
     try:
         found: dict[str, Any] = json.loads(path.read_text())
         missing = [k for k in ("target", "tools", "build", "lengths", "jobs") if k not in found]
     except OSError:
         raise UsageError(
-            f"{folder} has no {MANIFEST}", hint=f"neptune tune build {folder} PROGRAM"
+            f"{folder} has no {NAME}", hint=f"neptune tune build {folder} PROGRAM"
         ) from None
     except (ValueError, TypeError) as error:
         raise InputError(f"'{path}' is damaged: {error}", hint="build the folder again") from None
     if missing:
         raise InputError(f"'{path}' has no '{missing[0]}'", hint="build the folder again")
     return found
+
+
+def files(folder: Path) -> list[Path]:
+    """The bundles that a manifest speaks of; none where there is no manifest, or a damaged one."""
+    try:
+        jobs = read(folder)["jobs"]
+        return [folder / c["bundle"] for job in jobs for c in job["candidates"].values()]
+    except (InputError, UsageError, KeyError, TypeError, AttributeError):
+        return []

@@ -14,7 +14,7 @@ from neptune_mlir.bench.results import to_json
 from neptune_mlir.cli.main import main
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.tune.manifest import MANIFEST, RULE
+from neptune_mlir.tune.manifest import NAME, RULE
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -54,7 +54,7 @@ def test_tuning(kind, tmp_path, capsys):
     }[kind]  # fmt: skip
     job = {"name": "attention", "spec": spec, "shape": asdict(Shape(64, 64, False, True)),
            "stream": 0, "candidates": candidates}  # fmt: skip
-    (tmp_path / MANIFEST).write_text(json.dumps({
+    (tmp_path / NAME).write_text(json.dumps({
         "target": "sm_90a", "tools": {"neptune-mlir": "1"}, "build": "", "lengths": [2048],
         "jobs": [job],
     }))  # fmt: skip

@@ -41,12 +41,12 @@ for line in sys.stdin:
         name = m["out"].rpartition("/")[2].removesuffix(".bundle")
         open(m["out"], "w").write(name)
         answer = {{"kernels": {{"k": {{"registers": 168, "shared": 1000, "spills": 0}}}},
-                  "digest": name, "way": "warp_groups:1", "remarks": []}}
+                  "digest": name, "specialised": True, "remarks": []}}
         if name.endswith("128x144"): answer["kernels"]["k"]["spills"] = 8
         if name.endswith("128x160"): answer["digest"] = name.replace("160", "176")
-        if name.endswith("128x192"): answer |= {{"way": "held:1", "remarks": ["spills"]}}
+        if name.endswith("128x192"): answer |= {{"specialised": False, "remarks": ["spills"]}}
         if name.endswith("128x208"):
-            answer |= {{"way": "held:1", "remarks": ["warps are not specialised: no"]}}
+            answer |= {{"specialised": False, "remarks": ["warps are not specialised: no"]}}
         if name.endswith("192x64"): answer = {{"failed": "it cannot be\\\\nfor reasons"}}
         if name.endswith("192x80"): sys.exit(3)
         if name.startswith("broken"): answer = {{"failed": "no such op"}}
@@ -64,7 +64,11 @@ def test_what_is_built_and_what_is_not(fake: tuple[str, ...], tmp_path: Path) ->
     said: list[str] = []
     knobs = parse_knobs(["slots=0", "rows=128,192"])
     subjects = [Subject("a", "text", SPEC), Subject("empty", "", SPEC)]
-    found = build(tmp_path / "d", subjects, "sm_90a", knobs, [1024], said.append, fake)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "mine.bundle").write_text("")
+    for _ in range(2):  # what is there of another build goes, what is not of one stays
+        said.clear()
+        found = build(tmp_path / "d", subjects, "sm_90a", knobs, [1024], said.append, fake)
     assert found == manifests.read(tmp_path / "d")
     (job,) = found["jobs"]
     assert list(job["candidates"]) == [RULE, *(
@@ -74,7 +78,8 @@ def test_what_is_built_and_what_is_not(fake: tuple[str, ...], tmp_path: Path) ->
     for reason, count in (("spills", 2), ("same code as another", 1), ("does not compile", 2),
                           ("does not suit specialised warps", 1)):  # fmt: skip
         assert job["pruned"][reason] == count, reason
-    names = {path.stem for path in (tmp_path / "d").glob("*.bundle")}
+    names = {path.stem for path in (tmp_path / "d").glob("*.bundle")} - {"mine"}
+    assert (tmp_path / "d" / "mine.bundle").exists()
     assert names == {c["bundle"].removesuffix(".bundle") for c in job["candidates"].values()}
     assert any("192x64: it cannot be" in line for line in said)
     assert "empty: nothing to tune\n  no product" in said
@@ -97,7 +102,7 @@ def test_nothing_to_build(fake: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_manifests(tmp_path: Path) -> None:
     for text in ("{", "[]", '{"target": "sm_90a"}'):
-        (tmp_path / manifests.MANIFEST).write_text(text)
+        (tmp_path / manifests.NAME).write_text(text)
         with pytest.raises(InputError, match="build the folder again"):
             manifests.read(tmp_path)
 
@@ -167,7 +172,7 @@ def test_runs_without_mlir(tmp_path: Path) -> None:
            "tolerance": 1e-3}, "shape": asdict(SHAPE), "stream": 0, "candidates": {
                n: {"bundle": n, "choice": Choice(128, 128).as_json()} for n in (RULE, "x")
            }}  # fmt: skip
-    (tmp_path / manifests.MANIFEST).write_text(json.dumps({
+    (tmp_path / manifests.NAME).write_text(json.dumps({
         "target": "sm_90a", "tools": {}, "build": "", "lengths": [64], "jobs": [job],
     }))  # fmt: skip
     code = f"""

@@ -18,7 +18,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.tune import record, run
-from neptune_mlir.tune.manifest import MANIFEST, RULE
+from neptune_mlir.tune.manifest import NAME, RULE
 
 SHAPE = Shape(64, 64, True, True)
 CHOICES = {RULE: Choice(128, 128), **{str(c): c for c in (
@@ -235,7 +235,7 @@ def test_all_of_it(
 
     def built(folder: Path, subjects: Any, target: str, knobs: Any, lengths: Any, say: Any) -> Any:
         asked.append((subjects[0].name, subjects[0].spec, target, lengths))
-        (folder / MANIFEST).write_text(json.dumps(manifest(lengths)))
+        (folder / NAME).write_text(json.dumps(manifest(lengths)))
 
     monkeypatch.setattr("neptune_mlir.tune.build.build", built)
     monkeypatch.setattr(run, "Tuner", partial(run.Tuner, command=fake))
