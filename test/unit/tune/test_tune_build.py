@@ -134,13 +134,13 @@ def test_the_command_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     program, folder = tmp_path / "att.mlir", tmp_path / "d"
     program.write_text(ops.attention(head_dim=64, dtype="f16", causal=True).to_mlir())
     asked = ["tune", "build", str(folder), str(program), "--lengths", "1024", "--knob", "slots=0",
-             "--knob", "rows=192", "--knob", "stream=96"]  # fmt: skip
+             "--knob", "rows=192", "--knob", "stream=64"]  # fmt: skip
     assert main(asked) == 2
     assert "--extent q.0=1" in capsys.readouterr().err
     assert main([*asked, "--extent", "q.0=1,q.1=2"]) == 0
     (job,) = manifests.read(folder)["jobs"]
-    assert list(job["candidates"]) == [RULE, "192x96"] and job["spec"]["tolerance"] == 4e-3
-    bundle = Bundle.from_bytes((folder / job["candidates"]["192x96"]["bundle"]).read_bytes())
+    assert list(job["candidates"]) == [RULE, "192x64"] and job["spec"]["tolerance"] == 4e-3
+    bundle = Bundle.from_bytes((folder / job["candidates"]["192x64"]["bundle"]).read_bytes())
     assert bundle.plan.launches[0].grid[-1] == ["ceildiv", ["dim", 0, 2], 192]
     assert len(bundle.facts["images"]) == 1
     with np.load(folder / job["spec"]["stored"]) as stored:
