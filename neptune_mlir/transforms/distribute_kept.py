@@ -14,7 +14,7 @@ value: `KEPT`, or whether the next one is to try.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import read_generic
@@ -22,6 +22,8 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Splat
 from neptune_mlir.transforms.keep_references import read_guess
+
+Correct = Callable[[list[Any]], list[Any]]
 
 if TYPE_CHECKING:
     from neptune_mlir.transforms.distribute_skewed import SkewedLoops
@@ -41,12 +43,16 @@ class KeptReference:
         self.kernel, self.s = chain.kernel, chain.s
         self.leading = chain.skews[loop].leading
 
-    def write(self, operations: Sequence[Any], went: Any) -> Any:
-        """Bind what the guess puts out; returns how it went.
+    def write(
+        self, operations: Sequence[Any], went: Any, total: list[Any], correct: Correct
+    ) -> tuple[Any, list[Any]]:
+        """Bind what the guess puts out; returns how it went, and the last product's registers.
 
         Args:
             operations: the tile ops between the first product and what the last one waits for.
             went: how the iteration before went.
+            total: registers of the last product, which is under way.
+            correct: corrects them, once they are there.
         """
         s, guess = self.s, self.guess
         self.operations, self.tries = operations, self._at_least(went, MOVED)
@@ -65,6 +71,7 @@ class KeptReference:
         tried, sums = values[: len(scores)], values[len(scores) :]
         stays = [s.constant(1.0, s.f32)] * len(self.before)
         kept = [*self.before, *self._plus(sums), *stays, *tried]
+        kept += total
         branch = scf.IfOp(fits, [*(v.type for v in kept), s.i32], has_else=True)
         with s.scope(branch.then_block):
             scf.YieldOp([*kept, s.constant(KEPT, s.i32)])
@@ -72,11 +79,12 @@ class KeptReference:
             self._move(tried)
             made = [self._registers(value) for value in guess.outputs]
             little = self._all(self._within(made[2], _AT_LEAST, LITTLE))
+            made.append(correct(hopper.wait_products(0, total)))
             scf.YieldOp([*(v for m in made for v in m), s.op("arith.extui", [little], s.i32)])
         *values, went = branch.results
         for value in guess.outputs:
             values = self._bind(value, values)
-        return went
+        return went, values
 
     def _bind(self, value: Any, values: list[Any]) -> list[Any]:
         """To the first of these registers; returns the others."""

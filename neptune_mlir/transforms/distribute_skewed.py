@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import parse_layout
@@ -19,7 +20,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.distribute_kept import KEPT, MOVED, KeptReference
+from neptune_mlir.transforms.distribute_kept import MOVED, KeptReference
 from neptune_mlir.transforms.distribute_memory import under
 from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
@@ -63,13 +64,13 @@ class SkewedLoops:
         self.starts = list(loops[0].operands)[3:]
         self.layouts = kernel._carried_layouts(loops[0], self.starts)
         # types of what the corrections read, register by register
+        self.keeps = KEEPS in loops[0].attributes
         self.handed = [
             ir.RankedTensorType(value.type).element_type
             for value in self.skews[loops[0]].handed
             for _ in range(self._layout_of(value).registers)
+            if not self.keeps
         ]
-
-        self.keeps = KEEPS in loops[0].attributes
 
     def write(self) -> None:
         kernel, s = self.kernel, self.s
@@ -186,12 +187,20 @@ class SkewedLoops:
         rest = [op for op in inner[ahead:] if op not in later]
         went = state.went
         if pending and self.keeps:
-            kept = KeptReference(self, loop)
-            went = [kept.write([op for op in rest if op.name not in (GET, RELEASE)], went[0])]
+            tiles = [op for op in rest if op.name not in (GET, RELEASE)]
+            kept, total = KeptReference(self, loop).write(
+                tiles, went[0], total, partial(self._corrected, loop)
+            )
+            went = [kept]
             self._release_leading(skew, count)  # not before: it may have been needed again
         else:
             self._release_leading(skew, count)
             self._write_ops(rest, skew, count)
+            if self.keeps:
+                start = body.arguments[1 + skew.carried]
+                before = self._registers_as(start, self.layouts[skew.carried])
+                state = self._with_sum(loop, state, self._corrected(loop, before))
+                self._bind_arguments(loop, position, state)
         if pending:
             kernel.pass_gate()
             state = self._with_sum(loop, state, hopper.wait_products(0, total))
@@ -200,7 +209,7 @@ class SkewedLoops:
         words = self._left_factor(skew)
         yielded = list(end.operands)
         yielded[skew.carried] = body.arguments[1 + skew.carried]
-        handed = [v for value in skew.handed for v in self._registers(value)]
+        handed = [v for value in skew.handed if not self.keeps for v in self._registers(value)]
         return State(kernel._spread(yielded, self.layouts), handed, words, went)
 
     def _left_factor(self, skew: Skew) -> list[Any]:
@@ -219,22 +228,28 @@ class SkewedLoops:
 
     def _registers(self, value: Any) -> list[Any]:
         """What a thread holds of a tile."""
-        return list(self.kernel.compute.registers(self.kernel.tile(value), self._layout_of(value)))
+        return self._registers_as(value, self._layout_of(value))
+
+    def _registers_as(self, value: Any, layout: Any) -> list[Any]:
+        return list(self.kernel.compute.registers(self.kernel.tile(value), layout))
 
     def _correct(self, loop: Any, state: State) -> None:
         """What the delayed product of the iteration before is to be added to.
 
-        Factors of a running maximum's change are 1 for most of a long stream, and where it kept
-        its reference: a warp whose factors all are skips the multiplications.
+        Factors of a running maximum's change are 1 for most of a long stream: a warp whose factors
+        all are skips the multiplications. Who keeps references has corrected it already.
         """
         s, skew = self.s, self.skews[loop]
+        kernel, start = self.kernel, loop.regions[0].blocks[0].arguments[1 + skew.carried]
+        before, result = kernel.tile(start), read_generic(skew.delayed).init
+        if self.keeps:
+            kernel.tiles[result] = before
+            return
         if not skew.scales or any(v.type != s.f32 for v in state.handed):
             self._write_corrections(loop, state)
             return
-        kernel, start = self.kernel, loop.regions[0].blocks[0].arguments[1 + skew.carried]
-        before, result = kernel.tile(start), read_generic(skew.delayed).init
         assert isinstance(before, Held)
-        skips = self._are_kept(state.went) if state.went else self._are_ones(state.handed)
+        skips = self._are_ones(state.handed)
         branch = scf.IfOp(skips, [v.type for v in before.values], has_else=True)
         with s.scope(branch.then_block):
             scf.YieldOp(before.values)
@@ -255,22 +270,29 @@ class SkewedLoops:
         ones = hopper.every_lane(s.op("arith.extui", [found], s.i32))
         return s.op("arith.trunci", [ones], s.i1)
 
-    def _are_kept(self, went: Sequence[Any]) -> Any:
-        s = self.s
-        return s.op("arith.cmpi", [*went, s.constant(KEPT, s.i32)], s.i1,
-                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
-
     def _write_corrections(self, loop: Any, state: State) -> None:
         kernel, skew = self.kernel, self.skews[loop]
         values = list(state.handed)
         for value in skew.handed:
             layout = self._layout_of(value)
             kernel.tiles[value] = Held(layout, [values.pop(0) for _ in range(layout.registers)])
-        for op in skew.corrections:
+        self._correct_by_tiles(loop)
+
+    def _correct_by_tiles(self, loop: Any) -> None:
+        """Write the corrections; what they read is there as tiles."""
+        for op in self.skews[loop].corrections:
             for value in op.operands:
                 if is_blank(value) and is_inside(value, loop):
-                    kernel._op(value.owner.operation)
-            kernel._op(op)
+                    self.kernel._op(value.owner.operation)
+            self.kernel._op(op)
+
+    def _corrected(self, loop: Any, values: list[Any]) -> list[Any]:
+        """Registers of the carried tile, corrected by what this iteration made."""
+        kernel, skew = self.kernel, self.skews[loop]
+        layout: Any = self.layouts[skew.carried]
+        kernel.tiles[loop.regions[0].blocks[0].arguments[1 + skew.carried]] = Held(layout, values)
+        self._correct_by_tiles(loop)
+        return self._registers_as(read_generic(skew.delayed).init, layout)
 
     def _bind_arguments(self, loop: Any, position: Any, state: State) -> None:
         body = loop.regions[0].blocks[0]
