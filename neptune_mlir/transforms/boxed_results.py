@@ -5,7 +5,7 @@ A tile leaves through shared memory, panel by panel (`staged_rows.stage`): there
 tensor map describes boxes of the result, so one lane of a warp starts the copy of the warp's 16
 rows, and the warp goes on. It waits only before it writes there again, and before it ends. What a
 box has beyond the result's last row is not written, so a tile qualifies only if it ends where its
-tensor does; and only if there is room for whole rows: in parts, each waits for the one before.
+tensor does; and only if there is room for half of its columns: each part waits for the one before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
 LARGEST_RANK = 4  # of a result: a tensor map has 5 axes, and panels take one
+MOST_PARTS = 2  # of a tile: in more of them, rows are faster
 
 
 class BoxedResults:
@@ -43,7 +44,7 @@ class BoxedResults:
         last = kind.rank - 1
         return (
             array.dtype in ("f16", "bf16")
-            and staged_rows.panels(window.shape[1]) <= self.room
+            and self._parts(window.shape[1]) > 0
             and kind.rank <= LARGEST_RANK
             and not kind.is_dynamic_dim(last)
             and kind.shape[last] % hopper.PANEL == 0
@@ -51,29 +52,35 @@ class BoxedResults:
             and ends_with_tensor(op, self.kernel.forall)
         )
 
+    def _parts(self, columns: int) -> int:
+        """In how many equal parts a tile leaves; 0 for too many."""
+        count = staged_rows.panels(columns)
+        fitting = [n for n in range(1, MOST_PARTS + 1) if count % n == 0 and count <= n * self.room]
+        return min(fitting, default=0)
+
     def store(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
-        """Start the copy of a tile that `fits`."""
+        """Start the copies of a tile that `fits`."""
         s, kernel, memory = self.s, self.kernel, self.kernel.memory
         memory.needs(array, L.CHUNK)
         threads = staged_rows.recomputed(memory.threads)
         warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
-        room = s.add(s.mul(warp, staged_rows.WARP * self.room), self.staged)
-        hopper.await_boxes()
-        hopper.converge()
-        count = staged_rows.panels(layout.shape[1])
-        staged_rows.stage(memory, threads, layout, values, room, range(count))
-        hopper.publish_tile()
-        hopper.converge()
-        box = (array.number, window.dims[0], staged_rows.ROWS, layout.shape[1])
-        where = self._coordinates(window, s.mul(warp, staged_rows.ROWS))
-        hopper.store_box(kernel.tensor_map(box), where, kernel.address(room))
+        place = s.add(s.mul(warp, staged_rows.WARP * self.room), self.staged)
+        width = layout.shape[1] // self._parts(layout.shape[1])
+        down, inner = window.dims
+        box = (array.number, down, staged_rows.ROWS, width)
+        for column in range(0, layout.shape[1], width):
+            hopper.await_boxes()
+            hopper.converge()
+            panels = range(*(staged_rows.panels(n) for n in (column, column + width)))
+            staged_rows.stage(memory, threads, layout, values, place, panels)
+            hopper.publish_tile()
+            hopper.converge()
+            corner = list(window.offsets)
+            corner[down] = s.add(corner[down], s.mul(warp, staged_rows.ROWS))
+            corner[inner] = s.add(corner[inner], column)
+            where = kernel.coordinates(corner, window.dims)
+            hopper.store_box(kernel.tensor_map(box), where, kernel.address(place))
         self.used = True
-
-    def _coordinates(self, window: Window, row: Any) -> list[Any]:
-        """Of the box at a row of the tile."""
-        moved = list(window.offsets)
-        moved[window.dims[0]] = self.s.add(moved[window.dims[0]], row)
-        return self.kernel.coordinates(moved, window.dims)
 
     def finish(self) -> None:
         """Wait until shared memory is read: a block that is gone has none."""

@@ -48,9 +48,6 @@ from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 GROUP = 4  # warps
 ROWS = 64  # of a product, a group
-# Groups for which results leave by rows: their loops take all registers that there are, and the
-# assembler arranges them worse beside boxes (1 to 3% of attention at head dim 64).
-BOXED_UNDER = 3
 
 
 class Unfit(Exception):
@@ -91,10 +88,8 @@ def mark_kernels(
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
-            wanted = {"turns": turns, "resident": resident}
-            wanted["boxed"] = boxed and groups < BOXED_UNDER
-            for name, rule in wanted.items():
-                if tuned(forall, name, rule):
+            for name, wanted in (("turns", turns), ("resident", resident), ("boxed", boxed)):
+                if tuned(forall, name, wanted):
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
         if "neptune.consumers" not in forall.attributes:

@@ -32,7 +32,7 @@ class Consumers(SpecializedWriter):
     """Threads that hold tiles of a result [batch, heads, rows, columns] and write them: the tile
     at (b, h, row), and the one below it."""
 
-    def __init__(self, columns, dtype):
+    def __init__(self, columns, dtype, room):
         chip = chip_of(TARGET)
         chip.declare_module()
         s = self.s = Scalars(chip)
@@ -52,7 +52,6 @@ class Consumers(SpecializedWriter):
             pointer = s.op("llvm.mlir.addressof", [], kind, global_name=symbol)
             self.smem = s.op("llvm.ptrtoint", [pointer], s.i32)
             self.memory = Memory(s, self.threads, pointer)
-            room = columns // 64
             boxed = BoxedResults(self, self.memory.take(WARPS * room * 2048), room)
             b, h, row = (s.value(v) for v in self.entry.arguments)
             array = Array(0, None, (1, 1, 1, 1), dtype)
@@ -81,8 +80,8 @@ def element(b, h, row, column, columns):
     return (row * columns + column + 31 * b + 17 * h) % 251
 
 
-def results(columns, rows, dtype="f16", strided=False):
-    """The result of a launch over tiles of twice 128 rows, and the blocks."""
+def results(columns, rows, dtype="f16", strided=False, parts=1):
+    """The result of a launch over tiles of twice 128 rows, each in some parts, and the blocks."""
     shape, maps, memory = (2, 3, rows, columns), Maps(), simt.Memory()
     order = (0, 2, 1, 3) if strided else (0, 1, 2, 3)  # heads beside positions
     held = [shape[d] for d in order]
@@ -95,7 +94,7 @@ def results(columns, rows, dtype="f16", strided=False):
     with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
         kernels = gpu.GPUModuleOp("kernels")
         with ir.InsertionPoint(kernels.regions[0].blocks.append()):
-            kernel = Consumers(columns, dtype)
+            kernel = Consumers(columns, dtype, columns // 64 // parts)
         pipeline = "builtin.module(gpu.module(canonicalize,cse))"
         passmanager.PassManager.parse(pipeline).run(module.operation)
         ((number, *box),) = kernel.maps
@@ -116,14 +115,16 @@ def no_maps(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "dtype", "strided"),
-    [(64, 256, "f16", False), (64, 130, "bf16", True), (128, 77, "f16", True)],
+    ("columns", "rows", "dtype", "strided", "parts"),
+    [(64, 256, "f16", False, 1), (64, 130, "bf16", True, 1), (128, 77, "f16", True, 2)],
 )
-def test_tiles_arrive_and_nothing_is_written_beyond_the_last_row(columns, rows, dtype, strided):
-    found, blocks = results(columns, rows, dtype, strided)
+def test_tiles_arrive_and_nothing_is_written_beyond_the_last_row(
+    columns, rows, dtype, strided, parts
+):
+    found, blocks = results(columns, rows, dtype, strided, parts)
     b, h, r, c = np.indices(found.shape)
     assert (found == element(b, h, r, c, columns)).all()
-    assert all(block.stored == 2 * WARPS for block in blocks)
+    assert all(block.stored == 2 * WARPS * parts for block in blocks)
 
 
 def test_the_simulator_sees_a_room_that_is_written_too_early(monkeypatch):

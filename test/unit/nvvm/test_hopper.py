@@ -94,18 +94,17 @@ def test_the_launch_describes_tensor_maps():
 
 @pytest.mark.parametrize(
     ("rows", "columns", "head", "options"),
-    [(192, 96, 64, {}), (128, 64, 256, {}), (128, 128, 64, {"boxed": False})],
+    [(128, 80, 256, {}), (128, 128, 64, {"boxed": False})],
 )
-def test_results_leave_by_rows(tmp_path, rows, columns, head, options):
-    """Where three groups take all registers, a tile is wider than its room, or the schedule
-    says so."""
+def test_results_leave_by_stores(tmp_path, rows, columns, head, options):
+    """Where there is no room for a tile, or the schedule says so."""
     bundle = compiled(rows, columns, head, options, causal=False, dtype="f16")
     (figures,) = bundle.facts["images"][0]["kernels"].values()
     assert figures["spills"] == 0
     (launch,) = bundle.plan.launches
     assert not any(list(x[:2]) == ["map", "buffer"] for x in launch.operands)
     sass = disassembly(bundle, tmp_path)
-    assert "UTMASTG" not in sass and "STG.E.128" in sass
+    assert "UTMASTG" not in sass and re.search(r"\bSTG\b", sass)
 
 
 @pytest.mark.parametrize(
