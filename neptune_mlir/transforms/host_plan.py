@@ -24,12 +24,24 @@ def entry_function(module: Any, entry: str) -> Any:
     return chosen[0]
 
 
+class _Expressions(dict[Any, Any]):
+    """Scalar value -> expression of the plan."""
+
+    def __missing__(self, value: Any) -> Any:
+        op = value.owner.operation
+        raise LoweringError(
+            f"'{op.name}' outside of any kernel makes a number that the host has to know: it knows "
+            "only shapes and scalar arguments",
+            loc=location_text(op.location),
+        )
+
+
 class HostReader:
     """Tables that grow while a host function is read op by op."""
 
     def __init__(self, function: Any):
         self.function = function
-        self.expressions: dict[Any, Any] = {}  # scalar value -> expression
+        self.expressions = _Expressions()
         self.constants: dict[Any, Any] = {}  # scalar value -> the op that makes it
         self.arrays: dict[Any, Any] = {}  # array value -> ["argument"|"buffer", k]
         self.shapes: dict[Any, list[Any]] = {}  # same keys -> extents as expressions

@@ -14,6 +14,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 
+INPUTS = Path(__file__).parents[1] / "inputs"
 FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder of built bundles
 
 
@@ -34,11 +35,11 @@ def _compile(
     return nvvm.compile_tiles(module, target=target, facts=facts, **options)
 
 
-def _whole(program: Callable[[], Any], shapes: Any) -> Bundle:
+def _whole(text: Callable[[], str], shapes: Any) -> Bundle:
     """As users compile it: by the ways that suit each chip."""
     from neptune_mlir import compiler
 
-    made: Bundle = compiler.compile_text(program().to_mlir(), "test", "sm_80,sm_90a", None, None)
+    made: Bundle = compiler.compile_text(text(), "test", "sm_80,sm_90a", None, None)
     made.facts["shapes"] = shapes
     return made
 
@@ -82,12 +83,18 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
         ),
         # a norm before a product, a loss of deep products: the last tiles are not full
         "rms_norm_matmul": partial(
-            _whole, partial(ops.rms_norm_matmul, cols=1024, out=320, dtype="f16"),
+            _whole, lambda: ops.rms_norm_matmul(cols=1024, out=320, dtype="f16").to_mlir(),
             [["n", 1024], [1024], [1024, 320]],
         ),
         "linear_loss": partial(
-            _whole, partial(ops.linear_cross_entropy, width=1024, classes=700, dtype="f16"),
+            _whole,
+            lambda: ops.linear_cross_entropy(width=1024, classes=700, dtype="f16").to_mlir(),
             [["n", 1024], [700, 1024], ["n"]],
+        ),
+        # ops that no nest models, around a fused kernel
+        "lookup": partial(
+            _whole, (INPUTS / "lookup_attention_argmax.mlir").read_text,
+            [[11, 16], ["n"], ["n", 16], ["n", 16]],
         ),
         "ampere": _attention(64, options={"target": "sm_80"}),
     }

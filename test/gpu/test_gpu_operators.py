@@ -159,6 +159,16 @@ def test_a_loss_of_deep_products(n):
     assert float((got.double() - want).norm() / want.norm()) < 1e-5
 
 
+@pytest.mark.parametrize("n", [1, 70, 3000])
+def test_kernels_of_points_around_a_fused_one(n):
+    table, k, v = (torch.randn(m, 16, device="cuda") for m in (11, n, n))
+    ids = torch.randint(11, (n,), device="cuda")
+    got, largest = kernel("lookup")(table, ids, k, v)
+    want = (table[ids].double() @ k.double().T).softmax(-1) @ v.double()
+    assert float((got.double() - want).norm() / want.norm()) < 1e-5
+    assert torch.equal(largest, got.argmax(-1))
+
+
 def test_heads_beside_positions_in_memory():
     q, k, v = (
         torch.randn(2, 300, 4, 64, device="cuda", dtype=torch.float16).transpose(1, 2)

@@ -1,6 +1,9 @@
 // RUN: neptune-opt %s --outline-kernels | filecheck %s
 // RUN: not neptune-opt %s --outline-kernels=entry=g 2>&1 | filecheck %s --check-prefix=ENTRY
 
+// RUN: not neptune-opt %S/Inputs/host-control-flow.mlir --outline-kernels 2>&1 | filecheck %s --check-prefix=FLOW
+
+// FLOW: host-control-flow.mlir:4:8: error: 'scf.if' outside of any kernel makes a number that the host has to know
 // ENTRY: no single function 'g' to compile
 
 // The plan: one buffer with the rows of argument 0, and a grid of a quarter of them.

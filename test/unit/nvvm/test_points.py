@@ -18,9 +18,8 @@ from neptune_mlir.runtime import CpuExecutable
 
 INPUTS = Path(__file__).parents[2] / "inputs"
 CHIPS = ["sm_80", "sm_90a", "gfx942", "gfx1100"]
-LEFT = {name: (INPUTS / f"{name}.mlir").read_text()
-        for name in ("argmax_used", "embedding", "convolution", "running_sum")}  # fmt: skip
-
+NAMES = ["argmax_used", "embedding", "convolution", "running_sum", "lookup_attention_argmax"]
+LEFT = {name: (INPUTS / f"{name}.mlir").read_text() for name in NAMES}
 
 # with run-time extents
 DYNAMIC = {
@@ -93,56 +92,10 @@ func.func @conv(%x: tensor<2x?x?x3xf32>, %w: tensor<3x2x3x4xf32>, %h: index, %v:
 """,
 }
 
-# a lookup, attention over what it finds, the argmax of that: the middle is one fused kernel
-CHAIN = """
-#id = affine_map<(i, j) -> (i, j)>
-#row = affine_map<(i, j) -> (i)>
-func.func @chain(%table: tensor<11x16xf32>, %ids: tensor<?xi64>, %k: tensor<?x16xf32>,
-    %v: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xi64>) {
-  %c0 = arith.constant 0 : index
-  %zero = arith.constant 0.0 : f32
-  %none = arith.constant 0 : i64
-  %ninf = arith.constant 0xFF800000 : f32
-  %n = tensor.dim %ids, %c0 : tensor<?xi64>
-  %m = tensor.dim %k, %c0 : tensor<?x16xf32>
-  %e = tensor.empty(%n) : tensor<?x16xf32>
-  %x = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%ids : tensor<?xi64>) outs(%e : tensor<?x16xf32>) {
-  ^bb0(%a: i64, %u: f32):
-    %d = linalg.index 1 : index
-    %i = arith.index_cast %a : i64 to index
-    %w = tensor.extract %table[%i, %d] : tensor<11x16xf32>
-    linalg.yield %w : f32
-  } -> tensor<?x16xf32>
-  %es = tensor.empty(%n, %m) : tensor<?x?xf32>
-  %fs = linalg.fill ins(%zero : f32) outs(%es : tensor<?x?xf32>) -> tensor<?x?xf32>
-  %s = linalg.matmul indexing_maps = [affine_map<(i, j, d) -> (i, d)>,
-      affine_map<(i, j, d) -> (j, d)>, affine_map<(i, j, d) -> (i, j)>]
-      ins(%x, %k : tensor<?x16xf32>, tensor<?x16xf32>) outs(%fs : tensor<?x?xf32>)
-      -> tensor<?x?xf32>
-  %p = linalg.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%es : tensor<?x?xf32>)
-      -> tensor<?x?xf32>
-  %fo = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-  %o = linalg.matmul ins(%p, %v : tensor<?x?xf32>, tensor<?x16xf32>)
-      outs(%fo : tensor<?x16xf32>) -> tensor<?x16xf32>
-  %e1 = tensor.empty(%n) : tensor<?xf32>
-  %e2 = tensor.empty(%n) : tensor<?xi64>
-  %mf = linalg.fill ins(%ninf : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
-  %af = linalg.fill ins(%none : i64) outs(%e2 : tensor<?xi64>) -> tensor<?xi64>
-  %r:2 = linalg.generic {indexing_maps = [#id, #row, #row],
-      iterator_types = ["parallel", "reduction"]}
-      ins(%o : tensor<?x16xf32>) outs(%mf, %af : tensor<?xf32>, tensor<?xi64>) {
-  ^bb0(%a: f32, %b: f32, %c: i64):
-    %j = linalg.index 1 : index
-    %ji = arith.index_cast %j : index to i64
-    %larger = arith.maximumf %a, %b : f32
-    %gt = arith.cmpf ogt, %a, %b : f32
-    %at = arith.select %gt, %ji, %c : i64
-    linalg.yield %larger, %at : f32, i64
-  } -> (tensor<?xf32>, tensor<?xi64>)
-  return %o, %r#1 : tensor<?x16xf32>, tensor<?xi64>
-}
-"""
+@pytest.mark.parametrize("path", sorted(INPUTS.glob("*.mlir")), ids=lambda path: path.stem)
+def test_every_input_has_kernels(path):
+    code, _ = compiler.emit_text(path.read_text(), path.name, "gfx1100", None, None, "target")
+    assert "gpu.func" in code
 
 
 def draw(shape):
@@ -166,8 +119,8 @@ def compare(text, target, arguments):
 def test_inputs(name, target):
     text = LEFT[name]
     plan = compiler.compile_text(text, name, "cpu", None, None).plan
-    kernels = compare(text, target, random_inputs(plan, 0))
-    assert sum("_points_" in kernel for kernel in kernels) == 1
+    kernels = compare(text, target, random_inputs(plan, 5))
+    assert any("_points_" in kernel for kernel in kernels)
     assert len(kernels) == int(re.search(r"^// kernels: (\d+)", text, re.M)[1])
 
 
@@ -187,9 +140,11 @@ def test_run_time_extents(name, target):
 
 @pytest.mark.parametrize("target", CHIPS)
 def test_between_fused_kernels(target):
+    """Two of them in sequence, a kernel of attention between."""
     arguments = [draw((11, 16)), np.arange(9) % 11, draw((21, 16)), draw((21, 16))[::-1].copy()]
-    kernels = compare(CHAIN, target, arguments)
-    assert kernels[0] == "chain_points_0" and kernels[-1] == "chain_points_1"
+    kernels = compare(LEFT["lookup_attention_argmax"], target, arguments)
+    assert kernels[0] == "lookup_points_0" and kernels[-1] == "lookup_points_1"
+    assert len(kernels) == 5
 
 
 def test_machine_code():
@@ -198,7 +153,7 @@ def test_machine_code():
         ptxas.find_ptxas()
     except ToolError:
         pytest.skip("no ptxas here")
-    for text in (*LEFT.values(), CHAIN):
+    for text in LEFT.values():
         bundle = compiler.compile_text(text, "test", "sm_80,sm_90a,gfx942,gfx1100", None, None)
         assert [image["target"] for image in bundle.facts["images"]] == CHIPS
         for image in bundle.facts["images"]:
