@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +127,8 @@ class Window:
     """A static tile of an outside tensor: where it stands and how much of it exists.
 
     Entries are ints or index values. `dims[k]` is the dimension of the tensor that dimension k
-    of the tile runs along; `valid[k]` is None where the whole extent exists.
+    of the tile runs along; `valid[k]` is None where the whole extent exists. Where the tile
+    stands along its last dimension is a multiple of `multiple` (0: of any number).
     """
 
     tensor: Any
@@ -134,6 +136,7 @@ class Window:
     dims: tuple[int, ...]
     shape: tuple[int, ...]
     valid: tuple[Any, ...]
+    multiple: int = 1
 
 
 def load_window(value: Any, forall: Any) -> Window | None:
@@ -148,7 +151,7 @@ def load_window(value: Any, forall: Any) -> Window | None:
         whole = op.operands[0]
         if not is_inside(whole, forall) and ir.RankedTensorType(whole.type).has_static_shape:
             valid = tuple(n if n < m else None for n, m in zip(shape_of(whole), shape, strict=True))
-            return Window(whole, (0,) * len(shape), tuple(range(len(shape))), shape, valid)
+            return Window(whole, (0,) * len(shape), tuple(range(len(shape))), shape, valid, 0)
         op = owner(whole)
     if op is None or op.name != "tensor.extract_slice":
         return None
@@ -160,7 +163,34 @@ def load_window(value: Any, forall: Any) -> Window | None:
         None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
         for d, n in zip(dims, shape, strict=True)
     )
-    return Window(source, offsets, dims, shape, valid)
+    return Window(source, offsets, dims, shape, valid, _multiple(source, offsets, dims))
+
+
+def _multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:
+    """What the offset along the last of `dims` is a multiple of, where rows of the tensor have a
+    known number of elements; else 1: nothing is to be asked of how a row stands in memory."""
+    if not dims:
+        return 1
+    offset, kind = offsets[dims[-1]], ir.RankedTensorType(source.type)
+    if isinstance(offset, int):
+        return offset
+    if kind.is_dynamic_dim(dims[-1]):
+        return 1
+    return math.gcd(multiple_of(offset), kind.shape[dims[-1]])
+
+
+def multiple_of(position: Any) -> int:
+    """A number that divides an index value, 0 if all do: of a loop's variable that its start and
+    its step are multiples of; 1 where nothing is known."""
+    made = owner(position)
+    if made is not None:
+        known = made.name == "arith.constant"
+        return abs(int(ir.IntegerAttr(made.attributes["value"]).value)) if known else 1
+    loop = position.owner.owner.operation
+    if loop.name != "scf.for" or position.arg_number != 0:
+        return 1
+    start, _, step = list(loop.operands)[:3]
+    return math.gcd(multiple_of(start), multiple_of(step))
 
 
 def _check_pad(op: Any) -> None:

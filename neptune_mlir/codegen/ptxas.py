@@ -95,11 +95,15 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
     """Assemble PTX, with fewer blocks a multiprocessor for kernels that would spill.
 
     A kernel's `.minnctapersm` bounds its registers; each retry lowers it by one. What still
-    spills at one block stays as it is. Raises ToolError.
+    spills with all the registers that a thread can have stays as it is. Raises ToolError.
     """
     while True:
         made = assemble(text, target)
-        spilling = [n for n, f in made.figures.items() if f.spill_stores or f.spill_loads]
+        spilling = [
+            name
+            for name, used in made.figures.items()
+            if (used.spill_stores or used.spill_loads) and used.registers < target.thread_registers
+        ]
         relaxed = text
         for name in spilling:
             relaxed = _fewer_blocks(relaxed, name)

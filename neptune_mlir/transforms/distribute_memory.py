@@ -363,14 +363,13 @@ class Memory:
             return 1
         if window.dims[last] != len(array.strides) - 1:
             return 1
-        offset = window.offsets[window.dims[last]]
         size = layout.reg[0].size
         width = 1
         while width * 2 <= size and width * 2 * element_bytes(array.dtype) <= CHUNK:
             width *= 2
         others = [d.stride for part in (layout.reg[1:], layout.lane, layout.warp) for d in part
                   if d.dim == last]  # fmt: skip
-        aligned = isinstance(offset, int) and offset % width == 0
+        aligned = window.multiple % width == 0
         fits = size % width == 0 and layout.shape[last] % width == 0
         fits = fits and _ends_between(window.valid[last], width)
         if not (aligned and fits and all(o % width == 0 for o in others)):
@@ -419,12 +418,10 @@ class Memory:
         if not window.shape or window.dims[-1] != len(array.strides) - 1:
             return False
         size = element_bytes(array.dtype)
-        offset = window.offsets[window.dims[-1]]
         return (
             window.shape[-1] * size % CHUNK == 0
             and window.shape[-1] * size <= CHUNK * self.threads.count
-            and isinstance(offset, int)
-            and offset * size % CHUNK == 0
+            and window.multiple * size % CHUNK == 0
             and _ends_between(window.valid[-1], CHUNK // size)
         )
 

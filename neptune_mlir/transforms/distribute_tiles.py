@@ -294,7 +294,7 @@ class KernelWriter:
 
         return Window(
             found.tensor, tuple(map(here, found.offsets)), found.dims, found.shape,
-            tuple(map(here, found.valid)),
+            tuple(map(here, found.valid)), found.multiple,
         )  # fmt: skip
 
     # ---- ops
@@ -438,7 +438,9 @@ class KernelWriter:
             else self.scalar(sizes[d])
             for d, n in zip(dims, shape, strict=True)
         )
-        window = Window(None, view.offsets, view.dims, shape, valid)
+        start = view.offsets[view.dims[-1]] if view.dims else 1
+        multiple = start if isinstance(start, int) else 1
+        window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
         self._write(op, view.array, window, layout, self.compute.registers(tile, layout))

@@ -11,7 +11,7 @@ from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops
-from neptune_mlir.compiler import lower_text
+from neptune_mlir.compiler import emit_text, lower_text
 from neptune_mlir.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
 
@@ -79,6 +79,14 @@ CASES = {
         ops.linear_cross_entropy(width=64, dtype="f16"),
         [array(20, 64, dtype=np.float16), array(100, 64, dtype=np.float16),
          RNG.integers(0, 100, 20)]),
+    "a loss of deep products": lambda: (
+        ops.linear_cross_entropy(width=576, dtype="f16"),
+        [array(20, 576, dtype=np.float16), array(70, 576, dtype=np.float16),
+         RNG.integers(0, 70, 20)]),
+    "columns in tiles": lambda: (
+        ops.rms_norm_matmul(cols=64, out=576, dtype="f16"),
+        [array(20, 64, dtype=np.float16), array(64, dtype=np.float16),
+         array(64, 576, dtype=np.float16)]),
     "rms norm matmul": lambda: (
         ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
     "whole weights, padded": lambda: (
@@ -122,6 +130,15 @@ def test_rows_of_a_product_that_a_reduction_reads_too():
                          strict=True):  # fmt: skip
         want = want.astype(np.float64)
         assert np.linalg.norm(got.astype(np.float64) - want) <= 2e-3 * np.linalg.norm(want)
+
+
+def test_tiles_of_deep_products_are_copied_whole():
+    """Where a loop's steps are whole vectors, so are its positions."""
+    program, _ = CASES["a loss of deep products"]()
+    source = Source.of(program)
+    text, _ = emit_text(source.text, "test", "sm_80", None, None, "ptx")
+    assert "cp.async.cg.shared.global" in text
+    assert "ld.global.b16" not in text
 
 
 @pytest.mark.parametrize(

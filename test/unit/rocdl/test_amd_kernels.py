@@ -79,6 +79,10 @@ OTHERS = {
     "softmax": lambda: (ops.softmax(), [array(5, 300)]),
     "layer norm": lambda: (ops.layer_norm(), [array(5, 200), array(200), array(200)]),
     "cross entropy": lambda: (ops.cross_entropy(), [array(5, 100), RNG.integers(0, 100, 5)]),
+    "a loss of deep products": lambda: (
+        ops.linear_cross_entropy(width=576, dtype="f16"),
+        [array(20, 576, dtype=np.float16), array(70, 576, dtype=np.float16),
+         RNG.integers(0, 70, 20)]),
     "rms norm matmul": lambda: (
         ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
     "other v dim": lambda: (

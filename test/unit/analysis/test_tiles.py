@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Positions in tile IR: what they are known to be multiples of."""
+
+from __future__ import annotations
+
+from neptune_mlir import bindings
+from neptune_mlir.analysis.tiles import load_window, multiple_of
+
+PROGRAM = """
+func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c24 = arith.constant 24 : index
+  %c64 = arith.constant 64 : index
+  scf.forall (%p) in (2) {
+    scf.for %i = %c0 to %n step %c64 {
+      %from_0 = arith.index_cast %i : index to i32
+      %known = tensor.extract_slice %a[%p, %i] [8, 16] [1, 1]
+          : tensor<?x144xf16> to tensor<8x16xf16>
+      %whole = tensor.extract_slice %a[%i, 8] [8, 16] [1, 1]
+          : tensor<?x144xf16> to tensor<8x16xf16>
+      %other = tensor.extract_slice %b[%p, %i] [8, 16] [1, 1]
+          : tensor<?x?xf16> to tensor<8x16xf16>
+      %far = tensor.extract_slice %a[%i, %p] [8, 16] [1, 1]
+          : tensor<?x144xf16> to tensor<8x16xf16>
+    }
+    scf.for %i = %c24 to %n step %c64 {
+      %from_24 = arith.index_cast %i : index to i32
+      scf.for %j = %i to %n step %c64 {
+        %from_i = arith.index_cast %j : index to i32
+      }
+    }
+    scf.for %i = %n to %n step %c64 {
+      %from_n = arith.index_cast %i : index to i32
+    }
+  }
+  return
+}
+"""
+
+
+def test_multiples():
+    module = bindings.parse(PROGRAM)
+    positions, loads, forall = [], [], []
+
+    def visit(op):
+        if op.name == "arith.index_cast":
+            positions.append(multiple_of(op.operands[0]))
+        if op.name == "scf.forall":
+            forall.append(op)
+        if op.name == "tensor.extract_slice":
+            loads.append(load_window(op.results[0], forall[0]).multiple)
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, bindings.ir.WalkOrder.PRE_ORDER)
+    assert positions == [64, 8, 8, 1]
+    # 144 is 9 times 16; of rows of any length nothing is known
+    assert loads == [16, 8, 1, 1]
