@@ -14,7 +14,8 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.bindings import arith, ir, passmanager
+from neptune_mlir.bindings import tensor as tensor_dialect
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.scalars import NoTermForm
 from neptune_mlir.transforms.program import functions
@@ -39,9 +40,10 @@ from neptune_mlir.transforms.registry import register, remark
 def raise_linalg(module: Any) -> None:
     for function in functions(module):
         block = function.regions[0].blocks[0]
+        _spread_conditions(block)
         if any(_is_elementwise(op.operation) for op in block.operations):
-            pipeline = "builtin.module(func.func(convert-elementwise-to-linalg))"
-            passmanager.PassManager.parse(pipeline).run(module.operation)
+            pipeline = passmanager.PassManager.parse("func.func(convert-elementwise-to-linalg)")
+            pipeline.run(function.operation)
         erase_unused(block)
         Raiser(block).run()
         erase_unused(block)
@@ -65,6 +67,24 @@ def _is_elementwise(op: Any) -> bool:
         and len(op.results) == 1
         and is_tensor(op.results[0])
     )
+
+
+def _spread_conditions(block: Any) -> None:
+    """A choice between tensors by one number becomes an elementwise one."""
+    for op in block.operations:
+        operation = op.operation
+        if operation.name != "arith.select" or not _is_elementwise(operation):
+            continue
+        condition, like, _ = operation.operands
+        if not is_tensor(condition):
+            with ir.InsertionPoint(operation), operation.location:
+                shape = ir.RankedTensorType(like.type).shape
+                sizes = [
+                    tensor_dialect.dim(like, arith.constant(ir.IndexType.get(), d))
+                    for d, n in enumerate(shape) if n == DYNAMIC
+                ]  # fmt: skip
+                spread = ir.RankedTensorType.get(shape, condition.type)
+                operation.operands[0] = tensor_dialect.SplatOp(spread, condition, sizes).result
 
 
 def is_tensor(value: Any) -> bool:
@@ -164,9 +184,6 @@ class Raiser:
         self.plain.add(tensor)
 
     def _in_memory(self, tensor: Any) -> View:
-        from neptune_mlir.bindings import arith
-        from neptune_mlir.bindings import tensor as tensor_dialect
-
         kind = ir.RankedTensorType(tensor.type)
         index = ir.IndexType.get()
         sizes = []
