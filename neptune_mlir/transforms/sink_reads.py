@@ -31,7 +31,7 @@ def sink_reads(module: Any) -> None:
                 reads[operation.results[0]] = operation
                 continue
             _check(operation, reads)
-            for region in operation.regions:
+            for region in operation.regions if reads else ():
                 for block in region.blocks:
                     _copy_into(block, reads)
         for made in reversed(list(reads.values())):
