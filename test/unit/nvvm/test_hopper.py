@@ -92,6 +92,13 @@ def test_the_launch_describes_tensor_maps():
     ]  # fmt: skip
 
 
+def test_results_leave_in_halves_where_there_is_room_for_these(tmp_path):
+    bundle = compiled(128, 64, 256, causal=False, dtype="f16")
+    (launch,) = bundle.plan.launches
+    assert ["map", "buffer", 0, 2, 16, 128] in [list(x) for x in launch.operands]
+    assert disassembly(bundle, tmp_path).count("UTMASTG") == 2
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "head", "options"),
     [(128, 80, 256, {}), (128, 128, 64, {"boxed": False})],
