@@ -86,40 +86,7 @@ def is_inside(value: Any, forall: Any) -> bool:
 
 def is_multiple(value: Any, n: int) -> bool:
     """Whether an index (an int or a value) is certainly a multiple of n."""
-    if isinstance(value, int):
-        return value % n == 0
-    if isinstance(value.owner, ir.Block):
-        loop = value.owner.owner.operation
-        counts = loop.name == "scf.for" and value.arg_number == 0
-        return counts and all(is_multiple(loop.operands[k], n) for k in (0, 2))
-    op = value.owner.operation
-    if op.name == "arith.constant":
-        return bool(op.attributes["value"].value % n == 0)
-    if op.name in ("affine.apply", "affine.min", "affine.max"):
-        forms = ir.AffineMapAttr(op.attributes["map"]).value.results
-        return all(_form_is_multiple(form, op, n) for form in forms)
-    if op.name == "arith.index_cast":
-        return is_multiple(op.operands[0], n)
-    found = [is_multiple(v, n) for v in op.operands]
-    if op.name in ("arith.addi", "arith.subi", "arith.select"):
-        return all(found[-2:])
-    return op.name == "arith.muli" and any(found)
-
-
-def _form_is_multiple(e: Any, op: Any, n: int) -> bool:
-    """`is_multiple` of an affine expression over the operands of `op`."""
-    operands = list(op.operands)
-    if isinstance(e, ir.AffineConstantExpr):
-        return bool(ir.AffineConstantExpr(e).value % n == 0)
-    if isinstance(e, ir.AffineDimExpr):
-        return is_multiple(operands[ir.AffineDimExpr(e).position], n)
-    if isinstance(e, ir.AffineSymbolExpr):
-        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
-        return is_multiple(operands[count + ir.AffineSymbolExpr(e).position], n)
-    if not isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
-        return False
-    both = [_form_is_multiple(part, op, n) for part in (e.lhs, e.rhs)]
-    return all(both) if isinstance(e, ir.AffineAddExpr) else any(both)
+    return (value if isinstance(value, int) else multiple_of(value)) % n == 0
 
 
 @dataclass(frozen=True)
@@ -163,10 +130,10 @@ def load_window(value: Any, forall: Any) -> Window | None:
         None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
         for d, n in zip(dims, shape, strict=True)
     )
-    return Window(source, offsets, dims, shape, valid, _multiple(source, offsets, dims))
+    return Window(source, offsets, dims, shape, valid, row_multiple(source, offsets, dims))
 
 
-def _multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:
+def row_multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:
     """What the offset along the last of `dims` is a multiple of, where rows of the tensor have a
     known number of elements; else 1: nothing is to be asked of how a row stands in memory."""
     if not dims:
@@ -181,16 +148,41 @@ def _multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:
 
 def multiple_of(position: Any) -> int:
     """A number that divides an index value, 0 if all do: of a loop's variable that its start and
-    its step are multiples of; 1 where nothing is known."""
+    its step are multiples of, of a sum its terms; 1 where nothing is known."""
     made = owner(position)
-    if made is not None:
-        known = made.name == "arith.constant"
-        return abs(int(ir.IntegerAttr(made.attributes["value"]).value)) if known else 1
-    loop = position.owner.owner.operation
-    if loop.name != "scf.for" or position.arg_number != 0:
+    if made is None:
+        loop = position.owner.owner.operation
+        counts = loop.name == "scf.for" and position.arg_number == 0
+        return math.gcd(*(multiple_of(loop.operands[k]) for k in (0, 2))) if counts else 1
+    if made.name == "arith.constant":
+        return abs(int(ir.IntegerAttr(made.attributes["value"]).value))
+    if made.name in ("affine.apply", "affine.min", "affine.max"):
+        forms = ir.AffineMapAttr(made.attributes["map"]).value.results
+        return math.gcd(*(_multiple_of_form(form, made) for form in forms))
+    if made.name in _FACTORS:
+        return math.prod(map(multiple_of, made.operands))
+    if made.name in _TERMS:
+        return math.gcd(*map(multiple_of, list(made.operands)[-2:]))
+    return 1
+
+
+_FACTORS = {"arith.muli", "arith.index_cast"}
+_TERMS = {"arith.addi", "arith.subi", "arith.minsi", "arith.maxsi", "arith.select"}
+
+
+def _multiple_of_form(e: Any, op: Any) -> int:
+    """`multiple_of` for an affine expression over the operands of `op`."""
+    if isinstance(e, ir.AffineConstantExpr):
+        return abs(int(ir.AffineConstantExpr(e).value))
+    if isinstance(e, ir.AffineDimExpr):
+        return multiple_of(op.operands[ir.AffineDimExpr(e).position])
+    if isinstance(e, ir.AffineSymbolExpr):
+        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
+        return multiple_of(op.operands[count + ir.AffineSymbolExpr(e).position])
+    if not isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
         return 1
-    start, _, step = list(loop.operands)[:3]
-    return math.gcd(multiple_of(start), multiple_of(step))
+    both = [_multiple_of_form(part, op) for part in (e.lhs, e.rhs)]
+    return math.gcd(*both) if isinstance(e, ir.AffineAddExpr) else math.prod(both)
 
 
 def _check_pad(op: Any) -> None:

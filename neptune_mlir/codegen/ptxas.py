@@ -94,8 +94,9 @@ def assemble(text: str, target: NvidiaTarget) -> Cubin:
 def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
     """Assemble PTX, with fewer blocks a multiprocessor for kernels that would spill.
 
-    A kernel's `.minnctapersm` bounds its registers; each retry lowers it by one. What still
-    spills with all the registers that a thread can have stays as it is. Raises ToolError.
+    A kernel's `.minnctapersm` bounds its registers; each retry lowers it by one, from what the
+    assembler made room for where a kernel asks for nothing. What still spills with all the
+    registers that a thread can have stays as it is. Raises ToolError.
     """
     while True:
         made = assemble(text, target)
@@ -106,18 +107,27 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
         ]
         relaxed = text
         for name in spilling:
-            relaxed = _fewer_blocks(relaxed, name)
+            room = target.registers // made.figures[name].registers
+            relaxed = _fewer_blocks(relaxed, name, room)
         if relaxed == text:
             return made
         text = relaxed
 
 
-def _fewer_blocks(text: str, kernel: str) -> str:
-    """PTX in which `kernel` asks for one block a multiprocessor less, if it asks for several."""
-    head = re.compile(
-        rf"(\.entry\s+{re.escape(kernel)}\([^{{]*?\.minnctapersm\s+)(\d+)", re.DOTALL
-    )
-    return head.sub(lambda m: m[1] + str(max(1, int(m[2]) - 1)), text, count=1)
+def _fewer_blocks(text: str, kernel: str, threads: int = 0) -> str:
+    """PTX in which `kernel` asks for one block a multiprocessor less, if it asks for several; if it
+    asks for nothing, for one less than so many `threads` are."""
+    head = rf"(\.entry\s+{re.escape(kernel)}\([^{{]*?"
+    asks = re.compile(rf"{head}\.minnctapersm\s+)(\d+)", re.DOTALL)
+    if asks.search(text):
+        return asks.sub(lambda m: m[1] + str(max(1, int(m[2]) - 1)), text, count=1)
+    size = re.compile(rf"{head}\.maxntid\s+(\d+)[^\n]*\n)", re.DOTALL)
+
+    def ask(found: re.Match[str]) -> str:
+        blocks = threads // int(found[2])
+        return found[1] + (f".minnctapersm {blocks - 1}\n" if blocks > 1 else "")
+
+    return size.sub(ask, text, count=1)
 
 
 def read_report(report: str) -> dict[str, Figures]:

@@ -33,14 +33,19 @@ KNOBS = {
     "streamed": f"held:{HELD[0]};least:16",
     "private": "stream:32;least:16;chunks:0;programs:264;columns:32",
 }
+# tile sizes of deep products, for programs that spill less and less
+APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
 
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
     shared = nvidia(target).shared_block >> 10
     portable = tuple(
-        Way({**KNOBS, "streamed": f"held:{held};shared:{shared};least:16"}, spills=held == HELD[-1])
-        for held in HELD
+        Way(
+            {**KNOBS, "streamed": f"held:{held};shared:{shared};least:16", "apart": sizes},
+            spills=held == HELD[-1],
+        )
+        for held, sizes in zip(HELD, APART, strict=True)
     )
     if not nvidia(target).warp_groups:
         return portable

@@ -28,6 +28,7 @@ from neptune_mlir.analysis.tiles import (
     owner,
     read_contraction,
     read_generic,
+    row_multiple,
     shape_of,
     slice_parts,
 )
@@ -438,8 +439,8 @@ class KernelWriter:
             else self.scalar(sizes[d])
             for d, n in zip(dims, shape, strict=True)
         )
-        start = view.offsets[view.dims[-1]] if view.dims else 1
-        multiple = start if isinstance(start, int) else 1
+        whole = self.signature.tensors[view.array.number]
+        multiple = row_multiple(whole, view.offsets, view.dims)
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)

@@ -119,6 +119,9 @@ def test_fewer_blocks_where_a_kernel_would_spill():
     assert ".minnctapersm 2" in ptxas._fewer_blocks(text, "k")
     assert ptxas._fewer_blocks(text.replace("3\n", "1\n"), "k").count("minnctapersm 1") == 1
     assert ptxas._fewer_blocks(text, "other") == text
+    silent = text.replace(".minnctapersm 3\n", "")
+    assert ptxas._fewer_blocks(silent, "k") == silent
+    assert ".maxntid 128, 1, 1\n.minnctapersm 7\n" in ptxas._fewer_blocks(silent, "k", 1024)
 
 
 def test_tf32_where_the_program_allows_it(tmp_path):
