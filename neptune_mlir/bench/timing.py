@@ -136,12 +136,17 @@ class Timed:
 def limits() -> dict[str, float]:
     """What the chip reaches: matrix products (operations a second) and memory (bytes a second).
 
+    Products of random numbers run into the power limit; those of ones, whose bits hardly switch,
+    run at the full clock. A kernel may draw less than random products, so the latter bound it.
     The memory rate is the best of a copy (bytes read and written), of reading and of writing 8 GiB:
     over less, the rate of kernels that read much is underrated.
     """
     found = {}
-    for name, kind in (("bf16", torch.bfloat16), ("f16", torch.float16)):
-        a, b = (torch.randn(8192, 8192, device="cuda", dtype=kind) for _ in range(2))
+    for name, kind, make in (
+        ("bf16", torch.bfloat16, torch.randn), ("f16", torch.float16, torch.randn),
+        ("ones", torch.float16, torch.ones),
+    ):  # fmt: skip
+        a, b = (make(8192, 8192, device="cuda", dtype=kind) for _ in range(2))
         out = torch.empty_like(a)
         us = _median_us(partial(torch.mm, a, b, out=out))
         found[f"matmul_{name}"] = 2 * 8192**3 / us * 1e6
