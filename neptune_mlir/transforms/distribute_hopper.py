@@ -361,13 +361,12 @@ class SpecializedWriter(KernelWriter):
             self._take_tiles(step * slots) for step, (_, slots) in zip(apart, kinds, strict=True)
         ]
         self.staged, self.room = self._stage_results()
-        # for all rings alike, so that a thread keeps one number of itself
-        by_warps = any(map(self._is_read_by_warps, created))
         self.rings = {}
         for ring, at, size, step, (_, slots) in zip(
             created, tiles, sizes, apart, kinds, strict=True
         ):
             full = self.memory.take(2 * 8 * slots)
+            by_warps = self._is_read_by_warps(ring)
             self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
         self.gate = self.memory.take(8)
         self.boxed: BoxedResults | None = None
