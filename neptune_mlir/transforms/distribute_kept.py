@@ -21,7 +21,7 @@ from neptune_mlir.analysis.tiles import read_generic
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.keep_references import AGAIN, read_guess
+from neptune_mlir.transforms.keep_references import read_guess
 
 Correct = Callable[[list[Any]], list[Any]]
 
@@ -55,12 +55,7 @@ class KeptReference:
             correct: corrects them, once they are there.
         """
         s, guess = self.s, self.guess
-        self.operations = operations
-        if AGAIN not in self.leading.attributes:
-            for op in operations:
-                self.kernel._op(op)
-            return s.constant(MOVED, s.i32), correct(hopper.wait_products(0, total))
-        self.tries = self._at_least(went, MOVED)
+        self.operations, self.tries = operations, self._at_least(went, MOVED)
         held = self.kernel.tile(self.leading.results[0])
         assert isinstance(held, Held)
         scores = list(held.values)

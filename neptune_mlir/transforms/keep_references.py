@@ -15,9 +15,8 @@ warp forgets p, computes x again, and does what is written. Where tiles keep mov
 (scores that grow along the stream), it stops trying until one does not.
 
 The numbers in range are as exact as with the maximum: floating-point numbers have the same
-relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none, and
-the first product (`neptune.again`) of those that are to try: not of loops that mask scores, which
-run for a tile or two and are not worth their code. `distribute-tiles` writes the result.
+relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none;
+`distribute-tiles` writes the result.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import FREE
 from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.transforms.registry import register, remark
-from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, read_skew, reads_position
+from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, read_skew
 
 KEEPS = "neptune.keeps"
 AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
@@ -57,9 +56,7 @@ def keep_references(module: Any) -> None:
             if len({g.carried for g in guesses}) == 1:
                 for loop in chain:
                     loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
-                    if not _masks(loop):
-                        leading = read_skew(loop).leading
-                        leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+                    read_skew(loop).leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
 
 
 @dataclass(frozen=True)
@@ -146,12 +143,6 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
         if any(x.operation.name == "arith.sitofp" for x in op.regions[0].blocks[0].operations):
             raise Unfit("scores that their place in the stream moves, tile by tile")
     return guess
-
-
-def _masks(loop: Any) -> bool:
-    """Whether scores depend on where in the stream they stand: such loops have a tile or two."""
-    body = (op.operation for op in loop.regions[0].blocks[0].operations)
-    return any(reads_position(op, loop) for op in body if op.name == "linalg.generic")
 
 
 def _free(loop: Any) -> list[Any]:

@@ -155,7 +155,7 @@ def read_skew(loop: Any) -> Skew:
     factors = [op for op in inner if op.results and _read_only_by(op.results[0], delayed)]
     late = [op for op in factors if op not in corrections and not _is_load(op) and _is_tile_op(op)]
     made = [op.results[0] for op in corrections]
-    if any(reads_position(op, loop) for op in corrections):
+    if any(_reads_position(op, loop) for op in corrections):
         raise Unfit("a correction that depends on the iteration's number")
     handed = dict.fromkeys(
         v for op in corrections for v in op.operands
@@ -210,7 +210,7 @@ def _hands_on(skew: Skew) -> Any:
     return skew.loads, skew.carried, skew.scales, corrections, handed
 
 
-def reads_position(op: Any, loop: Any) -> bool:
+def _reads_position(op: Any, loop: Any) -> bool:
     """Whether the body of a tile op reads a value of the loop around it."""
     return any(
         is_inside(v, loop) and not is_inside(v, op)
