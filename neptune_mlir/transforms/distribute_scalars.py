@@ -58,8 +58,11 @@ class Scalars:
 
     def __init__(self, chip: Chip) -> None:
         self.chip = chip
-        self._scopes: list[dict[Any, Any]] = [{}]
+        self._known: dict[Any, Any] = {}  # what was made in this block or one around it
+        self._scopes: list[list[Any]] = [[]]  # keys of `_known`, of this block last
         self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
+        self._numbers: dict[Any, Any] = {}
+        self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
         self.index = ir.IndexType.get()
         self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
@@ -68,19 +71,20 @@ class Scalars:
     @contextmanager
     def scope(self, block: Any) -> Iterator[None]:
         """Emit at the end of `block`; what is made there is forgotten afterwards."""
-        self._scopes.append({})
+        self._scopes.append([])
         try:
             with ir.InsertionPoint(block):
                 yield
         finally:
-            self._scopes.pop()
+            for key in self._scopes.pop():
+                del self._known[key]
 
     def remember(self, key: Any, make: Callable[[], Any]) -> Any:
         """What `make` emitted for `key` before in this block or one around it, or emits now."""
-        for scope in reversed(self._scopes):
-            if key in scope:
-                return scope[key]
-        self._scopes[-1][key] = made = make()
+        made = self._known.get(key)
+        if made is None:
+            self._known[key] = made = make()
+            self._scopes[-1].append(key)
         return made
 
     def mark_uniform(self, value: Any) -> None:
@@ -92,14 +96,14 @@ class Scalars:
     def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
         """The result of a pure op, made before or now."""
         key = (name, tuple(operands), result, tuple(attributes.items()))
-        for scope in reversed(self._scopes):
-            if key in scope:
-                return scope[key]
-        made = ir.Operation.create(
-            name, results=[result], operands=list(operands), attributes=attributes
-        ).results[0]
-        self._scopes[-1][key] = made
-        self._made[made] = (name, tuple(operands))
+        made = self._known.get(key)
+        if made is None:
+            made = ir.Operation.create(
+                name, results=[result], operands=list(operands), attributes=attributes
+            ).results[0]
+            self._known[key] = made
+            self._scopes[-1].append(key)
+            self._made[made] = key[:2]
         return made
 
     def constant(self, value: Any, kind: Any) -> Any:
@@ -113,9 +117,11 @@ class Scalars:
 
     def constant_of(self, value: Any) -> Any:
         """The number that a value is, or None."""
-        made = self._made.get(value)
-        known = made is not None and made[0] == "arith.constant"
-        return value.owner.attributes["value"].value if known else None
+        if value not in self._numbers:
+            made = self._made.get(value)
+            known = made is not None and made[0] == "arith.constant"
+            self._numbers[value] = value.owner.attributes["value"].value if known else None
+        return self._numbers[value]
 
     # ---- index arithmetic on ints and index values
 
@@ -170,6 +176,11 @@ class Scalars:
 
     def linear(self, value: Any) -> tuple[dict[Any, int], int]:
         """A position as a sum: how often it has each value that is no sum itself, and a number."""
+        if value not in self._sums:
+            self._sums[value] = self._linear(value)
+        return self._sums[value]
+
+    def _linear(self, value: Any) -> tuple[dict[Any, int], int]:
         number = self.constant_of(value)
         if number is not None:
             return {}, int(number)
@@ -181,9 +192,7 @@ class Scalars:
         terms, constant = self.linear(operands[0])
         sign = 1 if name == "arith.addi" else -1
         more, other = self.linear(operands[1])
-        for term, times in more.items():
-            terms[term] = terms.get(term, 0) + sign * times
-        return {v: n for v, n in terms.items() if n}, constant + sign * other
+        return _plus(terms, more, sign), constant + sign * other
 
     def minimum(self, a: Index, b: Index) -> Index:
         return self._fold("arith.minsi", a, b, min)
@@ -201,10 +210,7 @@ class Scalars:
             a, b = b, a
         terms, constant = self.linear(a)
         more, other = self.linear(b)
-        terms = dict(terms)
-        for value, times in more.items():
-            terms[value] = terms.get(value, 0) - times
-        terms = {value: times for value, times in terms.items() if times}
+        terms = _plus(terms, more, -1)
         if not terms or any(abs(times) != 1 for times in terms.values()):
             return None
         total: Index = 0
@@ -319,6 +325,14 @@ class Scalars:
             ]
             values = paired + values[len(paired) * 2 :]
         return values[0]
+
+
+def _plus(terms: dict[Any, int], more: dict[Any, int], sign: int) -> dict[Any, int]:
+    """One sum and `sign` times another."""
+    total = dict(terms)
+    for value, times in more.items():
+        total[value] = total.get(value, 0) + sign * times
+    return {value: times for value, times in total.items() if times}
 
 
 def _exponential(s: Scalars, x: Any) -> Any:
