@@ -201,12 +201,15 @@ def lower_kernels(module: Any, conversion: str, dialect: str) -> Any:
         dialect: that dialect's name, for messages.
     """
     math_to_gpu(module)
-    # `cse` first: a quarter of the ops are dead, and canonicalize takes long to find them.
+    # `cse` first, and canonicalize from the bottom: a quarter of the ops are dead, and it takes
+    # long to find them. LLVM merges blocks (`region-simplify`) itself.
     # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
     # The conversion takes arith, cf and vector along.
     lowerings = (
-        "builtin.module(lower-affine,gpu.module(cse,canonicalize,cse,arith-expand,"
-        f"convert-scf-to-cf,{conversion},canonicalize,cse))"
+        "builtin.module(lower-affine,gpu.module("
+        "cse,canonicalize{top-down=false region-simplify=disabled},cse,"
+        f"arith-expand,convert-scf-to-cf,{conversion},"
+        "canonicalize{region-simplify=disabled},cse))"
     )
     manager = passmanager.PassManager.parse(lowerings)
     manager.enable_verifier(legal.is_asked())  # after each; else what they leave in the end
