@@ -92,7 +92,7 @@ def mark_kernels(
                 if tuned(forall, name, wanted):
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
-        if "neptune.consumers" not in forall.attributes:
+        if "neptune.consumers" not in forall.attributes and (products[k] or _contracts(forall)):
             # where some number of groups has the right rows, only what is wrong there matters
             found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
             text = "; ".join(dict.fromkeys(map(str, found)))

@@ -51,6 +51,8 @@ def test_a_loss_of_deep_products():
     product, join = (image["kernels"][launch.kernel] for launch in bundle.plan.launches)
     assert product["threads"] == 3 * 128 and product["resident"] and product["spills"] == 0
     assert join["threads"] < 3 * 128 and join["spills"] == 0
+    # nobody expects a join to multiply
+    assert not any("specialised" in r for r in bundle.facts["remarks"])
     assert bundle.plan.launches[0].grid == (125, ["ceildiv", ["dim", 0, 0], 128])
 
 
