@@ -3,13 +3,12 @@
 
     if trying:  p = exp(x - m), sums of p
     if all sums of the warp are in range:
-                m, l + sums, 1, p
+                m, l + sums, p
     else:       where p was tried, the first product once more (it gave its registers to p);
-                then what the loop says: a new m, c, l, p
+                then what the loop says: a new m, c, l, p, and the last product corrected
 
 Warps decide on their own, so this product is not one of the warp group: each warp reads its
-factors from shared memory and multiplies by itself (`mma.sync`). How an iteration went is an i32
-value: `KEPT`, or whether the next one is to try.
+factors from shared memory and multiplies by itself (`mma.sync`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Correct = Callable[[list[Any]], list[Any]]
 if TYPE_CHECKING:
     from neptune_mlir.transforms.distribute_skewed import SkewedLoops
 
-LOST, MOVED, KEPT = 0, 1, 2  # an iteration moved its reference far; moved it little; kept it
+TRY = 1  # how an iteration went (i32): whether the next one is to try
 LARGEST = 2.0**14  # a sum of weights, so that each is an f16 number
 LITTLE = 0.9  # factors of references that hardly move
 
@@ -55,7 +54,7 @@ class KeptReference:
             correct: corrects them, once they are there.
         """
         s, guess = self.s, self.guess
-        self.operations, self.tries = operations, self._at_least(went, MOVED)
+        self.operations, self.tries = operations, self._at_least(went, TRY)
         held = self.kernel.tile(self.leading.results[0])
         assert isinstance(held, Held)
         scores = list(held.values)
@@ -69,16 +68,15 @@ class KeptReference:
             scf.YieldOp([*scores, *self.before, s.constant(0, s.i1)])
         *values, fits = trial.results
         tried, sums = values[: len(scores)], values[len(scores) :]
-        stays = [s.constant(1.0, s.f32)] * len(self.before)
-        kept = [*self.before, *self._plus(sums), *stays, *tried]
-        kept += total
+        kept = [*self.before, *self._plus(sums), *tried, *total]
         branch = scf.IfOp(fits, [*(v.type for v in kept), s.i32], has_else=True)
         with s.scope(branch.then_block):
-            scf.YieldOp([*kept, s.constant(KEPT, s.i32)])
+            scf.YieldOp([*kept, s.constant(TRY, s.i32)])
         with s.scope(branch.else_block):
             self._move(tried)
             made = [self._registers(value) for value in guess.outputs]
-            little = self._all(self._within(made[2], _AT_LEAST, LITTLE))
+            factors = self._registers(guess.factor.results[0])
+            little = self._all(self._within(factors, _AT_LEAST, LITTLE))
             made.append(correct(hopper.wait_products(0, total)))
             scf.YieldOp([*(v for m in made for v in m), s.op("arith.extui", [little], s.i32)])
         *values, went = branch.results

@@ -20,7 +20,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.distribute_kept import MOVED, KeptReference
+from neptune_mlir.transforms.distribute_kept import TRY, KeptReference
 from neptune_mlir.transforms.distribute_memory import under
 from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
@@ -79,7 +79,7 @@ class SkewedLoops:
         count = s.value(kernel.counts[self.key])
         self.turn = take_turns(kernel)
         nothing = [s.constant(0.0, kind) for kind in self.handed]
-        went = [s.constant(MOVED, s.i32)] if self.keeps else []
+        went = [s.constant(TRY, s.i32)] if self.keeps else []
         start = State(kernel._spread(self.starts, self.layouts), nothing, self._no_words(), went)
         state = self._first(self.loops, bounds, runs, start, count)
         begun: Any = None  # whether an earlier loop had the first iteration

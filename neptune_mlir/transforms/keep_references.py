@@ -85,9 +85,8 @@ class Guess:
 
     @property
     def outputs(self) -> list[Any]:
-        """What the rest of the iteration reads: reference, sum, factor, weights."""
-        ops = (self.moved, self.total, self.factor)
-        return [*(op.results[0] for op in ops), self.weights]
+        """What the rest of the iteration reads: reference, sum, weights."""
+        return [self.moved.results[0], self.total.results[0], self.weights]
 
 
 def read_guess(loop: Any, skew: Skew) -> Guess:
