@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import simt
 import simt_amd
+from simt_hopper import HopperBlock, Maps
 
-from neptune_mlir import bindings
+from neptune_mlir import bindings, compiler
 from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.gpu import outline_rest
+from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.targets import tuned
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
+
+
+def strides(shape: tuple[int, ...]) -> list[int]:
+    return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
 
 
 class Simulated:
@@ -37,11 +47,15 @@ class Simulated:
                 outline_rest(self.module, target)
                 distribute_tiles(self.module)
                 self.module.operation.verify()
-                math_to_gpu(self.module)
-                lower = passmanager.PassManager.parse(
-                    "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
-                )
-                lower.run(self.module.operation)
+                self.finish()
+
+    def finish(self) -> None:
+        """From kernels to what the simulator knows."""
+        math_to_gpu(self.module)
+        lower = passmanager.PassManager.parse(
+            "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
+        )
+        lower.run(self.module.operation)
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
 
@@ -51,6 +65,10 @@ class Simulated:
             simt_amd.AmdBlock(self.target, *arguments)
         else:
             simt.Block(*arguments)
+
+    def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
+        """What stands for the tensor map of an array, which is an address and a shape."""
+        raise NotImplementedError
 
     def functions(self) -> dict[str, Any]:
         found = {}
@@ -85,10 +103,11 @@ class Simulated:
             for operand in launch.operands:
                 if operand[0] == "value":
                     values.append(evaluate(operand[2], shapes, scalars))
+                elif operand[0] == "map":
+                    values.append(self.tensor_map(addresses[tuple(operand[1:3])], *operand[1:]))
                 else:
                     address, shape = addresses[operand[0], operand[1]]
-                    strides = [int(np.prod(shape[d + 1 :])) for d in range(len(shape) - 1)]
-                    values += [address, *strides]
+                    values += [address, *strides(shape)[:-1]]
             grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
             for number in range(int(np.prod(grid))):
                 self.block(functions[launch.kernel], memory, values, number)
@@ -98,3 +117,35 @@ class Simulated:
             address, shape = addresses[kind, k]
             results.append(memory.get(address, shape, self.plan.buffers[k].dtype))
         return results[0] if len(results) == 1 else results
+
+
+class Specialised(Simulated):
+    """A program lowered to specialised warps of sm_90a, in tiles of a size."""
+
+    def __init__(self, program: Any, rows: int, stream: int, **choice: Any):
+        chosen = tuned.Choice(rows, stream, **{"resident": False, **choice})
+        depths, flags = (1, 64, 128, 256), (False, True)
+        every = itertools.product(depths, (0, *depths), flags, flags, flags)
+        entries = tuple(tuned.Entry("sm_90a", tuned.Shape(*s), 0, chosen) for s in every)
+        with tuned.using(tuned.Table(entries)), registry.collect_remarks() as self.remarks:
+            text = program.to_mlir()
+            self.module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile")
+            nvvm.emit_tiles(self.module, "target", target="sm_90a")
+            with self.module.context, ir.Location.unknown():
+                self.finish()
+        self.maps = Maps()
+        self.blocks: list[HopperBlock] = []
+
+    def block(self, *arguments: Any) -> None:
+        self.blocks.append(HopperBlock(*arguments, self.maps))
+
+    def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
+        address, shape = array
+        held = self.plan.arguments if kind == "argument" else self.plan.buffers
+        view = ArrayView(address, held[number].dtype, shape, tuple(strides(shape)), False, None)
+        return parameters.tensor_map(self.maps, view, *box)
+
+    def __call__(self, *arguments: Any) -> Any:
+        parameters._maps.clear()  # addresses mean something else in each call
+        self.blocks = []
+        return super().__call__(*arguments)

@@ -142,6 +142,12 @@ class Block:
 
     # ---- threads
 
+    def _warps(self, mask: np.ndarray) -> np.ndarray:
+        """The numbers of the warps that are active; asserts that they are as a whole."""
+        warps = mask.reshape(-1, 32)
+        assert (warps.all(1) == warps.any(1)).all(), "some lanes of a warp leave the others"
+        return np.flatnonzero(warps.all(1))
+
     def _gpu_thread_id(self, op: Any, operands: Any, mask: Any) -> Any:
         return np.arange(self.threads)
 
@@ -152,7 +158,7 @@ class Block:
         assert mask.all(), "a barrier that some threads do not reach"
 
     def _nvvm_shfl_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all() and "bfly" in str(op.attributes["kind"])
+        assert len(self._warps(mask)) and "bfly" in str(op.attributes["kind"])
         return operands[1][np.arange(self.threads) ^ operands[2]]
 
     # ---- memory
@@ -220,12 +226,11 @@ class Block:
     # ---- matrices
 
     def _nvvm_ldmatrix(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all()
         count = ir.IntegerAttr(op.attributes["num"]).value
         trans = "col" in str(op.attributes["layout"])
         words = [np.zeros(self.threads, np.int32) for _ in range(count)]
         lane = np.arange(32)
-        for warp in range(self.threads // 32):
+        for warp in self._warps(mask):
             address = operands[0][warp * 32 : warp * 32 + 32]
             for k in range(count):
                 rows = address[8 * k : 8 * k + 8]
@@ -240,7 +245,6 @@ class Block:
 
     def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""
-        assert mask.all()
         text = str(op.attributes["multiplicandAPtxType"])
         group, quad = np.arange(32) // 4, np.arange(32) % 4
 
@@ -259,7 +263,7 @@ class Block:
         c = operands[6:]
         each = a[0].shape[1]  # elements of a register, neighbours along k
         out = [np.zeros(self.threads, np.float32) for _ in range(4)]
-        for warp in range(self.threads // 32):
+        for warp in self._warps(mask):
             here = slice(warp * 32, warp * 32 + 32)
             big_a, big_b = np.zeros((16, 8 * each), np.float32), np.zeros((8 * each, 8), np.float32)
             big_c = np.zeros((16, 8), np.float32)
