@@ -98,9 +98,7 @@ class Scalars:
         key = (name, tuple(operands), result, tuple(attributes.items()))
         made = self._known.get(key)
         if made is None:
-            made = ir.Operation.create(
-                name, results=[result], operands=list(operands), attributes=attributes
-            ).results[0]
+            made = ir.Operation.create(name, [result], key[1], attributes or None).result
             self._known[key] = made
             self._scopes[-1].append(key)
             self._made[made] = key[:2]

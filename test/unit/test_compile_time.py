@@ -45,7 +45,7 @@ def test_cold_to_cubin(tmp_path):
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert 0.5 < seconds < 11
+    assert 0.5 < seconds < 14
 
 
 def test_front_end(monkeypatch):
@@ -65,4 +65,4 @@ def test_front_end(monkeypatch):
         bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
         seconds.append(time.process_time() - started)
     assert len(bundle.facts["images"]) == 2
-    assert min(seconds) < 2.2
+    assert min(seconds) < 2.8
