@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import simt
 import simt_amd
-from simt_hopper import HopperBlock, Maps
+from simt_hopper import HopperBlock
+from simt_parts import Launch, Maps
 
 from neptune_mlir import bindings, compiler
 from neptune_mlir.bindings import ir, passmanager
@@ -70,6 +71,10 @@ class Simulated:
         """What stands for the tensor map of an array, which is an address and a shape."""
         raise NotImplementedError
 
+    def blocks_of(self, programs: int) -> int:
+        """How many blocks a launch has."""
+        return programs
+
     def functions(self) -> dict[str, Any]:
         found = {}
         for op in self.module.body.operations:
@@ -105,11 +110,13 @@ class Simulated:
                     values.append(evaluate(operand[2], shapes, scalars))
                 elif operand[0] == "map":
                     values.append(self.tensor_map(addresses[tuple(operand[1:3])], *operand[1:]))
+                elif operand[0] == "counter":
+                    values.append(0)
                 else:
                     address, shape = addresses[operand[0], operand[1]]
                     values += [address, *strides(shape)[:-1]]
             grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
-            for number in range(int(np.prod(grid))):
+            for number in range(self.blocks_of(int(np.prod(grid)))):
                 self.block(functions[launch.kernel], memory, values, number)
         memory.check_guards()
         results = []
@@ -120,10 +127,14 @@ class Simulated:
 
 
 class Specialised(Simulated):
-    """A program lowered to specialised warps of sm_90a, in tiles of a size."""
+    """A program lowered to specialised warps of sm_90a, in tiles of a size.
 
-    def __init__(self, program: Any, rows: int, stream: int, **choice: Any):
-        chosen = tuned.Choice(rows, stream, **{"resident": False, **choice})
+    Launches have as many blocks as programs, but `resident` where that is not 0.
+    """
+
+    def __init__(self, program: Any, rows: int, stream: int, resident: int = 0, **choice: Any):
+        chosen = tuned.Choice(rows, stream, resident=resident > 0, **choice)
+        self.resident = resident
         depths, flags = (1, 64, 128, 256), (False, True)
         every = itertools.product(depths, (0, *depths), flags, flags, flags)
         entries = tuple(tuned.Entry("sm_90a", tuned.Shape(*s), 0, chosen) for s in every)
@@ -137,7 +148,11 @@ class Specialised(Simulated):
         self.blocks: list[HopperBlock] = []
 
     def block(self, *arguments: Any) -> None:
-        self.blocks.append(HopperBlock(*arguments, self.maps))
+        self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
+
+    def blocks_of(self, programs: int) -> int:
+        self.launch = Launch(min(programs, self.resident) if self.resident else programs)
+        return self.launch.blocks
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
         address, shape = array

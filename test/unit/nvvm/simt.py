@@ -97,7 +97,7 @@ class Block:
     def run(self, block: Any, mask: np.ndarray) -> list[Any]:
         for op in block.operations:
             operation = op.operation
-            if operation.name in ("scf.yield", "gpu.return"):
+            if operation.name in ("scf.yield", "scf.condition", "gpu.return"):
                 return [self.env[v] for v in operation.operands]
             self.step(operation, mask)
         return []
@@ -121,10 +121,11 @@ class Block:
 
     def _scf_for(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         low, high, step, *carried = operands
-        for bound in (low, high, step):
+        bounds = [bound[mask] for bound in (low, high, step)]
+        for bound in bounds:
             assert (bound == bound[0]).all(), "a loop whose bounds differ between threads"
         body = op.regions[0].blocks[0]
-        for i in range(int(low[0]), int(high[0]), int(step[0])):
+        for i in range(*(int(bound[0]) for bound in bounds)):
             self.env[body.arguments[0]] = np.full(self.threads, i, np.int64)
             self.env.update(zip(list(body.arguments)[1:], carried, strict=True))
             carried = self.run(body, mask)
@@ -367,6 +368,7 @@ BINARY: dict[str, Any] = {
     "arith.fptosi": _quiet(lambda a: np.nan_to_num(a, posinf=0, neginf=0)),
     "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a),
     "arith.shrsi": np.right_shift, "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.ceildivui": lambda a, b: -(-a // b),
     "arith.maxui": np.maximum, "arith.minui": np.minimum, "arith.index_castui": lambda a: a,
 }  # fmt: skip
 

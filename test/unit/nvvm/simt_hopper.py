@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`simt.Block` with what sm_90a has: specialised warps, barriers, the copy engine, wgmma.
 
-The producer runs before the consumers, all its waits passing: each barrier that it arms keeps the
-loads of its phases, and they arrive when a consumer first waits for the phase. So this sees which
-tile a thread reads, and a wait for what nobody brings, but no ring that is written too early.
-A product of a warp group is there when it is issued.
+Producer and consumers run in turn, each until it waits for the other; a wait that does not end is
+an error. What the copy engine brings destroys what was there as soon as it is started, and is there
+when its barrier is waited for. It may not be started where a product may still read: products of
+warp groups are made when they are issued, and read until they are waited for.
 
 What is stored is as late as it may be: a box is read from shared memory when its group is waited
 for, and what was written over it before that is what arrives. It may only be started when all its
@@ -13,98 +13,45 @@ bytes were written before a proxy fence, and a block may not end while one is un
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import simt
+from simt_parts import ROW, Barrier, Launch, Maps, Producer, TensorMap, swizzle, swizzled
 
 from neptune_mlir.bindings import ir
 
 GROUP = 128  # threads
-ROW = 128  # bytes of a swizzled row: 8 chunks of 16 bytes
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
 FIRST_ROW = np.arange(GROUP) // 32 * 16 + _LANE  # of those that a thread of a group holds
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """What `Driver.tensor_map` encodes."""
-
-    dtype: str
-    address: int
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        return int(np.prod(self.box)) * simt.SIZES[self.dtype]
-
-    def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Addresses of the rows of 128 bytes of the box at `where`, and which of them exist."""
-        assert self.box[0] == self.extents[0] == ROW // simt.SIZES[self.dtype] and where[0] == 0
-        sizes = self.box[1:]
-        inside = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1]  # the first axis is fastest
-        at = inside + np.array(where[1:], np.int64)[:, None]
-        exists = ((at >= 0) & (at < np.array(self.extents[1:])[:, None])).all(0)
-        return self.address + np.array(self.strides, np.int64) @ at, exists
-
-
-def swizzled(start: int, rows: int) -> np.ndarray:
-    """Where the bytes of rows of 128 bytes lie, [rows, 128]: chunks of 16, swizzled by the row."""
-    place = start + np.arange(rows * ROW).reshape(rows, ROW)
-    return swizzle(place)
-
-
-def swizzle(place: np.ndarray) -> np.ndarray:
-    return place ^ (place >> 7 & 7) << 4
-
-
-class Maps:
-    """Stands in for the driver: its tensor maps are kept, kernels get their numbers."""
-
-    def __init__(self) -> None:
-        self.made: list[TensorMap] = []
-
-    def tensor_map(self, dtype: str, address: int, extents: Any, strides: Any, box: Any) -> int:
-        assert all(s % 16 == 0 and s > 0 for s in strides) and address % 16 == 0
-        assert all(0 < n <= 256 for n in box) and 3 <= len(box) <= 5
-        lists = (tuple(extents), tuple(strides), tuple(box))
-        self.made.append(TensorMap(dtype, address, *lists))
-        return len(self.made) - 1
-
-
-Loads = list[tuple[TensorMap, list[int], int]]
-
-
-@dataclass
-class Barrier:
-    """Phases that the copy engine completes: the bytes and the loads of each to come."""
-
-    done: int = 0
-    coming: list[tuple[int, Loads]] = field(default_factory=list)
 
 
 class HopperBlock(simt.Block):
     """One block of threads; `maps` are those of its arguments."""
 
     def __init__(
-        self, function: Any, memory: simt.Memory, arguments: list[Any], number: int, maps: Maps
-    ):
-        self.maps = maps
+        self, function: Any, memory: simt.Memory, arguments: list[Any], number: int, maps: Maps,
+        launch: Launch | None = None,
+    ):  # fmt: skip
+        self.maps, self.launch = maps, launch or Launch()
         self.fresh: set[int] = set()  # bytes of shared memory that the copy engine may not see yet
         warps = next(iter(ir.DenseI32ArrayAttr(function.attributes["known_block_size"]))) // 32
         self.boxes: list[list[Any]] = [[] for _ in range(warps)]
         self.stored = 0
-        self.producing = False
         self.barriers: dict[int, Barrier] = {}
+        self.producer: Producer | None = None
+        self.producing = False
+        # of each warp's products that were not waited for: first and last byte of what they read
+        self._reads: list[tuple[int, int]] = []
+        self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
         super().__init__(function, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
-        left = [x for b in self.barriers.values() for x in b.coming]
+        assert not any(self.read), "a block ends while its products are made"
+        left = [b for b in self.barriers.values() if b.loads]
         assert not left, "a block ends before what it loads has come"
 
     # ---- values
@@ -138,15 +85,27 @@ class HopperBlock(simt.Block):
     # ---- roles
 
     def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        """Of the branches that part producer and consumers, the producer's comes first."""
+        """Where producer and consumers part, they run in turn."""
         if len(op.regions) < 2 or not self._is_producer(op.regions[1]):
             return super()._scf_if(op, operands, mask)
         consumers, producer = (region.blocks[0] for region in op.regions)
-        self.producing = True
-        self.run(producer, mask & ~operands[0])
-        self.producing = False
-        self.run(consumers, mask & operands[0])
+        there = mask & ~operands[0]
+        self.producer = Producer(lambda: self.run(producer, there) and None)
+        try:
+            self._let_producer_go_on()
+            self.run(consumers, mask & operands[0])
+        except BaseException:
+            with contextlib.suppress(BaseException):
+                self.producer.end()
+            raise
+        self.producer.end()
         return None
+
+    def _let_producer_go_on(self) -> None:
+        if self.producer is not None and not self.producing:
+            self.producing = True
+            self.producer.go_on()
+            self.producing = False
 
     @staticmethod
     def _is_producer(region: Any) -> bool:
@@ -159,9 +118,8 @@ class HopperBlock(simt.Block):
 
     def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         text = _text(op)
-        if "mbarrier" in text and "init" in text:
-            return None  # by one thread
-        self._warps(mask)
+        if "mbarrier" not in text:  # (one thread starts barriers)
+            self._warps(mask)
         for part, handler in INSTRUCTIONS.items():
             if part in text:
                 return handler(self, text, operands, mask)
@@ -189,36 +147,95 @@ class HopperBlock(simt.Block):
         assert (pointer[there] % 16 == 0).all()
         self.memory.heap[pointer[there][:, None] + np.arange(16)] = raw[there]
 
+    # ---- programs
+
+    def _gpu_grid_dim(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.full(self.threads, self.launch.blocks)
+
+    def _scf_while(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        before, after = (region.blocks[0] for region in op.regions)
+        while True:
+            self.env.update(zip(before.arguments, operands, strict=True))
+            condition, *values = self.run(before, mask)
+            if not self._one(condition, mask):
+                return values if len(values) != 1 else values[0]
+            self.env.update(zip(after.arguments, values, strict=True))
+            operands = self.run(after, mask)
+
+    def _count(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        _, last, lane = operands
+        found = self.launch.taken
+        self.launch.taken = 0 if found >= self._one(last, mask) else found + 1
+        assert (mask & (lane == 0)).sum() == 1
+        return np.where(lane == 0, found, 0).astype(np.int32)
+
+    def _store_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        address, word, lane = operands
+        (thread,) = np.flatnonzero(mask & (lane == 0))
+        self.shared[address[thread] : address[thread] + 4] = simt.to_bytes(word, "i32")[thread]
+
+    def _load_word(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        address, lane = operands
+        there = mask & (lane == 0)
+        raw = self.shared[np.where(there, address, 0)[:, None] + np.arange(4)]
+        return np.where(there, simt.from_bytes(raw, "i32")[:, 0], 0)
+
     # ---- barriers and the copy engine's loads
 
+    def _init_barrier(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        (count,) = re.findall(r"\], (\d+);", text)
+        self.barriers[self._one(operands[0], mask)] = Barrier(int(count))
+
+    def _arrive(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        address, thread = operands
+        for place in address[mask & (thread == 0)]:
+            self.barriers[int(place)].arrive()
+        for place in {int(x) for x in address[mask & (thread == 0)]}:
+            assert not self.barriers[place].loads
+            if self.barriers[place].complete():
+                self._let_producer_go_on()  # as early as it may
+
     def _expect(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        assert self.producing and len(self._warps(mask)) == 1
-        barrier = self.barriers.setdefault(self._one(operands[0], mask), Barrier())
-        barrier.coming.append((int(re.findall(r"\], (\d+);", text)[0]), []))
+        assert len(self._warps(mask)) == 1
+        barrier = self.barriers[self._one(operands[0], mask)]
+        (barrier.expected,) = map(int, re.findall(r"\], (\d+);", text))
+        barrier.arrive()
 
     def _load_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert len(self._warps(mask)) == 1
         target, number, *where, barrier = (self._one(v, mask) for v in operands[:-1])
         assert f".{len(where)}d." in text and target % 1024 == 0
-        loads = self.barriers[barrier].coming[-1][1]
-        loads.append((self.maps.made[number], where, target))
+        tensor_map = self.maps.made[number]
+        end = target + tensor_map.bytes
+        busy = [x for warp in self.read for product in warp for x in product]
+        assert all(last < target or first >= end for first, last in busy), "a product reads it"
+        self.shared[target:end] = 0xFF
+        self.barriers[barrier].loads.append((tensor_map, where, target))
 
     def _wait(self, text: str, operands: Any, mask: np.ndarray) -> None:
         address, parity = (self._one(v, mask) for v in operands)
-        if self.producing:
-            return
-        barrier = self.barriers.setdefault(address, Barrier())
-        if barrier.done % 2 != parity:
-            return  # this phase is complete
-        assert barrier.coming, "a wait for what nobody brings"
-        expected, loads = barrier.coming.pop(0)
-        barrier.done += 1
-        assert sum(tensor_map.bytes for tensor_map, _, _ in loads) == expected
-        for tensor_map, where, target in loads:
-            source, exists = tensor_map.rows(where)
-            rows = np.zeros((len(source), ROW), np.uint8)
-            rows[exists] = self.memory.heap[source[exists][:, None] + np.arange(ROW)]
-            self.shared[swizzled(target, len(source))] = rows
+        barrier = self.barriers[address]
+        while barrier.done % 2 == parity:  # this phase is not complete
+            loads = barrier.loads
+            if barrier.complete():
+                for load in loads:
+                    self._bring(*load)
+            elif self.producing:
+                assert self.producer is not None
+                self.producer.pass_turn()
+            else:
+                before = self._progress()
+                self._let_producer_go_on()
+                assert self._progress() != before, "a wait that does not end"
+
+    def _progress(self) -> Any:
+        return [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
+
+    def _bring(self, tensor_map: TensorMap, where: list[int], target: int) -> None:
+        source, exists = tensor_map.rows(where)
+        rows = np.zeros((len(source), ROW), np.uint8)
+        rows[exists] = self.memory.heap[source[exists][:, None] + np.arange(ROW)]
+        self.shared[swizzled(target, len(source))] = rows
 
     # ---- the copy engine's stores
 
@@ -280,6 +297,9 @@ class HopperBlock(simt.Block):
             for i in range(count):
                 out[i][here] = total[_row(i), _column(i)]
             self.products += 1
+            for warp in range(4 * group, 4 * group + 4):
+                self.read[warp].append(self._reads.copy())
+            self._reads.clear()
         return out
 
     def _matrix(
@@ -295,10 +315,14 @@ class HopperBlock(simt.Block):
             place = row // 64 * leading + row % 64 * 2 + k // 8 * stride + k % 8 * ROW
         else:
             place = row // 8 * stride + row % 8 * ROW + 2 * k
+        self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
         raw = self.shared[swizzle(start + place)[..., None] + np.arange(2)]
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
-    def _tied(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+    def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        (pending,) = map(int, re.findall(r"aligned (\d+);", text))
+        for warp in self._warps(mask):
+            del self.read[warp][: max(0, len(self.read[warp]) - pending)]
         return list(operands)
 
 
@@ -328,11 +352,15 @@ def _text(op: Any) -> str:
 # by what the text of the inline PTX has, the first that fits
 INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
-    "wgmma.wait_group": HopperBlock._tied,
+    "wgmma.wait_group": HopperBlock._await_products,
     "mbarrier.try_wait": HopperBlock._wait,
     "mbarrier.arrive.expect_tx": HopperBlock._expect,
-    "mbarrier.arrive": HopperBlock._nothing,
+    "mbarrier.arrive": HopperBlock._arrive,
+    "mbarrier.init": HopperBlock._init_barrier,
     "fence.mbarrier_init": HopperBlock._nothing,
+    "atom.global.inc": HopperBlock._count,
+    "st.shared.b32": HopperBlock._store_word,
+    "ld.shared.b32": HopperBlock._load_word,
     "fence.proxy.async": HopperBlock._publish,
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,

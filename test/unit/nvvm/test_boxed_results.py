@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import simt
-from simt_hopper import HopperBlock, Maps
+from simt_hopper import HopperBlock
+from simt_parts import Maps
 
 from neptune_mlir import bindings
 from neptune_mlir.analysis import layouts as L

@@ -8,15 +8,19 @@ import pytest
 from run_kernels import Specialised
 
 from neptune_mlir import ops
+from neptune_mlir.codegen import hopper
+from neptune_mlir.transforms import distribute_kept
+from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
 HEAD, STREAM = 64, 64
+AWAIT = SpecializedWriter._await
 
 
-def inputs(kind, n):
-    """q, k and v of one head. By kind, the scores rise or fall by 10 a tile of keys for all rows
+def inputs(kind, n, heads=1):
+    """q, k and v. By kind, the scores rise or fall by 10 a tile of keys for all rows
     or some, and leave the range of weights by the first tile's maximum."""
     rng = np.random.default_rng(n)
-    q, k, v = rng.standard_normal((3, n, HEAD))
+    q, k, v = rng.standard_normal((3, heads, n, HEAD))
     along = 10 * np.arange(n)[:, None] / STREAM / HEAD**0.5
     match kind:
         case "rising":
@@ -31,15 +35,15 @@ def inputs(kind, n):
             q, k = 0.3 * q + 1, 0.3 * k + np.floor(along) * (rng.random((n, 1)) < 0.1)
         case "large":
             q, k = 25 * q, 4 * k
-    return [x[None, None].astype(np.float16) for x in (q, k, v)]
+    return [x[None].astype(np.float16) for x in (q, k, v)]
 
 
-def check(kind, n, rows=128, stream=STREAM, choice=(), **settings):
+def check(kind, n, rows=128, stream=STREAM, choice=(), heads=1, **settings):
     """Compare with float64; returns the blocks that ran."""
     program = ops.attention(head_dim=HEAD, dtype="f16", **settings)
     kernel = Specialised(program, rows, stream, **dict(choice))
     assert not kernel.remarks
-    given = inputs(kind, n)
+    given = inputs(kind, n, heads)
     found, want = kernel(*given), program.reference(*(x.astype(float) for x in given))
     if settings.get("return_lse"):
         found, sums = found
@@ -95,7 +99,53 @@ def test_log_sum_exp(kind):
 @pytest.mark.parametrize(
     ("rows", "stream", "choice"),
     [(128, 128, {}), (64, 64, {}), (192, 64, {}), (128, 64, {"turns": True}),
-     (128, 64, {"skew": False}), (128, 64, {"boxed": False})],
+     (128, 64, {"skew": False}), (128, 64, {"boxed": False}), (128, 64, {"slots": 3})],
 )  # fmt: skip
 def test_schedules(rows, stream, choice):
     check("rising", 300, rows, stream, choice.items(), causal=True)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_resident_blocks(blocks, causal):
+    """Blocks that take programs from a queue; rings and turns go on from one to the next."""
+    choice = {"resident": blocks, "turns": True}
+    ran = check("some", 200, choice=choice.items(), heads=3, causal=causal)
+    assert len(ran) == blocks and sum(block.stored for block in ran) == 6 * 8
+    assert ran[0].launch.taken == 0  # as the next launch needs it
+
+
+def test_the_simulator_sees_a_tile_that_is_not_released(monkeypatch):
+    monkeypatch.setattr(SpecializedWriter, "_release", lambda *_: None)
+    with pytest.raises(AssertionError, match="a wait that does not end"):
+        check("plain", 333)
+
+
+def test_the_simulator_sees_a_tile_that_is_released_too_early(monkeypatch):
+    wait = hopper.wait_products
+    monkeypatch.setattr(hopper, "wait_products", lambda n, values: wait(n + 1, values))
+    with pytest.raises(AssertionError, match="a product reads it"):
+        check("plain", 333)
+
+
+def test_the_simulator_sees_a_tile_that_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(SpecializedWriter, "_await", _await_nothing)
+    with pytest.raises(AssertionError):
+        check("plain", 333)
+
+
+def _await_nothing(self, tile, count):
+    wait = hopper.wait_barrier
+    hopper.wait_barrier = lambda *_: None
+    try:
+        AWAIT(self, tile, count)
+    finally:
+        hopper.wait_barrier = wait
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_weights_out_of_range_are_seen(monkeypatch):
+    monkeypatch.setattr(distribute_kept, "LARGEST", 2.0**40)
+    check("plain", 333)
+    with pytest.raises(AssertionError):
+        check("rising", 333)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What `simt_hopper` runs blocks with: tensor maps, barriers, the producer, and the launch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simt
+
+ROW = 128  # bytes of a swizzled row: 8 chunks of 16 bytes
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What `Driver.tensor_map` encodes."""
+
+    dtype: str
+    address: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.box)) * simt.SIZES[self.dtype]
+
+    def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Addresses of the rows of 128 bytes of the box at `where`, and which of them exist."""
+        assert self.box[0] == self.extents[0] == ROW // simt.SIZES[self.dtype] and where[0] == 0
+        sizes = self.box[1:]
+        inside = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1]  # the first axis is fastest
+        at = inside + np.array(where[1:], np.int64)[:, None]
+        exists = ((at >= 0) & (at < np.array(self.extents[1:])[:, None])).all(0)
+        return self.address + np.array(self.strides, np.int64) @ at, exists
+
+
+def swizzled(start: int, rows: int) -> np.ndarray:
+    """Where the bytes of rows of 128 bytes lie, [rows, 128]: chunks of 16, swizzled by the row."""
+    place = start + np.arange(rows * ROW).reshape(rows, ROW)
+    return swizzle(place)
+
+
+def swizzle(place: np.ndarray) -> np.ndarray:
+    return place ^ (place >> 7 & 7) << 4
+
+
+class Maps:
+    """Stands in for the driver: its tensor maps are kept, kernels get their numbers."""
+
+    def __init__(self) -> None:
+        self.made: list[TensorMap] = []
+
+    def tensor_map(self, dtype: str, address: int, extents: Any, strides: Any, box: Any) -> int:
+        assert all(s % 16 == 0 and s > 0 for s in strides) and address % 16 == 0
+        assert all(0 < n <= 256 for n in box) and 3 <= len(box) <= 5
+        lists = (tuple(extents), tuple(strides), tuple(box))
+        self.made.append(TensorMap(dtype, address, *lists))
+        return len(self.made) - 1
+
+
+@dataclass
+class Barrier:
+    """An mbarrier: `done` phases are complete; of this one, `arrived` of `count` are there, and
+    `loads` are under way."""
+
+    count: int
+    done: int = 0
+    arrived: int = 0
+    expected: int = 0  # bytes
+    loads: list[tuple[TensorMap, list[int], int]] = field(default_factory=list)
+
+    def arrive(self, count: int = 1) -> None:
+        self.arrived += count
+        assert self.arrived <= self.count, "more arrivals than a barrier counts"
+
+    def complete(self) -> bool:
+        """Go on to the next phase, if all are there."""
+        if self.arrived < self.count:
+            return False
+        assert sum(tensor_map.bytes for tensor_map, _, _ in self.loads) == self.expected
+        self.done, self.arrived, self.expected, self.loads = self.done + 1, 0, 0, []
+        return True
+
+
+class Producer:
+    """Runs `work` in turn with whoever made this: each goes on when the other passes the turn."""
+
+    def __init__(self, work: Callable[[], None]):
+        self.over = False
+        self._error: BaseException | None = None
+        self._theirs, self._ours = threading.Semaphore(0), threading.Semaphore(0)
+        self._abandoned = False
+
+        def run() -> None:
+            self._ours.acquire()
+            try:
+                if not self._abandoned:
+                    work()
+            except BaseException as error:  # for whoever made this
+                self._error = error
+            self.over = True
+            self._theirs.release()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def go_on(self) -> None:
+        """Let it run until it passes the turn, or is over. Raises what it raised."""
+        if not self.over:
+            self._ours.release()
+            self._theirs.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def pass_turn(self) -> None:
+        self._theirs.release()
+        self._ours.acquire()
+        assert not self._abandoned, "the producer waits for what never comes"
+
+    def end(self) -> None:
+        self._abandoned = True
+        self.go_on()
+
+
+@dataclass
+class Launch:
+    """What blocks of a launch share: how many there are, and how many programs were taken."""
+
+    blocks: int = 1
+    taken: int = 0
