@@ -69,7 +69,8 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lengths", default="1024,4096,16384", help="of calls")
     parser.add_argument(
         "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
-        help="what to choose from: rows, stream, columns, slots, turns, skew, resident, boxed",
+        help="what to choose from: rows, stream, columns, slots, turns, skew, resident, boxed, "
+        "keeps",
     )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class Choice:
         skew: whether the last product of a loop is delayed by an iteration.
         resident: whether blocks stay and take program after program.
         boxed: whether results may leave by the copy engine.
+        keeps: whether iterations may keep their reference.
     """
 
     rows: int
@@ -74,6 +75,7 @@ class Choice:
     skew: bool = True
     resident: bool = True
     boxed: bool = True
+    keeps: bool = True
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

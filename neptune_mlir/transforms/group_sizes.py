@@ -83,7 +83,9 @@ def rule(shape: Shape, few: bool = False) -> Choice:
     rows = 64 * groups
     by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3
     by_memory = (MEMORY - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
-    return Choice(rows, max(16, min(128, by_registers, by_memory) // 16 * 16))
+    stream = max(16, min(128, by_registers, by_memory) // 16 * 16)
+    # few programs have few tiles each: trying to keep a reference is not worth its code
+    return Choice(rows, stream, keeps=not few)
 
 
 def columns(shape: Shape) -> int:

@@ -34,7 +34,7 @@ BESIDE = 32  # registers that the only product of a program leaves for all else
 KNOBS: dict[str, tuple[int, ...]] = {
     "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)),
     "columns": (0, *range(64, 257, 64)), "slots": (0, 3, 4),
-    "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,),
+    "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
 }  # fmt: skip
 
 
@@ -93,8 +93,7 @@ def candidates(
 def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
     for numbers in itertools.product(*(knobs[name] for name in KNOBS)):
         rows, stream, cut, slots, *truths = numbers
-        turns, skew, resident, boxed = map(bool, truths)
-        yield Choice(rows, stream, cut, slots, turns, skew, resident, boxed)
+        yield Choice(rows, stream, cut, slots, *map(bool, truths))
 
 
 def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
