@@ -71,7 +71,7 @@ class Simulated:
         """What stands for the tensor map of an array, which is an address and a shape."""
         raise NotImplementedError
 
-    def blocks_of(self, programs: int) -> int:
+    def blocks_of(self, launch: Any, programs: int) -> int:
         """How many blocks a launch has."""
         return programs
 
@@ -116,7 +116,7 @@ class Simulated:
                     address, shape = addresses[operand[0], operand[1]]
                     values += [address, *strides(shape)[:-1]]
             grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
-            for number in range(self.blocks_of(int(np.prod(grid)))):
+            for number in range(self.blocks_of(launch, int(np.prod(grid)))):
                 self.block(functions[launch.kernel], memory, values, number)
         memory.check_guards()
         results = []
@@ -127,31 +127,36 @@ class Simulated:
 
 
 class Specialised(Simulated):
-    """A program lowered to specialised warps of sm_90a, in tiles of a size.
+    """A program lowered for sm_90a as users compile it, for long streams.
 
-    Launches have as many blocks as programs, but `resident` where that is not 0.
+    Args:
+        choice: instead of what the shipped table says.
+        blocks: of a launch whose blocks take programs from a queue.
     """
 
-    def __init__(self, program: Any, rows: int, stream: int, resident: int = 0, **choice: Any):
-        chosen = tuned.Choice(rows, stream, resident=resident > 0, **choice)
-        self.resident = resident
-        depths, flags = (1, 64, 128, 256), (False, True)
-        every = itertools.product(depths, (0, *depths), flags, flags, flags)
-        entries = tuple(tuned.Entry("sm_90a", tuned.Shape(*s), 0, chosen) for s in every)
-        with tuned.using(tuned.Table(entries)), registry.collect_remarks() as self.remarks:
+    def __init__(self, program: Any, choice: tuned.Choice | None = None, blocks: int = 1):
+        table = None
+        if choice is not None:
+            depths, flags = (1, 64, 128, 256), (False, True)
+            every = itertools.product(depths, (0, *depths), flags, flags, flags)
+            entries = [tuned.Entry("sm_90a", tuned.Shape(*s), 0, choice) for s in every]
+            table = tuned.Table(tuple(entries))
+        with tuned.using(table), registry.collect_remarks() as self.remarks:
             text = program.to_mlir()
             self.module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile")
             nvvm.emit_tiles(self.module, "target", target="sm_90a")
             with self.module.context, ir.Location.unknown():
                 self.finish()
+        self.most_blocks = blocks
         self.maps = Maps()
         self.blocks: list[HopperBlock] = []
 
     def block(self, *arguments: Any) -> None:
         self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
 
-    def blocks_of(self, programs: int) -> int:
-        self.launch = Launch(min(programs, self.resident) if self.resident else programs)
+    def blocks_of(self, launch: Any, programs: int) -> int:
+        queue = any(operand[0] == "counter" for operand in launch.operands)
+        self.launch = Launch(min(programs, self.most_blocks) if queue else programs)
         return self.launch.blocks
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import simt
 from run_kernels import Specialised
 
 from neptune_mlir import ops
 from neptune_mlir.codegen import hopper
+from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms import distribute_kept
 from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
 HEAD, STREAM = 64, 64
+CHOICE = Choice(128, STREAM, resident=False)
 AWAIT = SpecializedWriter._await
 
 
@@ -38,10 +43,10 @@ def inputs(kind, n, heads=1):
     return [x[None].astype(np.float16) for x in (q, k, v)]
 
 
-def check(kind, n, rows=128, stream=STREAM, choice=(), heads=1, **settings):
+def check(kind, n, choice=CHOICE, heads=1, blocks=1, **settings):
     """Compare with float64; returns the blocks that ran."""
     program = ops.attention(head_dim=HEAD, dtype="f16", **settings)
-    kernel = Specialised(program, rows, stream, **dict(choice))
+    kernel = Specialised(program, choice, blocks)
     assert not kernel.remarks
     given = inputs(kind, n, heads)
     found, want = kernel(*given), program.reference(*(x.astype(float) for x in given))
@@ -50,7 +55,7 @@ def check(kind, n, rows=128, stream=STREAM, choice=(), heads=1, **settings):
         want, sums_wanted = want
         assert np.abs(sums - sums_wanted).max() < 1e-4
     assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
-    groups = rows // 64
+    groups = choice.rows // 64
     assert all(block.threads == 128 * (groups + 1) for block in kernel.blocks)
     assert all(block.products and block.products % groups == 0 for block in kernel.blocks)
     return kernel.blocks
@@ -97,22 +102,73 @@ def test_log_sum_exp(kind):
 
 
 @pytest.mark.parametrize(
-    ("rows", "stream", "choice"),
-    [(128, 128, {}), (64, 64, {}), (192, 64, {}), (128, 64, {"turns": True}),
-     (128, 64, {"skew": False}), (128, 64, {"boxed": False}), (128, 64, {"slots": 3})],
+    "changes",
+    [{"stream": 128}, {"rows": 64}, {"rows": 192}, {"turns": True}, {"skew": False},
+     {"boxed": False}, {"slots": 3}],
+    ids=str,
 )  # fmt: skip
-def test_schedules(rows, stream, choice):
-    check("rising", 300, rows, stream, choice.items(), causal=True)
+def test_schedules(changes):
+    check("rising", 300, replace(CHOICE, **changes), causal=True)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("causal", [False, True])
 def test_resident_blocks(blocks, causal):
     """Blocks that take programs from a queue; rings and turns go on from one to the next."""
-    choice = {"resident": blocks, "turns": True}
-    ran = check("some", 200, choice=choice.items(), heads=3, causal=causal)
+    choice = replace(CHOICE, resident=True, turns=True)
+    ran = check("some", 200, choice, heads=3, blocks=blocks, causal=causal)
     assert len(ran) == blocks and sum(block.stored for block in ran) == 6 * 8
     assert ran[0].launch.taken == 0  # as the next launch needs it
+
+
+RNG = np.random.default_rng(0)
+
+
+def f16(*shape):
+    return RNG.standard_normal(shape).astype(np.float16)
+
+
+PROGRAMS = {
+    "head dim 128, bf16": (
+        lambda: ops.attention(head_dim=128, dtype="bf16", causal=True),
+        [*f16(3, 1, 1, 300, 128)], 8e-3,
+    ),
+    "head dim 256": (lambda: ops.attention(head_dim=256, dtype="f16"), [*f16(3, 1, 1, 200, 256)]),
+    "grouped heads, other lengths": (
+        lambda: ops.attention(head_dim=128, dtype="f16", causal=True, group=2),
+        [f16(1, 4, 130, 128), f16(1, 2, 300, 128), f16(1, 2, 300, 128)],
+    ),
+    "a moving score": (
+        lambda: ops.attention(head_dim=64, dtype="f16", causal=True, alibi=True, softcap=20.0),
+        [*f16(3, 1, 2, 200, 64), np.array([0.5, 0.1], np.float32)],
+    ),
+    "a product of scaled rows": (
+        lambda: ops.rms_norm_matmul(cols=256, out=320, dtype="f16"),
+        [f16(200, 256), f16(256), f16(256, 320)],
+    ),
+    "quantized rows": (
+        lambda: ops.absmax_matmul(cols=256, out=256, dtype="f16"), [f16(200, 256), f16(256, 256)],
+    ),
+    "a loss of a product": (
+        lambda: ops.linear_cross_entropy(width=512, classes=640, dtype="f16"),
+        [f16(200, 512) / 16, f16(640, 512), np.arange(200, dtype=np.int64)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_as_users_compile_them(name):
+    make, given, tolerance = (*PROGRAMS[name], 1e-3)[:3]
+    program = make()
+    if "bf16" in name:
+        given = [simt.bf16_round(x) for x in given]
+    kernel = Specialised(program, blocks=2)
+    found = kernel(*given)
+    want = program.reference(*(x if x.dtype == np.int64 else x.astype(float) for x in given))
+    pairs = zip(found, want, strict=True) if isinstance(found, list) else [(found, want)]
+    for one, other in pairs:
+        assert np.linalg.norm(one - other) / np.linalg.norm(other) < tolerance
+    assert any(block.products for block in kernel.blocks)
 
 
 def test_the_simulator_sees_a_tile_that_is_not_released(monkeypatch):
