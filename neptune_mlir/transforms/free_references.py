@@ -74,9 +74,10 @@ def _references(algebra: StreamAlgebra, k: int) -> set[str]:
 
 def _results(stream: Any, algebra: StreamAlgebra) -> list[Term] | None:
     """What the stream gives, over final values `r<k>` (without positions); None if that takes
-    more than maps."""
+    more than maps that read each value at one position: the proof is about single elements."""
     values, block = algebra.values, stream.operation.regions[1].blocks[0]
     finals = {values.key(a): f"r{k}" for k, a in enumerate(block.arguments)}
+    places: dict[str, tuple[Term, ...]] = {}
     made: dict[str, Term] = {}
 
     def resolved(node: Term) -> Term | None:
@@ -93,7 +94,15 @@ def _results(stream: Any, algebra: StreamAlgebra) -> list[Term] | None:
                 return None
             continue
         nest = read_nest(op.opview, values)
-        made[values.key(op.results[0])] = T.rewrite(nest.body, resolved)
+        assert nest.axes is not None
+        body = T.rename_axes(nest.body, {k: T.index(a) for k, a in enumerate(nest.axes)})
+        for read in T.leaves(body, "read"):
+            inside = read.attr in finals or read.attr in made
+            if inside and places.setdefault(read.attr, read.args) != read.args:
+                return None
+        key = values.key(op.results[0])
+        places[key] = tuple(T.index(nest.axes[k]) for k in nest.result_axes)
+        made[key] = T.rewrite(body, resolved)
     given = []
     for value in end.operands:
         key = values.key(value)
