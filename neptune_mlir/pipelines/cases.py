@@ -19,6 +19,7 @@ from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.transforms.program import streams
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,15 @@ class Case:
 
 def longer(module: Any) -> tuple[Case, ...]:
     """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == "neptune.stream":
-            found.append(op)
-        return bindings.ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    if len(found) != 1 or "neptune.longer" not in found[0].attributes:
+    found = streams(module)
+    if len(found) != 1 or "neptune.longer" not in found[0].operation.attributes:
         return ()
-    stream = found[0].opview
+    (stream,) = found
     dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
     place = _argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
     if place is None:
         return ()
-    lengths = bindings.ir.DenseI64ArrayAttr(found[0].attributes["neptune.longer"])
+    lengths = bindings.ir.DenseI64ArrayAttr(stream.operation.attributes["neptune.longer"])
     return tuple(Case(f"length:{n}", ["le", n, ["dim", *place]]) for n in lengths)
 
 

@@ -20,6 +20,7 @@ from neptune_mlir.analysis.tiles import read_generic
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Splat
+from neptune_mlir.transforms.distribute_scalars import Scalars
 from neptune_mlir.transforms.keep_references import read_guess
 
 Correct = Callable[[list[Any]], list[Any]]
@@ -31,7 +32,26 @@ TRY = 1  # how an iteration went (i32): whether the next one is to try
 LARGEST = 2.0**14  # a sum of weights, so that each is an f16 number
 LITTLE = 0.9  # factors of references that hardly move
 
-_LESS, _AT_LEAST, _UNEQUAL = 4, 3, 6  # ordered comparisons of floats
+EQUAL, _AT_LEAST, _LESS, _UNEQUAL = 1, 3, 4, 6  # ordered comparisons of floats
+
+
+def within(s: Scalars, values: Sequence[Any], predicate: int, bound: float) -> Any:
+    """Whether all values compare so with a bound (an ordered comparison of `arith.cmpf`)."""
+    found = None
+    for value in values:
+        here = s.op(
+            "arith.cmpf", [value, s.constant(bound, s.f32)], s.i1,
+            predicate=ir.IntegerAttr.get(s.i64, predicate),
+            fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
+        )  # fmt: skip
+        found = here if found is None else s.op("arith.andi", [found, here], s.i1)
+    return found
+
+
+def in_all_lanes(s: Scalars, condition: Any) -> Any:
+    """Whether a condition holds for all lanes of the warp."""
+    word = s.op("arith.extui", [condition], s.i32)
+    return s.op("arith.trunci", [hopper.every_lane(word)], s.i1)
 
 
 class KeptReference:
@@ -63,7 +83,7 @@ class KeptReference:
         trial = scf.IfOp(self.tries, [*types, s.i1], has_else=True)
         with s.scope(trial.then_block):
             weights, sums = self._try()
-            scf.YieldOp([*weights, *sums, self._all(self._fits(sums))])
+            scf.YieldOp([*weights, *sums, in_all_lanes(s, self._fits(sums))])
         with s.scope(trial.else_block):
             scf.YieldOp([*scores, *self.before, s.constant(0, s.i1)])
         *values, fits = trial.results
@@ -76,7 +96,7 @@ class KeptReference:
             self._move(tried)
             made = [self._registers(value) for value in guess.outputs]
             factors = self._registers(guess.factor.results[0])
-            little = self._all(self._within(factors, _AT_LEAST, LITTLE))
+            little = in_all_lanes(s, within(s, factors, _AT_LEAST, LITTLE))
             made.append(correct(hopper.wait_products(0, total)))
             scf.YieldOp([*(v for m in made for v in m), s.op("arith.extui", [little], s.i32)])
         *values, went = branch.results
@@ -102,25 +122,9 @@ class KeptReference:
 
     def _fits(self, sums: Sequence[Any]) -> Any:
         """Whether this thread's weights are in range, by a reference that there is."""
-        some = self._within(self.before, _UNEQUAL, float("-inf"))
-        return self.s.op("arith.andi", [self._within(sums, _LESS, LARGEST), some], self.s.i1)
-
-    def _within(self, values: Sequence[Any], predicate: int, bound: float) -> Any:
-        """Whether all values compare so with a bound."""
-        s, found = self.s, None
-        for value in values:
-            here = s.op(
-                "arith.cmpf", [value, s.constant(bound, s.f32)], s.i1,
-                predicate=ir.IntegerAttr.get(s.i64, predicate),
-                fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
-            )  # fmt: skip
-            found = here if found is None else s.op("arith.andi", [found, here], s.i1)
-        return found
-
-    def _all(self, condition: Any) -> Any:
-        """Whether it holds for all lanes of the warp."""
-        word = self.s.op("arith.extui", [condition], self.s.i32)
-        return self.s.op("arith.trunci", [hopper.every_lane(word)], self.s.i1)
+        s = self.s
+        some = within(s, self.before, _UNEQUAL, float("-inf"))
+        return s.op("arith.andi", [within(s, sums, _LESS, LARGEST), some], s.i1)
 
     def _plus(self, sums: Sequence[Any]) -> list[Any]:
         s, scaled = self.s, list(self.guess.scaled.operands)

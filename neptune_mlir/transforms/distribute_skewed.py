@@ -20,7 +20,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.distribute_kept import TRY, KeptReference
+from neptune_mlir.transforms.distribute_kept import EQUAL, TRY, KeptReference, in_all_lanes, within
 from neptune_mlir.transforms.distribute_memory import under
 from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
@@ -249,7 +249,7 @@ class SkewedLoops:
             self._write_corrections(loop, state)
             return
         assert isinstance(before, Held)
-        skips = self._are_ones(state.handed)
+        skips = in_all_lanes(s, within(s, state.handed, EQUAL, 1.0))
         branch = scf.IfOp(skips, [v.type for v in before.values], has_else=True)
         with s.scope(branch.then_block):
             scf.YieldOp(before.values)
@@ -257,18 +257,6 @@ class SkewedLoops:
             self._write_corrections(loop, state)
             scf.YieldOp(kernel.compute.registers(kernel.tile(result), before.layout))
         kernel.tiles[result] = Held(before.layout, list(branch.results))
-
-    def _are_ones(self, values: Sequence[Any]) -> Any:
-        s, found = self.s, None
-        for value in values:
-            here = s.op(
-                "arith.cmpf", [value, s.constant(1.0, s.f32)], s.i1,
-                predicate=ir.IntegerAttr.get(s.i64, 1),
-                fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
-            )  # fmt: skip
-            found = here if found is None else s.op("arith.andi", [found, here], s.i1)
-        ones = hopper.every_lane(s.op("arith.extui", [found], s.i32))
-        return s.op("arith.trunci", [ones], s.i1)
 
     def _write_corrections(self, loop: Any, state: State) -> None:
         kernel, skew = self.kernel, self.skews[loop]

@@ -25,25 +25,16 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import FREE, read_nest
-from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.program import streams
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.verify_corrections import StreamAlgebra, unguarded
 
 
 @register("free-references", "find running maxima whose exact value no result depends on")
 def free_references(module: Any) -> None:
-    for function in functions(module):
-        streams: list[Any] = []
-
-        def visit(op: Any, into: list[Any] = streams) -> Any:
-            if op.name == "neptune.stream":
-                into.append(op.opview)
-            return ir.WalkResult.ADVANCE
-
-        function.operation.walk(visit)
-        for stream in streams:
-            for op in _found(stream):
-                op.operation.attributes[FREE] = ir.UnitAttr.get(op.operation.context)
+    for stream in streams(module):
+        for op in _found(stream):
+            op.operation.attributes[FREE] = ir.UnitAttr.get(op.operation.context)
 
 
 def _found(stream: Any) -> list[Any]:

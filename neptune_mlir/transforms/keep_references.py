@@ -29,7 +29,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import FREE
 from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.transforms.registry import register, remark
-from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, read_skew
+from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, multiplies, read_skew
 
 KEEPS = "neptune.keeps"
 AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
@@ -49,14 +49,15 @@ def keep_references(module: Any) -> None:
             if not any(_free(loop) for loop in chain):
                 continue
             try:
-                guesses = [read_guess(loop, read_skew(loop)) for loop in chain]
+                skews = [read_skew(loop) for loop in chain]
+                guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
             except Unfit as reason:
                 remark(op.location, f"a loop moves its reference in each iteration: {reason}")
                 continue
             if len({g.carried for g in guesses}) == 1:
-                for loop in chain:
+                for loop, skew in zip(chain, skews, strict=True):
                     loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
-                    read_skew(loop).leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+                    skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
     if not _is_one_for_equals(factor, reference, new):
         raise Unfit("its factor is not known to be 1 where the reference stays")
     readers = [op for op in _readers(factor.results[0]) if op not in skew.corrections]
-    if len(readers) != 1 or not _scales_sum(readers[0], factor.results[0], body):
+    if len(readers) != 1 or not _scales(readers[0], body, factor.results[0]):
         raise Unfit("its factor scales more than one sum")
     (scaled,) = readers
     totals = _readers(scaled.results[0])
@@ -174,16 +175,9 @@ def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
     )  # fmt: skip
 
 
-def _scales_sum(op: Any, factor: Any, body: Any) -> bool:
+def _scales(op: Any, body: Any, factor: Any) -> bool:
     """Whether it multiplies a carried value by the factor."""
-    if op.name != "linalg.generic":
-        return False
-    tiles = list(op.operands)[:-1]
-    return (
-        len(tiles) == 2 and factor in tiles and _last(op).name == "arith.mulf"
-        and len(list(op.regions[0].blocks[0].operations)) == 2
-        and any(v in list(body.arguments) for v in tiles)
-    )  # fmt: skip
+    return op.name == "linalg.generic" and multiplies(op, set(body.arguments), {factor})
 
 
 def _sums(op: Any) -> bool:

@@ -24,6 +24,20 @@ def functions(module: Any) -> Iterator[Any]:
             yield op
 
 
+def streams(module: Any) -> list[Any]:
+    """Every `neptune.stream` of a module's functions."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "neptune.stream":
+            found.append(op.opview)
+        return ir.WalkResult.ADVANCE
+
+    for function in functions(module):
+        function.operation.walk(visit)
+    return found
+
+
 class Program:
     """The nests of one function's entry block, in program order.
 

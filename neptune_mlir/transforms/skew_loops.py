@@ -164,11 +164,11 @@ def read_skew(loop: Any) -> Skew:
     )
     shapes = tuple(shape_of(v) for v in [*first, *last])
     changed = {body.arguments[1 + carried], *made}
-    scales = bool(corrections) and all(_multiplies(op, changed, handed) for op in corrections)
+    scales = bool(corrections) and all(multiplies(op, changed, handed) for op in corrections)
     return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), scales, shapes)
 
 
-def _multiplies(op: Any, changed: set[Any], handed: Any) -> bool:
+def multiplies(op: Any, changed: set[Any], handed: Any) -> bool:
     """Whether a tile op is the product of a value in `changed` and one in `handed`, element by
     element."""
     block = op.regions[0].blocks[0]

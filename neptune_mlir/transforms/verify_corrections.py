@@ -24,11 +24,11 @@ from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.proof import PROVED, Obligation, acc, new, obligations, old
 from neptune_mlir.algebra.smtlib import decide
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.bindings import location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import Nest, Values, read_nest, tensor_key
 from neptune_mlir.errors import FusionError, UsageError
-from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.program import streams
 from neptune_mlir.transforms.registry import register, remark
 
 
@@ -165,15 +165,6 @@ def verify_corrections(module: Any, *, solver: str = "auto") -> None:
         raise UsageError(f"no solver '{solver}'", hint="auto, normal or z3")
     installed = importlib.util.find_spec("z3") is not None
     ask_z3 = solver == "z3" or (solver == "auto" and installed)
-    for function in functions(module):
-        streams: list[Any] = []
-
-        def visit(op: Any, into: list[Any] = streams) -> Any:
-            if op.name == "neptune.stream":
-                into.append(op.opview)
-            return ir.WalkResult.ADVANCE
-
-        function.operation.walk(visit)
-        for stream in streams:
-            count = verify_stream(stream, ask_z3)
-            remark(stream.operation.location, f"{count} obligations proved")
+    for stream in streams(module):
+        count = verify_stream(stream, ask_z3)
+        remark(stream.operation.location, f"{count} obligations proved")
