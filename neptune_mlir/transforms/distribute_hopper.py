@@ -545,16 +545,17 @@ class SpecializedWriter(KernelWriter):
         if "neptune.skew" in op.attributes:
             chain = chain_of(op)
             self.written += chain
-            SkewedLoops(self, chain).write()
+            with self.instead(self.elements_of(chain)):
+                SkewedLoops(self, chain).write()
             return
         s, key = self.s, self.signatures[op]
         body = op.regions[0].blocks[0]
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         layouts = self._carried_layouts(op, starts)
-        first = s.value(self.counts[key])
+        first, loaded = s.value(self.counts[key]), self.elements_of([op])
         loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), first])
-        with s.scope(loop.body):
+        with s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
             *arguments, count = loop.inner_iter_args
             self.counts[key] = count

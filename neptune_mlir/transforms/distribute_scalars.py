@@ -20,7 +20,8 @@ Rewrites, all of them properties of the operators:
   the other, and two such conditions of one choice are one: a mask costs an element a comparison
   and a choice;
 * a position as a number is one conversion a thread, and an addition: `float(i + 8)` is
-  `float(i) + 8.0`.
+  `float(i) + 8.0`, and k times that is `fma(k, 8.0, k * float(i))`;
+* a product plus something is one fused multiply-add.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
+FMA = "llvm.intr.fma"
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
 
@@ -295,7 +297,7 @@ class Scalars:
         return self.op("arith.negf", [a], a.type) if x is None else self.constant(-x, a.type)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        return self.op("llvm.intr.fma", [a, b, c], a.type)
+        return self.op(FMA, [a, b, c], a.type)
 
     def ex2(self, a: Any) -> Any:
         return self.chip.exp2(self, a)
@@ -343,8 +345,16 @@ def _exponential(s: Scalars, x: Any) -> Any:
 
     difference = s.parts(x, "arith.subf")
     if difference:
-        base, k = s.scaled(difference[0])
-        return s.ex2(s.fma(base, factor(k), s.negate(s.multiply(difference[1], log2_e))))
+        value, g = difference
+        product = s.parts(value, FMA)
+        bias = s.parts(product[2], FMA) if product and product[1] in s._uniform else None
+        if bias and s.constant_of(bias[1]) and len(list(value.uses)) == 1:
+            # x k + (a + slope j), which nothing but this reads: a - g is the same for a row
+            a = s.multiply(s.op("arith.subf", [bias[2], g], s.f32), log2_e)
+            here = s.fma(s.multiply(bias[0], log2_e), bias[1], a)
+            return s.ex2(s.fma(product[0], factor(product[1]), here))
+        base, k = s.scaled(value)
+        return s.ex2(s.fma(base, factor(k), s.negate(s.multiply(g, log2_e))))
     base, k = s.scaled(x)
     return s.ex2(s.multiply(base, factor(k)))
 
@@ -363,7 +373,23 @@ def _divide(s: Scalars, a: Any, b: Any) -> Any:
 
 
 def _multiply(s: Scalars, a: Any, b: Any) -> Any:
-    return s.multiply(a, b) if a.type == s.f32 else None
+    if a.type != s.f32:
+        return None
+    for position, k in ((a, b), (b, a)):
+        start, offset = s.parts(position, "arith.addf") or (None, None)
+        if start is not None and s.parts(start, "arith.sitofp") and s.constant_of(offset):
+            return s.fma(k, offset, s.multiply(k, start))
+    return s.multiply(a, b)
+
+
+def _add(s: Scalars, a: Any, b: Any) -> Any:
+    products = [pair for pair in ((a, b), (b, a)) if s.parts(pair[0], "arith.mulf")]
+    if not products or a.type != s.f32:
+        return None
+    # a scaled value is nobody else's; another product may be that of a whole column
+    product, rest = max(products, key=lambda pair: s.scaled(pair[0])[1] is not None)
+    x, y = s.parts(product, "arith.mulf") or ()
+    return s.fma(x, y, rest)
 
 
 def _tanh(s: Scalars, x: Any) -> Any:
@@ -416,6 +442,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": _exponential,
     "math.exp2": _exponential_2,
     "math.tanh": _tanh,
+    "arith.addf": _add,
     "arith.mulf": _multiply,
     "arith.divf": _divide,
     "arith.select": _choose,

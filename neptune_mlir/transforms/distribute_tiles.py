@@ -14,7 +14,8 @@ operand of a kernel is passed as its address and the strides of all but the inne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from neptune_mlir.analysis.layouts import Layout, blocked, parse_layout, parse_s
 from neptune_mlir.analysis.tiles import (
     Window,
     element_of,
+    is_inside,
     is_tensor,
     is_view,
     load_window,
@@ -466,8 +468,9 @@ class KernelWriter:
         top, landing = self.memory.top, set(self.landing)
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
+        loaded = self.elements_of([op])
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried()])
-        with s.scope(loop.body):
+        with s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
             self._bind(body.arguments[1:], layouts, arguments)
@@ -482,6 +485,26 @@ class KernelWriter:
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration
         self._bind_results(op, layouts, list(loop.results))
+
+    def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
+        """Single elements that loops read, loaded before them and not in each iteration."""
+        found: dict[Any, Tile] = {}
+        for value, tile in self.tiles.items():
+            if not isinstance(tile, Pending) or shape_of(value):
+                continue
+            made = [v for use in value.uses for v in use.owner.operation.results]
+            if any(is_inside(v, loop) for v in made for loop in loops):
+                (element,) = tile.load(Layout((), (), (), ()))
+                found[value] = Splat(element)
+        return found
+
+    @contextmanager
+    def instead(self, tiles: dict[Any, Tile]) -> Iterator[None]:
+        """Other tiles for some values, in a part of the code."""
+        before = {value: self.tiles[value] for value in tiles}
+        self.tiles |= tiles
+        yield
+        self.tiles |= before
 
     def _bind_results(
         self, op: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
