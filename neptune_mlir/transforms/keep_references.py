@@ -12,7 +12,9 @@ first tile the old one nearly always does. So an iteration tries p = exp(x - m) 
 looking for a maximum. Every p is positive, so the sum of a row bounds its elements: where all
 sums of a warp's rows stay under a bound, m' = m, c = 1, and the corrections are skipped; else the
 warp forgets p, computes x again, and does what is written. Where tiles keep moving the reference
-(scores that grow along the stream), it stops trying until one does not.
+(scores that grow along the stream), it stops trying until one does not. Scores that are made of
+positions move in every tile: such loops qualify only where the stream begins at the tiles with a
+mask (`lower-to-tiles`), where a bias that falls with the distance is largest.
 
 The numbers in range are as exact as with the maximum: floating-point numbers have the same
 relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none;
@@ -53,6 +55,10 @@ def keep_references(module: Any) -> None:
                 guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
             except Unfit as reason:
                 remark(op.location, f"a loop moves its reference in each iteration: {reason}")
+                continue
+            if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
+                remark(op.location, "a loop moves its reference in each iteration: its scores "
+                       "depend on their place in the stream, which no mask ends")  # fmt: skip
                 continue
             if len({g.carried for g in guesses}) == 1:
                 for loop, skew in zip(chain, skews, strict=True):
@@ -140,9 +146,25 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
             continue
         if any(reader in (*skew.late, end) for reader in _readers(op.results[0])):
             raise Unfit("the last product reads more than its exponentials")
-        if any(x.operation.name == "arith.sitofp" for x in op.regions[0].blocks[0].operations):
-            raise Unfit("scores that their place in the stream moves, tile by tile")
     return guess
+
+
+def _is_masked(loop: Any) -> bool:
+    return _computes(loop, "arith.cmpi")
+
+
+def _moves_with_position(loop: Any) -> bool:
+    """Whether scores are made of numbers of positions, so that they move tile by tile."""
+    return _computes(loop, "arith.sitofp")
+
+
+def _computes(loop: Any, name: str) -> bool:
+    inner = (op.operation for op in loop.regions[0].blocks[0].operations)
+    return any(
+        x.operation.name == name
+        for op in inner if op.name == "linalg.generic"
+        for x in op.regions[0].blocks[0].operations
+    )  # fmt: skip
 
 
 def _free(loop: Any) -> list[Any]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.analysis.masks import affine_part
+from neptune_mlir.analysis.masks import Linear, affine_part
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.bindings import ir, passmanager, scf, tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.transforms import lower_to_tiles_index as ix
@@ -184,8 +185,28 @@ def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
         return live_ranges(
             start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
-            exists=exists,
+            exists=exists, from_end=_begins_at_end(kernel, live),
         )  # fmt: skip
+
+
+def _begins_at_end(kernel: Kernel, live: Sequence[Linear]) -> bool:
+    """Whether a stream that a mask ends is to begin there (reductions are commutative).
+
+    A reference that is kept (`keep-references`) is that of the first tile. Where `live` also says
+    where rows begin, some see nothing in their program's first tile, but all in its last ones.
+    Where numbers are made of positions, like a bias that falls with the distance, they are largest
+    there, mostly.
+    """
+    if not tuned(kernel.op.operation, "keeps", 1):
+        return False
+    if any(form.coefficient(kernel.stream) > 0 for form in live):
+        return True
+    return any(
+        T.is_float(cast.dtype) and not T.leaves(cast, "read")
+        and kernel.stream in T.axes_of(cast)
+        for nest in kernel.nests.values() if nest.body is not None
+        for cast in T.leaves(nest.body, "cast")
+    )  # fmt: skip
 
 
 Store = tuple[Any, list[Index], list[Index]]  # what, and where in the result: offsets, sizes

@@ -52,9 +52,10 @@ def tail_ranges(extent: Index, size: int, split: bool, known: Linear) -> list[Ra
 
 def live_ranges(
     start: Index, stop: Index, size: int, axis: int, live: Sequence[Linear], box: Box,
-    *, divides: bool, exists: Linear,
+    *, divides: bool, exists: Linear, from_end: bool = False,
 ) -> list[Range]:  # fmt: skip
-    """The tiles between `start` and `stop` that may hold a live point: partial, full, partial.
+    """The tiles between `start` and `stop` that may hold a live point: partial, full, partial, or
+    with `from_end` partial, partial, full.
 
     Args:
         start: a multiple of the tile size.
@@ -63,6 +64,7 @@ def live_ranges(
         box: the range of an atom over the program's tile.
         divides: whether all tiles up to `stop` are whole.
         exists: the form `extent - 1 - position`.
+        from_end: begin with the partial tiles where `live` ends the stream.
     """
     lows, highs, low_full, high_full, some, every = [], [], [], [], [], []
     for form in live:
@@ -90,7 +92,7 @@ def live_ranges(
     ranges = [Range(first, full_from, False)] if lows else []
     ranges.append(Range(full_from, full_to, True, [*live, exists]))
     if highs or some or not divides:
-        ranges.append(Range(full_to, last, False))
+        ranges.insert(0 if from_end and highs else len(ranges), Range(full_to, last, False))
     return ranges
 
 
