@@ -44,6 +44,7 @@ class HopperBlock(simt.Block):
         self.barriers: dict[int, Barrier] = {}
         self.producer: Producer | None = None
         self.producing = False
+        self.come: dict[int, int] = {}  # threads at named barriers
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
@@ -237,6 +238,15 @@ class HopperBlock(simt.Block):
         rows[exists] = self.memory.heap[source[exists][:, None] + np.arange(ROW)]
         self.shared[swizzled(target, len(source))] = rows
 
+    def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        found = re.match(r"bar\.(sync|arrive) (\d+), (\d+);", text)
+        if found is None:  # turns: whose they are is a value
+            return
+        kind, number, wanted = found[1], int(found[2]), int(found[3])
+        self.come[number] = self.come.get(number, 0) + int(mask.sum())
+        if kind == "sync":  # the others have come: all in lockstep, or the producer before
+            assert self.come.pop(number) == wanted, "a barrier that some threads do not reach"
+
     # ---- the copy engine's stores
 
     def _publish(self, text: str, operands: Any, mask: np.ndarray) -> None:
@@ -370,6 +380,6 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
     "bar.warp.sync": HopperBlock._nothing,
-    "bar.sync": HopperBlock._nothing,
-    "bar.arrive": HopperBlock._nothing,
+    "bar.sync": HopperBlock._come,
+    "bar.arrive": HopperBlock._come,
 }  # fmt: skip
