@@ -54,8 +54,7 @@ def build(
             stem += "-profile" if profile else ""
             started = time.perf_counter()
             try:
-                recording: Any = clock_samples.recording() if profile else nullcontext({})
-                with recording as sampled:
+                with clock_samples.recording() if profile else nullcontext():
                     bundle = _compile(program().to_mlir(), name, target, settings)
             except UsageError:
                 raise
@@ -67,9 +66,7 @@ def build(
                 say(f"{stem:44} the same code as without the variant's settings")
                 continue
             codes.setdefault(name, bundle.code)
-            bundle.facts["bench"] = {**spec, "label": label}
-            if profile:
-                bundle.facts["clock_samples"] = {k: x.as_json() for k, x in sampled.items()}
+            bundle.facts["bench"] = {**spec, "label": label, "profile": profile}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
             save(folder / f"{stem}.npz")
             say(f"{stem:44} {time.perf_counter() - started:4.1f} s  {_kernels(bundle)}")
@@ -189,8 +186,8 @@ def _store(example: Any, path: Path) -> None:
 
 
 def _kernels(bundle: Any) -> str:
-    kernels = bundle.facts["images"][-1]["kernels"].values()
-    spills = sum(k["spills"] for k in kernels)
-    registers = "/".join(str(k["registers"]) for k in kernels)
+    images = [image["kernels"].values() for image in bundle.facts["images"]]
+    spills = sum(k["spills"] for kernels in images for k in kernels)
+    registers = ", ".join("/".join(str(k["registers"]) for k in kernels) for kernels in images)
     schedule = bundle.facts.get("schedule", "")
     return f"{schedule}, {registers} registers" + (f", SPILLS {spills} bytes" if spills else "")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Where a kernel's cycles go, from clock samples (`neptune_mlir.codegen.clock_samples`).
 
-A bundle built for this runs twice; the second run's samples are read back and become tracks, one
-a warp: spans of what it waited for or issued. What lies between spans is its other work. Warps
-with the same part in the program (producer, each consumer group) are summed up together.
+The samples of a call are read back and become tracks, one a warp: spans of what it waited for or
+issued. What lies between spans is its other work. Warps with the same part in the program
+(producer, each consumer group) are summed up together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.plan import describe
+
+if TYPE_CHECKING:
+    from neptune_mlir.runtime.cuda import PreparedCall
 
 ISSUE, WAIT, COPY = "issue products", "wait for products", "start a copy"
 UNDER_WAY, OTHER = "products under way", "other work"
@@ -52,42 +56,42 @@ class Track:
 
 
 class SampleDriver(Driver):
-    """A driver that reads and clears global arrays of the code it loaded."""
+    """A driver that reads and clears global arrays of modules."""
 
-    def load(self, context: int, code: bytes) -> int:
-        self._loaded = context, super().load(context, code)
-        return self._loaded[1]
-
-    def _array(self, symbol: str) -> tuple[ctypes.c_uint64, ctypes.c_size_t]:
-        context, module = self._loaded
+    def _array(
+        self, context: int, module: int, symbol: str
+    ) -> tuple[ctypes.c_uint64, ctypes.c_size_t]:
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
         self._inside(context, "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size),
                      ctypes.c_void_p(module), symbol.encode())  # fmt: skip
         return address, size
 
-    def clear(self, symbol: str) -> None:
-        address, size = self._array(symbol)
-        self._inside(self._loaded[0], "cuMemsetD8_v2", address, 0, size)
+    def clear(self, context: int, module: int, symbol: str) -> None:
+        address, size = self._array(context, module, symbol)
+        self._inside(context, "cuMemsetD8_v2", address, 0, size)
 
-    def read(self, symbol: str) -> np.ndarray[Any, Any]:
+    def read(self, context: int, module: int, symbol: str) -> np.ndarray[Any, Any]:
         """The array as 32-bit words."""
-        address, size = self._array(symbol)
+        address, size = self._array(context, module, symbol)
         words = np.zeros(size.value // 4, np.uint32)
-        self._inside(self._loaded[0], "cuMemcpyDtoH_v2",
+        self._inside(context, "cuMemcpyDtoH_v2",
                      ctypes.c_void_p(words.ctypes.data), address, size)  # fmt: skip
         return words
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A bundle's run: samples of each kernel, and the time of a call."""
+    """A call of a bundle: what each kernel did, which calls its image is for ("": any), and the
+    time that it takes."""
 
-    samples: dict[str, np.ndarray[Any, Any]]
+    kernels: dict[str, list[Track]]
+    where: str
     us: float
 
 
 def record(path: Path, problem: Problem | Rows) -> Recorded:
-    """Run a bundle, with or without samples, in a process with a GPU and torch."""
+    """Run a bundle, with or without samples, in a process with a GPU and torch. The L2 is flushed
+    before each call."""
     import torch
 
     from neptune_mlir.bench.check import workspace
@@ -102,17 +106,26 @@ def record(path: Path, problem: Problem | Rows) -> Recorded:
     call = execute.prepare(*arrays, out=out, workspace=workspace(execute, arrays))
     call()
     us = median([event_us(call) for _ in range(5)])
-    kernels = sampled_kernels(bundle)
-    for kernel in kernels.values():
-        driver.clear(kernel.symbol)
-    call()
+    context, sampled = call.image.context, launched(call)
+    for module, kernel in sampled.values():
+        driver.clear(context, module, kernel.symbol)
+    event_us(call)
     torch.cuda.synchronize()
-    return Recorded({name: driver.read(k.symbol) for name, k in kernels.items()}, us)
+    found = {name: tracks(driver.read(context, module, kernel.symbol), kernel)
+             for name, (module, kernel) in sampled.items()}  # fmt: skip
+    names = [argument.name for argument in bundle.plan.arguments]
+    when = call.image.when
+    return Recorded(found, describe(when, names) if when else "", us)
 
 
-def sampled_kernels(bundle: Bundle) -> dict[str, Sampled]:
-    found = bundle.facts.get("clock_samples", {})
-    return {name: Sampled.from_json(data) for name, data in found.items()}
+def launched(call: PreparedCall) -> dict[str, tuple[int, Sampled]]:
+    """The kernels with samples that a call launches: the module of each (the image is the one that
+    the runtime picked), and what its samples mean."""
+    functions = {launch.function.value for launch in call.launches}
+    kernels = call.image.kernels
+    return {name: (kernels[name].module, Sampled.from_json(data))
+            for name, data in call.image.facts.get("clock_samples", {}).items()
+            if kernels[name].function.value in functions}  # fmt: skip
 
 
 def tracks(words: Any, kernel: Sampled) -> list[Track]:
@@ -193,30 +206,58 @@ def union(spans: Sequence[Span]) -> int:
     return total
 
 
-def table(name: str, found: Sequence[Track]) -> Table:
-    """Shares of the cycles of each role, in percent, over the sampled blocks."""
+def shares(found: Sequence[Track]) -> list[dict[str, Any]]:
+    """Of each role, over the sampled blocks, and of a block as a whole: cycles (the mean), when the
+    first product or copy was issued (the mean; None: never), and what its cycles went to, in
+    percent."""
     kinds = list(dict.fromkeys(span.kind for track in found for span in track.spans))
-    lines = []
+    lines: list[dict[str, Any]] = []
     for role in sorted({track.role for track in found}):
         own = [t for t in found if t.role == role]
         cycles = sum(t.end - t.start for t in own)
         spent = {k: sum(s.end - s.start for t in own for s in t.spans if s.kind == k)
                  for k in kinds}  # fmt: skip
-        under_way = sum(union(t.products) for t in own)
-        line = [role, f"{cycles / len(own):.0f}"]
-        line += [_percent(spent[k], cycles) for k in kinds]
-        line += [_percent(cycles - sum(spent.values()), cycles), _percent(under_way, cycles)]
-        lines.append(line)
+        spent[OTHER] = cycles - sum(spent.values())
+        spent[UNDER_WAY] = sum(union(t.products) for t in own)
+        issued = [at for t in own if (at := first_issue(t)) is not None]
+        lines.append({"role": role, "cycles": cycles / len(own),
+                      "first_issue": sum(issued) / len(issued) if issued else None,
+                      "percent": {k: 100 * n / cycles for k, n in spent.items()}})  # fmt: skip
     together, length = 0, 0
     for block in {t.block for t in found}:
         own = [t for t in found if t.block == block]
         together += union([s for t in own for s in t.products])
         length += max(t.end for t in own) - min(t.start for t in own)
     if together:
-        lines.append(["block", f"{length / len({t.block for t in found}):.0f}",
-                      *[""] * (len(kinds) + 1), _percent(together, length)])  # fmt: skip
-    return Table(f"{name}, % of cycles", ["", "cycles", *kinds, OTHER, UNDER_WAY], lines)
+        lines.append({"role": "block", "cycles": length / len({t.block for t in found}),
+                      "first_issue": None,
+                      "percent": {UNDER_WAY: 100 * together / length}})  # fmt: skip
+    return lines
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}" if part else ""
+def first_issue(track: Track) -> int | None:
+    """When a warp issued its first product; one that multiplies nothing, started its first copy."""
+    for kind in (ISSUE, COPY):
+        if starts := [span.start for span in track.spans if span.kind == kind]:
+            return min(starts)
+    return None
+
+
+def title(row: dict[str, Any]) -> str:
+    where = f" where {row['where']}" if row["where"] else ""
+    without = f", {row['us']:.0f} us without" if "us" in row else ""
+    return (f"{row['bundle']}, {row['kernel']}{where}, length {row['length']}, "
+            f"{row['us_sampled']:.0f} us with samples{without}")  # fmt: skip
+
+
+def table(row: dict[str, Any]) -> Table:
+    """One kernel, for people: bundle, kernel, where, length, us, us_sampled, roles (`shares`)."""
+    lines = row["roles"]
+    kinds = list(dict.fromkeys(kind for line in lines for kind in line["percent"]))
+    cells = [
+        [line["role"], f"{line['cycles']:.0f}",
+         "" if line["first_issue"] is None else f"{line['first_issue']:.0f}",
+         *(f"{x:.1f}" if (x := line["percent"].get(k)) else "" for k in kinds)]
+        for line in lines
+    ]  # fmt: skip
+    return Table(f"{title(row)}, % of cycles", ["", "cycles", "first issue", *kinds], cells)

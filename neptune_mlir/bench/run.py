@@ -89,7 +89,7 @@ def bundles_of(
     for path in sorted(folder.glob("*.bundle")):
         facts = Bundle.from_bytes(path.read_bytes()).facts
         spec = facts.get("bench")
-        if not spec or ("clock_samples" in facts) != profile:
+        if not spec or spec.get("profile", False) != profile:
             continue
         if any(part in spec["operator"] for part in operators.split(",")):
             found[path] = spec

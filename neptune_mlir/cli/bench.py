@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
     run.add_argument(
         "--profile", action="store_true",
-        help="where the cycles go of what `build --profile` made, at the first of --lengths",
+        help="where the cycles go of what `build --profile` made, at --lengths",
     )  # fmt: skip
     show = actions.add_parser("show", help="tables of a JSON file")
     show.add_argument("results", type=Path)
@@ -130,27 +131,29 @@ def _check(options: argparse.Namespace, log: Path) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from neptune_mlir.bench import profile, run
+    from neptune_mlir.bench import profile, results, run
     from neptune_mlir.bench.problem import problem_of
     from neptune_mlir.bench.timeline import timeline
-    from neptune_mlir.runtime.bundle import Bundle
 
-    length = (_numbers("lengths", options.lengths) or run.LENGTHS)[0]
-    found = {}
-    for path, spec in run.bundles_of(options.folder, options.operators, profile=True).items():
+    lengths = _numbers("lengths", options.lengths) or run.LENGTHS[:1]
+    bundles = run.bundles_of(options.folder, options.operators, profile=True)
+    found, rows = {}, []
+    for (path, spec), length in itertools.product(bundles.items(), lengths):
         if spec["kind"] == "zoo" or (options.dtype or spec["dtype"]) != spec["dtype"]:
             continue
         problem = problem_of(spec, length)
         recorded = profile.record(path, problem)
         plain = path.with_name(path.name.replace("-profile", ""))
-        time = f"{recorded.us:.0f} us with samples"
-        if plain.exists():
-            time += f", {profile.record(plain, problem).us:.0f} us without"
-        kernels = profile.sampled_kernels(Bundle.from_bytes(path.read_bytes()))
-        for kernel, words in recorded.samples.items():
-            name = f"{path.stem}, {kernel}, {length} keys, {time}"
-            found[name] = profile.tracks(words, kernels[kernel])
-            print(f"{profile.table(name, found[name]).text()}\n", flush=True)
+        us = {"us": profile.record(plain, problem).us} if plain.exists() else {}
+        us["us_sampled"] = recorded.us
+        for kernel, tracks in recorded.kernels.items():
+            row = {"bundle": path.stem, "kernel": kernel, "length": length,
+                   "where": recorded.where, **us, "roles": profile.shares(tracks)}  # fmt: skip
+            rows.append(row)
+            found[profile.title(row)] = tracks
+            print(f"{profile.table(row).text()}\n", flush=True)
+    if options.json:
+        options.json.write_text(results.to_json(rows))
     if options.plot:
         options.plot.write_text(timeline(found))
     return 0

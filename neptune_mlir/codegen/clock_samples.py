@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Clock samples: a kernel that writes down when it waits, copies and multiplies.
 
-    with clock_samples.recording() as kernels:
+    with clock_samples.recording():
         bundle = compile(...)
-    kernels["attention_0"].sites          # what its samples mean
+    bundle.facts["images"][0]["clock_samples"]["attention_0"]     # what its samples mean
 
 While recording, the PTX of every kernel gets samples before and after each *site*: an instruction
 that waits, starts a copy or issues matrix products (`KINDS`), and the kernel as a whole. The
 first lane of each warp of the first `BLOCKS` blocks appends pairs of 32-bit words, clock and tag,
 to its part of a global array. The kernels themselves know nothing of it, whatever wrote them.
+Images may have kernels of the same name, so that what samples mean is said of each image.
 
-A sample takes about ten cycles and five registers, so a sampled kernel is a little slower.
+A sample takes about ten cycles and a few registers, so a sampled kernel is a little slower.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from dataclasses import dataclass
 from typing import Any
 
 BLOCKS = 4  # that write samples: the first of the grid
-CAPACITY = 16384  # samples of a warp
+CAPACITY = 16384  # samples of a warp, a power of two
 BYTES = 8  # of a sample
 KERNEL = "kernel"  # site 0
+PRODUCTS, BARRIER = "wait for products", "wait for an mbarrier"
 
 # what a site does, by the first that its text contains
 KINDS = {
     "wgmma.mma_async": "issue products",
-    "wgmma.wait_group": "wait for products",
+    "wgmma.wait_group": PRODUCTS,
     "cp.async.bulk.tensor": "start a copy",
-    "mbarrier.try_wait": "wait for an mbarrier",
+    "mbarrier.try_wait": BARRIER,
     "cp.async.wait_group": "wait for copies",
     "cp.async.bulk.wait_group": "wait for copies",
     "bar.sync": "wait for threads",
@@ -72,25 +74,25 @@ class Sampled:
         return Sampled(data["symbol"], data["warps"], data["sites"], pending)
 
 
-_recorded: ContextVar[dict[str, Sampled] | None] = ContextVar("recorded", default=None)
+_recording: ContextVar[bool] = ContextVar("recording", default=False)
 
 
 @contextmanager
-def recording() -> Iterator[dict[str, Sampled]]:
-    """What is compiled for NVIDIA inside has samples; gives what they mean, by kernel."""
-    found: dict[str, Sampled] = {}
-    token = _recorded.set(found)
+def recording() -> Iterator[None]:
+    """What is compiled for NVIDIA inside has samples."""
+    token = _recording.set(True)
     try:
-        yield found
+        yield
     finally:
-        _recorded.reset(token)
+        _recording.reset(token)
 
 
-def instrument(ptx: str) -> str:
-    """The PTX with samples while recording, else as it is."""
-    kernels = _recorded.get()
-    if kernels is None:
-        return ptx
+def instrument(ptx: str) -> tuple[str, dict[str, Sampled]]:
+    """While recording, the PTX with samples and what they mean, by kernel; else the PTX as it is
+    and nothing."""
+    if not _recording.get():
+        return ptx, {}
+    kernels: dict[str, Sampled] = {}
     out: list[str] = []
     lines = iter(ptx.splitlines())
     for line in lines:
@@ -104,7 +106,7 @@ def instrument(ptx: str) -> str:
         out.append(f".visible .global .align 16 .b8 {sampled.symbol}[{size}];")
         out += text
         kernels[name] = sampled
-    return "\n".join(out) + "\n"
+    return "\n".join(out) + "\n", kernels
 
 
 def _body(lines: Iterator[str]) -> Iterator[str]:
@@ -122,40 +124,62 @@ def _kernel(name: str, lines: list[str]) -> tuple[list[str], Sampled]:
     warps = -(-int(found[1]) // 32) if found else 32
     sampled = Sampled(f"{name}_clock_samples", warps, [KERNEL], {})
     last = max(k for k, line in enumerate(lines) if line.startswith("\t.reg"))
-    out = [*lines[: last + 1], *_start(sampled), *_sample(1)]
-    rest = iter(lines[last + 1 :])
-    for line in rest:
-        if line.strip() == _BEGIN:
-            block = [line]
-            while block[-1].strip() != _END:
-                block.append(next(rest))
-        else:
-            block = [line]
+    out = [*lines[: last + 1], *_start(sampled), *_sample(1, sampled.symbol)]
+    for block in _without_gates(_blocks(iter(lines[last + 1 :]))):
         out += _around(block, sampled)
     return out, sampled
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Single lines, and inline PTX as a whole."""
+    for line in lines:
+        block = [line]
+        if line.strip() == _BEGIN:
+            while block[-1].strip() != _END:
+                block.append(next(lines))
+        yield block
+
+
+def _without_gates(blocks: Iterator[list[str]]) -> list[list[str]]:
+    """A wait directly before one for products is a gate, which keeps arithmetic from moving there
+    (docs/nvidia.md). Both become one block: a sample between them would be a place to move it to,
+    and factors of the next product that are computed there have all products run one by one."""
+    out: list[list[str]] = []
+    for block in blocks:
+        if out and _kind(out[-1]) == BARRIER and _kind(block) == PRODUCTS:
+            out[-1] += block
+        else:
+            out.append(block)
+    return out
+
+
+def _kind(block: list[str]) -> str | None:
+    text = "\n".join(block)
+    return next((kind for token, kind in KINDS.items() if token in text), None)
 
 
 def _around(block: list[str], sampled: Sampled) -> list[str]:
     """An instruction, or inline PTX, with samples if it is a site."""
     text = "\n".join(block)
     if text.strip() == "ret;":
-        return [*_sample(2), *block]
-    kind = next((kind for token, kind in KINDS.items() if token in text), None)
+        return [*_sample(2, sampled.symbol), *block]
+    kind = _kind(block)
     if kind is None:
         return block
     site = len(sampled.sites)
     sampled.sites.append(kind)
     if left := _PENDING.search(text):
         sampled.pending[site] = int(left[1])
-    return [*_sample(2 * site + 1), *block, *_sample(2 * site + 2)]
+    begin, end = (_sample(2 * site + k, sampled.symbol) for k in (1, 2))
+    return [*begin, *block, *end]
 
 
 def _start(sampled: Sampled) -> list[str]:
-    """Registers of the whole kernel: where the next sample goes, how many may still come, and
-    whether this thread writes any."""
+    """Registers of the whole kernel: where in the array the next sample goes, and whether this
+    thread writes any."""
     return [
-        "\t.reg .b64 %sample_at;",
-        "\t.reg .b32 %sample_left, %sample_clock, %sample_tag;",
+        "\t.reg .b64 %sample_at, %sample_from;",
+        "\t.reg .b32 %sample_next, %sample_clock, %sample_tag;",
         "\t.reg .pred %sample_on;",
         "\tmov.u32 %sample_clock, %ctaid.x;",
         f"\tsetp.lt.u32 %sample_on, %sample_clock, {BLOCKS};",
@@ -164,18 +188,20 @@ def _start(sampled: Sampled) -> list[str]:
         "\tmov.u32 %sample_tag, %tid.x;",
         "\tshr.u32 %sample_tag, %sample_tag, 5;",
         f"\tmad.lo.u32 %sample_tag, %sample_clock, {sampled.warps}, %sample_tag;",
-        f"\tmov.u64 %sample_at, {sampled.symbol};",
-        f"\tmad.wide.u32 %sample_at, %sample_tag, {CAPACITY * BYTES}, %sample_at;",
-        f"\tmov.u32 %sample_left, {CAPACITY};",
+        f"\tmul.lo.u32 %sample_next, %sample_tag, {CAPACITY * BYTES};",
     ]
 
 
-def _sample(tag: int) -> list[str]:
+def _sample(tag: int, symbol: str) -> list[str]:
     return [
         "\tmov.u32 %sample_clock, %clock;",
         f"\tmov.u32 %sample_tag, {tag};",
+        f"\tmov.u64 %sample_from, {symbol};",
+        "\tcvt.u64.u32 %sample_at, %sample_next;",
+        "\tadd.s64 %sample_at, %sample_at, %sample_from;",
         "\t@%sample_on st.global.v2.b32 [%sample_at], {%sample_clock, %sample_tag};",
-        f"\tadd.s64 %sample_at, %sample_at, {BYTES};",
-        "\tadd.s32 %sample_left, %sample_left, -1;",
-        "\tsetp.gt.and.s32 %sample_on, %sample_left, 0, %sample_on;",
+        f"\tadd.s32 %sample_next, %sample_next, {BYTES};",
+        # room ends where that of the next warp begins
+        f"\tand.b32 %sample_tag, %sample_next, {CAPACITY * BYTES - 1};",
+        "\tsetp.ne.and.s32 %sample_on, %sample_tag, 0, %sample_on;",
     ]

@@ -7,7 +7,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.bindings import ir, llvm, passmanager
@@ -30,7 +30,8 @@ class Compiled:
     """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
     registers, spills (bytes a thread), blocks_per_sm, resident (1: a launch has no more blocks
     than the chip runs at once), follows (1: the kernel waits by itself for the one before it in
-    the plan, so it may be launched while that runs)."""
+    the plan, so it may be launched while that runs). `facts`: what else the image says of
+    itself."""
 
     code: bytes
     kernels: dict[str, dict[str, int]]
@@ -38,6 +39,7 @@ class Compiled:
     alignment: dict[tuple[str, int], int]
     warnings: list[str]
     tools: list[str]
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _image(name: str, begun: Begun, before: Sequence[Any]) -> Bundle:
     with registry.collect_remarks() as found:
         made = begun.finish()
     image = {"target": name, "offset": 0, "size": len(made.code), "kernels": made.kernels,
-             "tools": made.tools, "notes": made.warnings}  # fmt: skip
+             "tools": made.tools, "notes": made.warnings, **made.facts}  # fmt: skip
     alignment = [[*place, unit] for place, unit in sorted(made.alignment.items())]
     remarks = [str(r) for r in (*before, *found)]
     own = {"images": [image], "alignment": alignment, "remarks": remarks}

@@ -102,14 +102,14 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Beg
         plan = gpu.plan_of(module)
         text = to_llvm(module)
 
-    def assemble() -> ptxas.Cubin:
-        code = clock_samples.instrument(nvptx.ptx(text, chip))
-        return ptxas.assemble_without_spills(code, chip)
+    def assemble() -> tuple[ptxas.Cubin, dict[str, clock_samples.Sampled]]:
+        code, sampled = clock_samples.instrument(nvptx.ptx(text, chip))
+        return ptxas.assemble_without_spills(code, chip), sampled
 
     assembled = gpu.background(assemble)
 
     def finish() -> Compiled:
-        cubin = assembled()
+        cubin, sampled = assembled()
         if any(kernel.operands for kernel in kernels):
             _check_specialised(cubin)
         used = {
@@ -119,7 +119,11 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Beg
         with ir.Location.unknown(module.context):
             infos = gpu.describe(kernels, chip, used)
         alignment = gpu.alignment_of(kernels)
-        return Compiled(cubin.code, infos, plan, alignment, list(cubin.warnings), [cubin.tool])
+        samples = {name: s.as_json() for name, s in sampled.items()}
+        return Compiled(
+            cubin.code, infos, plan, alignment, list(cubin.warnings), [cubin.tool],
+            {"clock_samples": samples} if samples else {},
+        )  # fmt: skip
 
     return Begun(plan, finish)
 

@@ -215,6 +215,7 @@ class PreparedCall:
     Attributes:
         results: what the call without preparation would return, as a tuple.
         launches: the kernels in order; those whose grid is empty are left out.
+        image: whose kernels they are.
     """
 
     def __init__(
@@ -222,6 +223,7 @@ class PreparedCall:
         launches: Sequence[Launch], results: tuple[Any, ...], keep: Any,
     ):  # fmt: skip
         self.launches = launches
+        self.image = image
         self.results = results
         self._keep = keep
         self._driver = driver

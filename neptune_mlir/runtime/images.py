@@ -17,10 +17,11 @@ from neptune_mlir.runtime.plan import Expression, Plan
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel in a context; `hidden` counts null pointers that follow its parameters. A launch
-    has at most `blocks` blocks (0: one for each program). A kernel that `follows` waits by itself
-    for those before it."""
+    """A kernel in a context, and the `module` that it is of; `hidden` counts null pointers that
+    follow its parameters. A launch has at most `blocks` blocks (0: one for each program). A kernel
+    that `follows` waits by itself for those before it."""
 
+    module: int
     function: ctypes.c_void_p
     threads: int
     shared: int
@@ -31,8 +32,8 @@ class LoadedKernel:
 
 @dataclass(frozen=True)
 class LoadedImage:
-    """An image in a context of `device`, its launch plan, and by array the bytes that its address
-    and outer strides must be multiples of."""
+    """An image in a context of `device`, its launch plan, by array the bytes that its address
+    and outer strides must be multiples of, and what the bundle says of it (`facts`)."""
 
     device: int
     context: int
@@ -40,7 +41,12 @@ class LoadedImage:
     alignment: dict[tuple[str, int], int]
     kernels: dict[str, LoadedKernel]
     numbers: CallNumbers
-    when: Expression = None
+    facts: dict[str, Any]
+
+    @property
+    def when(self) -> Expression:
+        """Which calls it is for; None: any."""
+        return self.facts.get("when")
 
 
 def load_images(
@@ -63,23 +69,21 @@ def _load(
         if (start, size) not in modules:
             code = bundle.code[start : start + size]
             modules[start, size] = driver.load(context, code)
-        shared = facts["shared"]
-        function = driver.function(context, modules[start, size], name, shared)
+        module, shared = modules[start, size], facts["shared"]
+        function = driver.function(context, module, name, shared)
         blocks = (
             facts["blocks_per_sm"] * driver.multiprocessors(device)
             if (facts.get("resident"))
             else 0
         )
         kernels[name] = LoadedKernel(
-            ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0), blocks,
-            bool(facts.get("follows")),
+            module, ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0),
+            blocks, bool(facts.get("follows")),
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
     plan = bundle.plan_of(image)
-    return LoadedImage(
-        device, context, plan, alignment, kernels, CallNumbers(), image.get("when")
-    )
+    return LoadedImage(device, context, plan, alignment, kernels, CallNumbers(), image)
 
 
 def choose_images(images: Sequence[Any], capability: tuple[int, int]) -> list[Any]:

@@ -3,19 +3,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from fake_gpu import FakeArray, FakeDriver, aligned
 
 from neptune_mlir.bench import profile, run
 from neptune_mlir.bench.build import build
 from neptune_mlir.bench.profile import ISSUE, WAIT, Span
+from neptune_mlir.bench.rows import Rows
 from neptune_mlir.bench.timeline import COLOURS, timeline
+from neptune_mlir.cli.main import main
 from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KINDS, Sampled
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cuda import CudaExecutable
 
 KERNEL = Sampled(
     "k_clock_samples",
@@ -72,12 +77,27 @@ def test_what_comes_after_a_warp_ran_out_of_room_is_left_out() -> None:
 
 def test_table() -> None:
     found = profile.tracks(words((0, CONSUMER), (4, PRODUCER)), KERNEL)
-    made = profile.table("k", found)
+    row = {"bundle": "b", "kernel": "k", "where": "n <= 2", "length": 9, "us": 3.0,
+           "us_sampled": 4.4, "roles": profile.shares(found)}  # fmt: skip
+    made = profile.table(row)
+    assert made.title == "b, k where n <= 2, length 9, 4 us with samples, 3 us without, % of cycles"
     lines = {line[0]: dict(zip(made.header, line, strict=True)) for line in made.lines}
     consumer = lines["consumer 0"]
     assert (consumer[ISSUE], consumer[WAIT], consumer["other work"]) == ("8.0", "50.0", "42.0")
     assert consumer[profile.UNDER_WAY] == lines["block"][profile.UNDER_WAY] == "80.0"
     assert lines["producer"]["start a copy"] == "12.5"
+    firsts = {role: line["first issue"] for role, line in lines.items()}
+    assert firsts == {"consumer 0": "10", "producer": "20", "block": ""}
+
+
+def test_first_issue() -> None:
+    """A warp that also starts copies is looked at for its products; some warps issue neither."""
+    both = [(0, 1), (3, 7), (5, 8), *CONSUMER[1:]]
+    waits = [(0, 1), (4, 11), (9, 12), (12, 2)]
+    found = profile.tracks(words((0, both), (4, PRODUCER)), KERNEL)
+    assert [profile.first_issue(t) for t in found] == [10, 20]
+    (only,) = profile.shares(profile.tracks(words((0, waits)), KERNEL))
+    assert only["role"] == "all warps" and only["first_issue"] is None
 
 
 def test_union() -> None:
@@ -101,8 +121,68 @@ def test_a_bundle_with_samples_is_apart(tmp_path: Path) -> None:
     assert not build(tmp_path, ["operators"], "sm_80", ["f16"], only="decode_causal",
                      say=lambda _: None, profile=True)  # fmt: skip
     [path] = run.bundles_of(tmp_path, profile=True)
-    kernels = profile.sampled_kernels(Bundle.from_bytes(path.read_bytes()))
-    assert kernels and all("kernel" in k.sites for k in kernels.values())
-    assert any("wait for copies" in k.sites for k in kernels.values())
+    (image,) = Bundle.from_bytes(path.read_bytes()).facts["images"]
+    kernels = [Sampled.from_json(data) for data in image["clock_samples"].values()]
+    assert kernels and all("kernel" in k.sites for k in kernels)
+    assert any("wait for copies" in k.sites for k in kernels)
     with pytest.raises(UsageError, match="no bundles"):
         run.bundles_of(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def two_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle whose norm before a product has an image for few programs, of the same kernel; what
+    the assembler would run one by one with samples in the wrong places fails here."""
+    folder = tmp_path_factory.mktemp("profile")
+    assert not build(folder, ["fused"], "sm_90a", ["f16"], only="rms_norm_matmul_4096x1024",
+                     say=lambda _: None, profile=True)  # fmt: skip
+    [path] = run.bundles_of(folder, profile=True)
+    return path
+
+
+def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -> None:
+    bundle = Bundle.from_bytes(two_images.read_bytes())
+    images = bundle.facts["images"]
+    assert len(images) == 2 and images[0]["clock_samples"].keys() == (
+        images[1]["clock_samples"].keys()
+    )
+    gpu = FakeDriver({}, ((9, 0),))
+    execute = CudaExecutable(bundle, gpu)
+    found = {}
+    for rows in (64, 4096):
+        shapes = [(rows, 4096), (4096,), (4096, 1024), (rows, 1024)]
+        *arrays, out = (FakeArray(aligned(shape, "f2")) for shape in shapes)
+        space = FakeArray(aligned((1024,), "u1"))
+        call = execute.prepare(*arrays, out=out, workspace=space, stream=7)
+        assert len(call.launches) == 1
+        found[rows] = profile.launched(call)
+    for rows, image in ((64, 1), (4096, 0)):
+        ((name, (module, kernel)),) = found[rows].items()
+        assert gpu.loads[module - 1][1] == bundle.code[images[image]["offset"] :][
+            : images[image]["size"]
+        ]
+        assert kernel == Sampled.from_json(images[image]["clock_samples"][name])
+        assert kernel.warps == images[image]["kernels"][name]["threads"] // 32
+    assert found[64] != found[4096]
+
+
+def test_profile_as_json(
+    two_images: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`record` needs a GPU; the rest of the command does not."""
+    made = profile.tracks(words((0, CONSUMER), (4, PRODUCER)), KERNEL)
+    asked = []
+
+    def record(path: Path, problem: Rows) -> profile.Recorded:
+        asked.append(problem.keys)
+        return profile.Recorded({"k": made}, "", 4.0)
+
+    monkeypatch.setattr(profile, "record", record)
+    out, plot = (two_images.with_name(name) for name in ("out.json", "out.svg"))
+    assert not main(["bench", "run", str(two_images.parent), "--profile", "--lengths", "64,128",
+                     "--json", str(out), "--plot", str(plot)])  # fmt: skip
+    rows = json.loads(out.read_text())
+    assert asked == [64, 128] == [row["length"] for row in rows]
+    assert rows[0]["roles"] == profile.shares(made) and "us" not in rows[0]
+    assert capsys.readouterr().out.count("first issue") == 2
+    assert "length 64" in plot.read_text() and "length 128" in plot.read_text()
