@@ -19,16 +19,21 @@ COLOURS = {
     UNDER_WAY: "#9467bd",
     OTHER: "#dddddd",
 }
-WINDOW = 10_000  # cycles, from the middle of the block's run
+WINDOW = 10_000  # cycles
 
 
 def timeline(kernels: Mapping[str, Sequence[Track]], window: int = WINDOW) -> str:
-    """An SVG document: of each kernel, the first sampled block, one warp of each role."""
+    """An SVG document: of each kernel, the first sampled block, one warp of each role; a window at
+    the start and, where the block runs for longer, one in the middle."""
     panels, y = [], 10
     for name, found in kernels.items():
         rows = _rows(found)
-        if rows:
-            panels += _panel(name, rows, y, window)
+        if not rows:
+            continue
+        start, end = min(t.start for t in rows), max(t.end for t in rows)
+        middle = (start + end - window) // 2
+        for low in [start, middle] if end - start > window else [start]:
+            panels += _panel(name, rows, y, low, min(low + window, end), end - start)
             y += TOP + len(rows) * ROW + 24
     height = y + 24
     return "\n".join([
@@ -47,10 +52,9 @@ def _rows(found: Sequence[Track]) -> list[Track]:
     return [rows[role] for role in sorted(rows)]
 
 
-def _panel(name: str, rows: Sequence[Track], y: int, window: int) -> list[str]:
-    start, end = min(t.start for t in rows), max(t.end for t in rows)
-    low = max(start, (start + end - window) // 2)
-    high = min(low + window, end)
+def _panel(
+    name: str, rows: Sequence[Track], y: int, low: int, high: int, length: int
+) -> list[str]:
     scale = (WIDTH - LEFT - 10) / max(high - low, 1)
 
     def bar(span: Span, top: float, height: float) -> list[str]:
@@ -62,7 +66,7 @@ def _panel(name: str, rows: Sequence[Track], y: int, window: int) -> list[str]:
                 f'fill="{COLOURS[span.kind]}"/>']  # fmt: skip
 
     out = [f'<text x="{LEFT}" y="{y + 12}" font-weight="bold">{escape(name)}: cycles {low} to '
-           f"{high} of {end - start}</text>"]  # fmt: skip
+           f"{high} of {length}</text>"]  # fmt: skip
     for k, track in enumerate(rows):
         top = y + TOP + k * ROW
         out.append(f'<text x="{LEFT - 6}" y="{top + 13}" text-anchor="end">{track.role}</text>')

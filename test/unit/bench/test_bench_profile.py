@@ -115,6 +115,11 @@ def test_timeline() -> None:
     widths = [float(r.get("width")) for r in bars]
     assert widths[0] == pytest.approx(1.5 * widths[1], rel=0.01)
     assert set(KINDS.values()) <= set(COLOURS)
+    both = ElementTree.fromstring(timeline({"k": found}, window=20))
+    texts = [t.text for t in both.iter(f"{space}text")]
+    assert [t for t in texts if t and t.startswith("k:")] == [
+        "k: cycles 0 to 20 of 100", "k: cycles 40 to 60 of 100"
+    ]  # fmt: skip
 
 
 def test_a_bundle_with_samples_is_apart(tmp_path: Path) -> None:
