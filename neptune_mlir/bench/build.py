@@ -14,7 +14,7 @@ from neptune_mlir.codegen import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 
 SUITES = ("operators", "prefill", "fused", "zoo")
-HOPPER = ("hopper", "skew", "turns")  # of the NVIDIA pipeline, beside those of its passes
+HOPPER = ("hopper", "skew", "keeps", "turns")  # of the NVIDIA pipeline, beside those of its passes
 TOKENS = 16384  # of a batch in the prefill suite, whatever the length
 LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
 # programs beside attention: which, and their extents but the number of rows

@@ -73,9 +73,10 @@ def compile_tiles(
     Args:
         module: consumed.
         target: one architecture or several, separated by commas.
-        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`), and `hopper`: on
-            sm_90a, kernels that allow it get a producer and consumers (`specialize-warps`, its
-            option `turns`), their loops `skew`ed (`skew-loops`).
+        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`); `keeps`: whether
+            loops may keep their references (`keep-references`); and `hopper`: on sm_90a, kernels
+            that allow it get a producer and consumers (`specialize-warps`, its option `turns`),
+            their loops `skew`ed (`skew-loops`).
 
     Raises:
         LoweringError: the program cannot be lowered.
@@ -136,7 +137,7 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
         raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
-# the options of specialised kernels, and their defaults
+# options besides those of `assign-layouts`, of specialised kernels but for `keeps`, and defaults
 _HOPPER = {
     "hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True, "boxed": True
 }  # fmt: skip
@@ -172,8 +173,8 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     partition_warps(module)
     if skew:
         skew_loops(module)  # of specialised kernels
-        if keeps:
-            keep_references(module)
+    if keeps:
+        keep_references(module)
     gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()

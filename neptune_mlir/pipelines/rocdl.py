@@ -21,6 +21,7 @@ from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_host import KernelSignature
 from neptune_mlir.transforms.distribute_tiles import distribute
+from neptune_mlir.transforms.keep_references import keep_references
 from neptune_mlir.transforms.registry import remark
 
 # Tiles of streamed reductions by lanes of a wave, the largest first; the first that fits is taken.
@@ -72,7 +73,8 @@ def compile_tiles(
     Args:
         module: consumed.
         target: one architecture or several, separated by commas.
-        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`).
+        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`), and `keeps`: whether
+            loops may keep their references (`keep-references`).
 
     Raises:
         LoweringError: the program cannot be lowered.
@@ -135,8 +137,12 @@ def _to_kernels(
 ) -> list[KernelSignature]:
     """Tile IR to `gpu.func`s and a plan."""
     gpu.prepare(module)
+    options = dict(options)
+    keeps = options.pop("keeps", True)
     assign_layouts(module, target=chip.name, **options)
     defer_joins(module)
+    if keeps:
+        keep_references(module)
     gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()

@@ -81,6 +81,12 @@ class Amd(Chip):
         address = s.op("arith.shli", [lane, s.constant(2, s.i32)], s.i32)
         return _operation("rocdl.ds_bpermute", [address, word], s.i32)
 
+    def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
+        lanes = ir.IntegerType.get_signless(self.target.wave)
+        those = _operation("rocdl.ballot", [condition], lanes)
+        return s.op("arith.cmpi", [those, s.constant(-1, lanes)], s.i1,
+                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
+
     def _lane(self, s: Scalars) -> Any:
         dimension = ir.Attribute.parse("#gpu<dim x>")
         thread = s.op("gpu.thread_id", [], s.index, dimension=dimension)

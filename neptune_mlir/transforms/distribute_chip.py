@@ -98,6 +98,10 @@ class Chip:
         """A 32-bit value of the lane whose number differs in the bit `distance`."""
         raise NotImplementedError
 
+    def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
+        """Whether a condition (i1) holds for all lanes of the warp, which are all here."""
+        raise NotImplementedError
+
     # ---- matrix products
 
     def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> Any:

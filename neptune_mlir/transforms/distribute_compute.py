@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,24 @@ class Pending:
     load: Callable[[Layout], list[Any]]
 
 
-Tile = Held | Splat | Pending | SharedTile
+@dataclass
+class Pieces:
+    """A factor of a matrix product as its instructions take it: the words of each piece, by its
+    place along the free dimension and along k."""
+
+    pieces: dict[tuple[int, int], Any]
+
+    @property
+    def words(self) -> list[Any]:
+        return [word for words in self.pieces.values() for word in words]
+
+    def of(self, words: Iterable[Any]) -> Pieces:
+        """The same pieces of other words."""
+        rest = iter(words)
+        return Pieces({at: [next(rest) for _ in old] for at, old in self.pieces.items()})
+
+
+Tile = Held | Splat | Pending | SharedTile | Pieces
 Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
 
 
@@ -100,6 +118,7 @@ class Compute:
             sources = layout.sources(tile.layout, dims)
             assert sources is not None, "assign-layouts left a tile in another thread"
             return [tile.values[k] for k in sources]
+        assert not isinstance(tile, Pieces), "a factor that something else reads"
         needed = layout.project(dims)
         if isinstance(tile, Pending):
             load = tile.load
@@ -394,6 +413,14 @@ class Compute:
                 result[r] = value
         return Held(layout, result)
 
+    def pieces(self, g: Generic, p: Contraction, k: int, tile: Tile, layout: Layout) -> Pieces:
+        """Input k of a matrix product, as its instructions take it."""
+        i, grid = self.instruction(g), self._grid(layout, g, p)
+        which, free, step = ("a", p.m, i.m * grid.m) if k == p.a else ("b", p.n, i.n * grid.n)
+        load = self._operand(g, k, tile, which, p, grid, i)
+        places = itertools.product(range(-(-g.extents[free] // step)), range(g.extents[p.k] // i.k))
+        return Pieces({(row, depth): load(row, depth, 1)[0] for row, depth in places})
+
     def instruction(self, g: Generic) -> MatrixInstruction:
         """The matrix instruction that assign-layouts chose for a product."""
         label = ir.StringAttr(g.op.attributes["neptune.instruction"]).value
@@ -437,6 +464,10 @@ class Compute:
         i: MatrixInstruction,
     ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
         """A function from the place of pieces (along m or n, along k, how many) to fragments."""
+        if isinstance(tile, Pieces):
+            return lambda row, depth, count: [
+                tile.pieces[at, depth] for at in range(row, row + count)
+            ]
         chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
         free, deep, layout = operand.free, operand.deep, operand.layout
         if isinstance(tile, SharedTile):

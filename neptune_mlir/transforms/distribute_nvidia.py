@@ -9,7 +9,7 @@ from typing import Any
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.bindings import ir, llvm
-from neptune_mlir.codegen.hopper import asm
+from neptune_mlir.codegen.hopper import asm, every_lane
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.transforms.distribute_chip import Chip, Operand
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads, under
@@ -87,6 +87,10 @@ class Nvidia(Chip):
             "nvvm.shfl.sync", results=[word.type], operands=operands,
             attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
         ).results[0]  # fmt: skip
+
+    def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
+        word = s.op("arith.extui", [condition], s.i32)
+        return s.op("arith.trunci", [every_lane(word)], s.i1)
 
     # ---- matrix products
 

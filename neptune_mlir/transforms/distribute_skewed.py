@@ -20,7 +20,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.distribute_kept import EQUAL, TRY, KeptReference, in_all_lanes, within
+from neptune_mlir.transforms.distribute_kept import EQUAL, TRY, KeptIteration, in_all_lanes, within
 from neptune_mlir.transforms.distribute_memory import under
 from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
@@ -188,7 +188,7 @@ class SkewedLoops:
         went = state.went
         if pending and self.keeps:
             tiles = [op for op in rest if op.name not in (GET, RELEASE)]
-            kept, total = KeptReference(self, loop).write(
+            kept, total = KeptIteration(self, loop).write(
                 tiles, went[0], total, partial(self._corrected, loop)
             )
             went = [kept]

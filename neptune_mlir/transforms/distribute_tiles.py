@@ -40,9 +40,11 @@ from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms.distribute_chip import chip_of
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
+from neptune_mlir.transforms.distribute_kept import KeptLoop
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.transforms.distribute_pipeline import pipeline_of
 from neptune_mlir.transforms.distribute_scalars import ScalarOp, Scalars
+from neptune_mlir.transforms.keep_references import KEEPS
 from neptune_mlir.transforms.program_queue import declare_counters
 from neptune_mlir.transforms.registry import register
 
@@ -469,7 +471,9 @@ class KernelWriter:
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loaded = self.elements_of([op])
-        loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried()])
+        kept = KeptLoop(self, op, layouts) if KEEPS in op.attributes else None
+        tries = [kept.first(starts)] if kept else []
+        loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
         with s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
@@ -477,10 +481,13 @@ class KernelWriter:
             self.memory.unsafe = True  # slower threads may still be in the iteration before
             ahead = pipeline.advance(loop.induction_variable, high, step, arguments)
             *inner, end = body.operations
-            for operation in inner:
-                self._op(operation.operation)
+            if kept:
+                tries = [kept.write(loop.inner_iter_args[-1])]
+            else:
+                for operation in inner:
+                    self._op(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
-            scf.YieldOp([*yielded, *ahead])
+            scf.YieldOp([*yielded, *ahead, *tries])
         self.memory.release(top)
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `keep-references`: skewed loops that need a new reference only now and then (sm_90a).
+"""Pass `keep-references`: streamed loops that need a new reference only now and then (GPUs).
 
 A streamed softmax takes the maximum of every tile, moves its reference there and corrects what
 it has summed so far:
@@ -17,8 +17,9 @@ positions move in every tile: such loops qualify only where the stream begins at
 mask (`lower-to-tiles`), where a bias that falls with the distance is largest.
 
 The numbers in range are as exact as with the maximum: floating-point numbers have the same
-relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none;
-`distribute-tiles` writes the result.
+relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none:
+skewed ones of specialised warps, and portable ones whose rows are those of one warp and whose
+weights stay in its registers. `distribute-tiles` writes the result.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis.layouts import parse_layout
 from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import FREE
 from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.transforms.registry import register, remark
-from neptune_mlir.transforms.skew_loops import Skew, Unfit, chain_of, multiplies, read_skew
+from neptune_mlir.transforms.skew_loops import (
+    Skew,
+    Unfit,
+    chain_of,
+    is_product,
+    multiplies,
+    read_skew,
+)
 
 KEEPS = "neptune.keeps"
 AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
@@ -42,28 +51,38 @@ def keep_references(module: Any) -> None:
     for forall in foralls(module):
         if not tuned(forall, "keeps", 1):
             continue
+        specialised = "neptune.consumers" in forall.attributes
         seen: list[Any] = []
         for op in nested(forall.regions[0].blocks[0]):
-            if op.name != "scf.for" or "neptune.skew" not in op.attributes or op in seen:
+            if op.name != "scf.for" or "neptune.stages" not in op.attributes or op in seen:
                 continue
             chain = chain_of(op)
             seen += chain
-            if not any(_free(loop) for loop in chain):
+            written = all("neptune.skew" in x.attributes if specialised else _multiplies(x)
+                          for x in chain)  # fmt: skip
+            if not written or not any(map(_free, chain)):
                 continue
             try:
-                skews = [read_skew(loop) for loop in chain]
-                guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
+                _keep(chain, specialised)
             except Unfit as reason:
                 remark(op.location, f"a loop moves its reference in each iteration: {reason}")
-                continue
-            if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
-                remark(op.location, "a loop moves its reference in each iteration: its scores "
-                       "depend on their place in the stream, which no mask ends")  # fmt: skip
-                continue
-            if len({g.carried for g in guesses}) == 1:
-                for loop, skew in zip(chain, skews, strict=True):
-                    loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
-                    skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+
+
+def _keep(chain: list[Any], specialised: bool) -> None:
+    """Mark the loops of a chain. Raises Unfit."""
+    skews = [read_skew(loop) for loop in chain]
+    for loop, skew in zip(chain, skews, strict=True):
+        if not specialised:
+            _check_stays_in_warp(loop, skew)
+    guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
+    if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
+        raise Unfit("its scores depend on their place in the stream, which no mask ends")
+    if any(guess.carried != guesses[0].carried for guess in guesses):
+        raise Unfit("the next one carries reference and sum in another order")
+    for loop, skew in zip(chain, skews, strict=True):
+        loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
+        if specialised:
+            skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,7 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
         if op not in (end, factor, weights):
             raise Unfit("its reference is read by more than exponentials")
     for op in _readers(weights.results[0]):
-        if op is not total and op != total and op not in skew.late:
+        if op not in (total, skew.delayed, *skew.late):
             raise Unfit("its exponentials are read by more than a sum and a product")
     arguments = list(body.arguments)
     if any(op not in (moved, factor) for op in _readers(reference)):
@@ -147,6 +166,32 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
         if any(reader in (*skew.late, end) for reader in _readers(op.results[0])):
             raise Unfit("the last product reads more than its exponentials")
     return guess
+
+
+def _multiplies(loop: Any) -> bool:
+    """Whether a loop has products by matrix instructions, which others compute beside."""
+    return any(is_product(op.operation) for op in loop.regions[0].blocks[0].operations)
+
+
+def _check_stays_in_warp(loop: Any, skew: Skew) -> None:
+    """Raises Unfit when warps cannot decide on their own: they share rows, or tiles that they
+    try lie in shared memory, or come there in the iteration."""
+    if skew.leading is None:
+        raise Unfit("nothing to try again")
+    if ir.IntegerAttr(loop.attributes["neptune.stages"]).value < 2:
+        raise Unfit("its tiles are not brought ahead")
+    *inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations]
+    for op in inner[inner.index(skew.leading) + 1 :]:
+        if op.name == "linalg.copy":
+            raise Unfit("its weights move between threads")
+        if op.name != "linalg.generic" or op == skew.delayed:
+            continue
+        g = read_generic(op)
+        if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
+            raise Unfit("its scores are read by more than elementwise ops and reductions")
+        layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
+        if layout.digits_along(g.reduced, "warp"):
+            raise Unfit("its rows are those of several warps")
 
 
 def _is_masked(loop: Any) -> bool:

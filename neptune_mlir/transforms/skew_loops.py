@@ -42,7 +42,7 @@ from neptune_mlir.transforms.registry import register, remark
 
 
 class Unfit(Exception):
-    """Why a loop cannot be skewed; never leaves this module."""
+    """Why a loop cannot be skewed, or cannot keep its reference; a remark tells it."""
 
 
 @register("skew-loops", "delay the last product of streamed loops by an iteration")
@@ -131,7 +131,7 @@ def read_skew(loop: Any) -> Skew:
     """Raises Unfit when the loop has another shape."""
     body = loop.regions[0].blocks[0]
     *inner, end = [op.operation for op in body.operations]
-    products = [op for op in inner if _is_product(op)]
+    products = [op for op in inner if is_product(op)]
     if not 1 <= len(products) <= 2:
         raise Unfit(f"{len(products)} products")
     delayed, leading = products[-1], products[0] if len(products) == 2 else None
@@ -144,7 +144,7 @@ def read_skew(loop: Any) -> Skew:
         raise Unfit("a loaded tile that both products read, or neither")
     for value in [] if leading is None else list(leading.operands)[:-1]:
         source = owner(value)
-        if source is None or source.name != GET:
+        if source is None or not _is_load(source):
             raise Unfit("the first product has a computed factor")
     result = delayed.results[0]
     if not _read_only_by(result, end):
@@ -218,13 +218,15 @@ def _reads_position(op: Any, loop: Any) -> bool:
     )  # fmt: skip
 
 
-def _is_product(op: Any) -> bool:
+def is_product(op: Any) -> bool:
     via = "neptune.via" in op.attributes and ir.StringAttr(op.attributes["neptune.via"]).value
     return via == "mma"
 
 
 def _is_load(op: Any) -> bool:
-    return op.name == GET
+    """Whether it brings a tile to shared memory (or registers), or gets one that was brought."""
+    brings = op.name in ("tensor.pad", "tensor.extract_slice")
+    return op.name == GET or (brings and "neptune.layout" in op.attributes)
 
 
 def _is_tile_op(op: Any) -> bool:

@@ -24,6 +24,7 @@ from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.assign_layouts import assign_layouts
 from neptune_mlir.transforms.defer_joins import defer_joins
 from neptune_mlir.transforms.distribute_tiles import distribute_tiles
+from neptune_mlir.transforms.keep_references import keep_references
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
 
 
@@ -34,7 +35,7 @@ def strides(shape: tuple[int, ...]) -> list[int]:
 class Simulated:
     """A tile program lowered for a GPU, to be called with NumPy arrays."""
 
-    def __init__(self, program: Any, *, target: str = "sm_80", **options: Any):
+    def __init__(self, program: Any, *, target: str = "sm_80", keeps: bool = True, **options: Any):
         self.target = target
         self.module = bindings.parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
@@ -43,6 +44,8 @@ class Simulated:
                 prepare.run(self.module.operation)
                 assign_layouts(self.module, target=target, **options)
                 defer_joins(self.module)
+                if keeps:
+                    keep_references(self.module)
                 self.module.operation.verify()
                 self.assigned = str(self.module)
                 outline_rest(self.module, target)
@@ -60,12 +63,11 @@ class Simulated:
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
 
-    def block(self, *arguments: Any) -> None:
+    def block(self, *arguments: Any) -> simt.Block:
         """Run one block."""
         if self.target.startswith("gfx"):
-            simt_amd.AmdBlock(self.target, *arguments)
-        else:
-            simt.Block(*arguments)
+            return simt_amd.AmdBlock(self.target, *arguments)
+        return simt.Block(*arguments)
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
         """What stands for the tensor map of an array, which is an address and a shape."""
@@ -151,8 +153,9 @@ class Specialised(Simulated):
         self.maps = Maps()
         self.blocks: list[HopperBlock] = []
 
-    def block(self, *arguments: Any) -> None:
+    def block(self, *arguments: Any) -> HopperBlock:
         self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
+        return self.blocks[-1]
 
     def blocks_of(self, launch: Any, programs: int) -> int:
         queue = any(operand[0] == "counter" for operand in launch.operands)

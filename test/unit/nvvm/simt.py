@@ -85,6 +85,7 @@ class Block:
         self.env: dict[Any, Any] = {}
         self.open: list[Any] = []  # copies since the last commit
         self.groups: list[list[Any]] = []
+        self.products = 0  # matrix instructions of warps
         block = function.regions[0].blocks[0]
         for argument, value in zip(block.arguments, arguments, strict=True):
             kind = NUMPY.get(_kind(argument.type), np.int64)
@@ -143,9 +144,11 @@ class Block:
 
     # ---- threads
 
+    warp = 32  # threads
+
     def _warps(self, mask: np.ndarray) -> np.ndarray:
         """The numbers of the warps that are active; asserts that they are as a whole."""
-        warps = mask.reshape(-1, 32)
+        warps = mask.reshape(-1, self.warp)
         assert (warps.all(1) == warps.any(1)).all(), "some lanes of a warp leave the others"
         return np.flatnonzero(warps.all(1))
 
@@ -204,11 +207,15 @@ class Block:
         assert (target[mask] % 16 == 0).all() and (source[mask & (size > 0)] % 16 == 0).all()
         self.open.append((target.copy(), source.copy(), size.copy(), mask.copy()))
 
-    def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         text = ir.StringAttr(op.attributes["asm_string"]).value
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
+        if "vote.sync.all" in text:
+            assert len(self._warps(mask))
+            return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
         assert text.startswith("griddepcontrol.")  # launches run one after the other here
+        return None
 
     def _nvvm_cp_async_commit_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
         assert mask.all()
@@ -262,6 +269,7 @@ class Block:
 
         a, b = [elements(x) for x in operands[:4]], [elements(x) for x in operands[4:6]]
         c = operands[6:]
+        self.products += len(self._warps(mask))
         each = a[0].shape[1]  # elements of a register, neighbours along k
         out = [np.zeros(self.threads, np.float32) for _ in range(4)]
         for warp in self._warps(mask):
@@ -307,7 +315,10 @@ class Block:
 
     def _arith_truncf(self, op: Any, operands: Any, mask: Any) -> Any:
         kind, _ = self._vector(op.results[0].type)
-        return bf16_round(operands[0]) if kind == "bf16" else operands[0].astype(NUMPY[kind])
+        if kind == "bf16":
+            return bf16_round(operands[0])
+        with np.errstate(over="ignore"):  # an inf
+            return operands[0].astype(NUMPY[kind])
 
     def _arith_extf(self, op: Any, operands: Any, mask: Any) -> Any:
         return operands[0].astype(np.float32)

@@ -63,6 +63,7 @@ class AmdBlock(simt.Block):
     def __init__(self, target: str, *rest: Any):
         self.target = amd(target)
         self.races: Races | None = None
+        self.warp = self.target.wave
         super().__init__(*rest)
 
     def step(self, op: Any, mask: np.ndarray) -> None:
@@ -70,7 +71,8 @@ class AmdBlock(simt.Block):
         if found is None:
             super().step(op, mask)
             return
-        assert mask.all()
+        waves = self._warps(mask)
+        self.products += len(waves)
         kind, m, k, dtype = found[1], int(found[2]), int(found[3]), found[4]
         form = mfma(m, k) if kind == "mfma" else wmma(self.target.name.startswith("gfx12"))
         a, b, c = (self.env[v] for v in op.operands)
@@ -80,8 +82,8 @@ class AmdBlock(simt.Block):
         assert a.shape[1] == b.shape[1] == form[3] and c.shape[1] == form[4]
         out = np.zeros_like(c, np.float32)
         wave = self.target.wave
-        for start in range(0, self.threads, wave):
-            here = slice(start, start + wave)
+        for number in waves:
+            here = slice(number * wave, number * wave + wave)
             out[here] = _multiply(form, a[here], b[here], c[here], m, k)
         self.env[op.results[0]] = out
 
@@ -122,25 +124,25 @@ class AmdBlock(simt.Block):
         return np.arange(self.threads)
 
     def _rocdl_ds_swizzle(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all()
+        assert len(self._warps(mask))
         pattern = int(operands[1][0])
         assert pattern & 0x83FF == 0x1F, "only exclusive or with a mask"
         return operands[0][self._lanes() ^ (pattern >> 10)]
 
     def _rocdl_ds_bpermute(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all()
+        assert len(self._warps(mask))
         wave = self.target.wave
         lanes = operands[0].astype(np.int64) // 4 % wave
         return operands[1][self._lanes() // wave * wave + lanes]
 
     def _rocdl_permlanex16(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all() and self.target.wave == 32
+        assert len(self._warps(mask)) and self.target.wave == 32
         picks = [int(operands[2][0]) & 0xFFFFFFFF, int(operands[3][0]) & 0xFFFFFFFF]
         assert picks == [0x76543210, 0xFEDCBA98], "only each lane's counterpart"
         return operands[1][self._lanes() ^ 16]
 
     def _rocdl_update_dpp(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert mask.all()
+        assert len(self._warps(mask))
         control = ir.IntegerAttr(op.attributes["dppCtrl"]).value
         lane = self._lanes()
         if control < 0x100:  # quad_perm
@@ -149,6 +151,13 @@ class AmdBlock(simt.Block):
             assert 0x160 < control < 0x170 and self.target.wave == 32, "row_xmask is of gfx10 on"
             source = lane ^ (control & 15)
         return operands[1][source]
+
+    def _rocdl_ballot(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+        assert len(self._warps(mask))
+        wave = self.target.wave
+        bits = operands[0].reshape(-1, wave).astype(np.uint64) << np.arange(wave, dtype=np.uint64)
+        words = np.repeat(bits.sum(1, dtype=np.uint64), wave)
+        return words.view(np.int64) if wave == 64 else words.astype(np.uint32).view(np.int32)
 
     # ---- the rest
 

@@ -138,9 +138,6 @@ class HopperBlock(simt.Block):
     def _same(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         return operands[0]
 
-    def _vote(self, text: str, operands: Any, mask: np.ndarray) -> Any:
-        return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
-
     def _store_chunk(self, text: str, operands: Any, mask: np.ndarray) -> None:
         pointer, *words, wanted = operands
         there = mask & (wanted != 0)
@@ -375,7 +372,6 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
-    "vote.sync.all": HopperBlock._vote,
     "mov.b32 $0, $1;": HopperBlock._same,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import simt
+from moving_scores import inputs
 from run_kernels import Specialised
 
 from neptune_mlir import ops
@@ -21,34 +22,12 @@ CHOICE = Choice(128, STREAM, resident=False)
 AWAIT = SpecializedWriter._await
 
 
-def inputs(kind, n, heads=1):
-    """q, k and v. By kind, the scores rise or fall by 10 a tile of keys for all rows
-    or some, and leave the range of weights by the first tile's maximum."""
-    rng = np.random.default_rng(n)
-    q, k, v = rng.standard_normal((3, heads, n, HEAD))
-    along = 10 * np.arange(n)[:, None] / STREAM / HEAD**0.5
-    match kind:
-        case "rising":
-            q, k = 0.3 * q + 1, 0.3 * k + along
-        case "falling":
-            q, k = 0.3 * q + 1, 0.3 * k - along
-        case "both":
-            q, k = 0.3 * q + rng.choice([-1, 1], (n, 1)), 0.3 * k + along
-        case "some":  # rows of some warps
-            q, k = 0.3 * q + (np.arange(n)[:, None] % 97 == 0), 0.3 * k + along
-        case "jumps":
-            q, k = 0.3 * q + 1, 0.3 * k + np.floor(along) * (rng.random((n, 1)) < 0.1)
-        case "large":
-            q, k = 25 * q, 4 * k
-    return [x[None].astype(np.float16) for x in (q, k, v)]
-
-
 def check(kind, n, choice=CHOICE, heads=1, blocks=1, **settings):
     """Compare with float64; returns the blocks that ran."""
     program = ops.attention(head_dim=HEAD, dtype="f16", **settings)
     kernel = Specialised(program, choice, blocks)
     assert not kernel.remarks
-    given = inputs(kind, n, heads)
+    given = inputs(kind, n, heads, head=HEAD, stream=STREAM)
     found, want = kernel(*given), program.reference(*(x.astype(float) for x in given))
     if settings.get("return_lse"):
         found, sums = found

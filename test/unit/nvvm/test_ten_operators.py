@@ -50,13 +50,15 @@ def disassembly(bundle, folder):
 def test_operator(name, tmp_path):
     bundle = compiled(ops.operator(name))
     moved = [remark for remark in bundle.facts["remarks"] if "moves its reference" in remark]
+    assert not moved
     for target, code in disassembly(bundle, tmp_path).items():
         assert not LOCAL.search(code), target
         if "HGMMA" in code:  # specialised warps: test_hopper.py has more
             assert target == "sm_90a" and "UTMALDG" in code
             # warps that keep their reference multiply alone when they cannot
-            assert not moved and "VOTE.ALL" in code and "HMMA.16816.F32" in code
+            assert "VOTE.ALL" in code and "HMMA.16816.F32" in code
             continue
+        assert ("VOTE.ALL" in code) == name.startswith("prefill"), target  # of references
         for instruction in ("HMMA.16816.F32", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS"):
             assert instruction in code, (target, instruction)
 
