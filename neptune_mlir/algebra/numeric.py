@@ -93,16 +93,21 @@ def fold(
     for k in folded:
         shape[k] = length if k == axis else domain.extents[k]
     return _COMBINE[combiner].reduce(
-        np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True
-    )
+        np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True,
+        initial=_identity(combiner, value.dtype),
+    )  # fmt: skip
 
 
 def identity(combiner: str, dtype: str, domain: Domain) -> Array:
-    kind = domain.cast(dtype)
-    value = rules.IDENTITY[combiner]
+    kind = np.dtype(domain.cast(dtype))
+    return np.asarray(_identity(combiner, kind), kind).reshape((1,) * len(domain.extents))
+
+
+def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
     if np.issubdtype(kind, np.integer):
-        value = {"max": np.iinfo(kind).min, "min": np.iinfo(kind).max}.get(combiner, value)
-    return np.asarray(value, dtype=kind).reshape((1,) * len(domain.extents))
+        info = np.iinfo(kind)
+        return {"max": info.min, "min": info.max}.get(combiner, int(rules.IDENTITY[combiner]))
+    return rules.IDENTITY[combiner]
 
 
 def define(reductions: Sequence[Reduction], axis: int, domain: Domain) -> dict[str, Array]:

@@ -251,6 +251,16 @@ def test_integers(dtype):
             np.testing.assert_array_equal(got, right)
 
 
+def test_axes_of_no_elements():
+    p, i, j, x = matrix()
+    for over in (sum, prod, max, min):
+        p.output(over(x[i, j], j), i)
+    wanted = [0.0, 1.0, -np.inf, np.inf]
+    for run in (p.reference, neptune_mlir.compile(p)):
+        for got, right in zip(run(np.empty((3, 0), np.float32)), wanted, strict=True):
+            np.testing.assert_array_equal(got, [right] * 3)
+
+
 def test_powers_and_numbers_on_the_left():
     p, i, j, x = matrix()
     v = abs(x[i, j]) + 0.5

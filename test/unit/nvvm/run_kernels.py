@@ -27,6 +27,8 @@ from neptune_mlir.transforms.distribute_tiles import distribute_tiles
 from neptune_mlir.transforms.keep_references import keep_references
 from neptune_mlir.transforms.math_to_gpu import math_to_gpu
 
+NOT_A_MAP = 1 << 30
+
 
 def strides(shape: tuple[int, ...]) -> list[int]:
     return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
@@ -166,7 +168,8 @@ class Specialised(Simulated):
         address, shape = array
         held = self.plan.arguments if kind == "argument" else self.plan.buffers
         view = ArrayView(address, held[number].dtype, shape, tuple(strides(shape)), False, None)
-        return parameters.tensor_map(self.maps, view, *box)
+        made = parameters.tensor_map(self.maps, view, *box)
+        return made if isinstance(made, int) else NOT_A_MAP  # an array that has no elements
 
     def __call__(self, *arguments: Any) -> Any:
         parameters._maps.clear()  # addresses mean something else in each call

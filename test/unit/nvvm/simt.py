@@ -297,6 +297,9 @@ class Block:
     def _llvm_extractelement(self, op: Any, operands: Any, mask: Any) -> Any:
         return operands[0][:, int(operands[1][0])]
 
+    def _vector_broadcast(self, op: Any, operands: Any, mask: Any) -> Any:
+        return np.repeat(operands[0][:, None], self._vector(op.results[0].type)[1], 1)
+
     def _vector_from_elements(self, op: Any, operands: Any, mask: Any) -> Any:
         return np.stack(operands, 1)
 

@@ -47,6 +47,14 @@ def test_attention(n, causal):
     assert not any(block.products_by_warp for block in blocks)
 
 
+def test_no_keys_at_all():
+    """There are no tensor maps of k and v."""
+    kernel = Specialised(ops.attention(head_dim=HEAD, dtype="f16", return_lse=True), CHOICE)
+    q, (k, v) = f16(1, 2, 130, HEAD), f16(2, 1, 2, 0, HEAD)
+    found, sums = kernel(q, k, v)
+    assert (found == 0).all() and (sums == -np.inf).all()
+
+
 @pytest.mark.parametrize("kind", ["rising", "both", "some", "jumps", "large"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_references_that_cannot_stay(kind, causal):
