@@ -6,6 +6,8 @@
 So does a condition that does not vary, where one of its cases is 0: a row of weights that is
 set to 0 when everything in it is masked is a row of results that is.
 
+What is rounded to 16 bits keeps its constants: without them it might not fit.
+
 The body keeps its shape otherwise, so sub-terms that several reductions share stay shared.
 """
 
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref
+from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref, walk
 
 Invariant = Callable[[Term], bool]
 
@@ -78,6 +80,8 @@ def split(t: Term, invariant: Invariant) -> Split:
                 )  # fmt: skip
         case "neg" | "cast" if is_float(t.args[0].dtype):
             a = split(t.args[0], invariant)
+            if t.op == "cast" and t.dtype in ("f16", "bf16") and not _widens(a.rest, t.dtype):
+                a = split(t.args[0], lambda u: invariant(u) and _is_read(u))
             return Split(make(t.op, a.rest, dtype=t.dtype), *a.outside)
         case "add" | "sub":
             a, b = (split(x, invariant) for x in t.args)
@@ -98,6 +102,15 @@ def split(t: Term, invariant: Invariant) -> Split:
         case "exp":
             return _exponent(t, invariant)
     return Split(t)
+
+
+def _widens(t: Term, dtype: str) -> bool:
+    return t.op == "cast" and t.args[0].dtype == dtype
+
+
+def _is_read(t: Term) -> bool:
+    """Whether a value comes from memory, or from another reduction."""
+    return any(n.op in ("read", "ref") for n in walk(t))
 
 
 def defer(

@@ -179,6 +179,24 @@ def test_condition_that_varies_or_divides_stays():
     assert (text(rest.body), text(finish)) == (text((x - v).term), "where(@none[i0], @o, 0)")
 
 
+def test_what_is_rounded_to_16_bits_keeps_its_constants():
+    def deferred(body):
+        return defer(reduction("o", "add", body), AXIS, lambda t: t.op in ("ref", "const"))
+
+    def half(value, dtype="f16"):
+        return E(T.make("cast", value.term, dtype=dtype))
+
+    factor = x * x * 0.001 / ref("l")
+    rest, finish = deferred(half(factor) * v)
+    assert rest.body is (half(x * x * 0.001) * v).term
+    assert text(finish) == "(@o / @l[i0])"
+    rest, _ = deferred(half(factor, "f32") * v)
+    assert "0.001" not in text(rest.body)
+    rest, finish = deferred(half(half(half(x), "f32") * 0.125) * v)  # had these bits already
+    assert rest.body is (half(half(half(x), "f32")) * v).term
+    assert text(finish) == "(@o * 0.125)"
+
+
 def test_reading_a_later_or_unknown_reduction_is_an_input_error():
     with pytest.raises(InputError, match="not an earlier reduction"):
         solve_chain([reduction("o", "add", exp(x - m))], AXIS)
