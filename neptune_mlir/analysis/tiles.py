@@ -139,11 +139,10 @@ def row_multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> in
     if not dims:
         return 1
     offset, kind = offsets[dims[-1]], ir.RankedTensorType(source.type)
-    if isinstance(offset, int):
-        return offset
     if kind.is_dynamic_dim(dims[-1]):
         return 1
-    return math.gcd(multiple_of(offset), kind.shape[dims[-1]])
+    known = offset if isinstance(offset, int) else multiple_of(offset)
+    return math.gcd(known, kind.shape[dims[-1]])
 
 
 def multiple_of(position: Any) -> int:

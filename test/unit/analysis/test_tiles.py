@@ -7,7 +7,7 @@ from neptune_mlir import bindings
 from neptune_mlir.analysis.tiles import load_window, multiple_of
 
 PROGRAM = """
-func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %n: index) {
+func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %c: tensor<?x333xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %c24 = arith.constant 24 : index
   %c64 = arith.constant 64 : index
@@ -22,6 +22,10 @@ func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %n: index) {
           : tensor<?x?xf16> to tensor<8x16xf16>
       %far = tensor.extract_slice %a[%i, %p] [8, 16] [1, 1]
           : tensor<?x144xf16> to tensor<8x16xf16>
+      %odd = tensor.extract_slice %c[%i, 0] [8, 16] [1, 1]
+          : tensor<?x333xf16> to tensor<8x16xf16>
+      %first = tensor.extract_slice %b[%i, 0] [8, 16] [1, 1]
+          : tensor<?x?xf16> to tensor<8x16xf16>
     }
     scf.for %i = %c24 to %n step %c64 {
       %from_24 = arith.index_cast %i : index to i32
@@ -54,4 +58,4 @@ def test_multiples():
     module.operation.walk(visit, bindings.ir.WalkOrder.PRE_ORDER)
     assert positions == [64, 8, 8, 1]
     # 144 is 9 times 16; of rows of any length nothing is known
-    assert loads == [16, 8, 1, 1]
+    assert loads == [16, 8, 1, 1, 333, 1]
