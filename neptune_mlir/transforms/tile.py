@@ -9,7 +9,8 @@ looks at the part that an axis plays, never at what the program is for:
   neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
-  rows share), else 64; the rest are rows, 64;
+  rows share), else 64; of the rest the last one that the column's operand has not is rows, 64, and
+  all others 1;
 * where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
   a contraction take the first sizes of `tile_room.py` that fit;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
@@ -151,6 +152,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
+        row = _row_axis([a for a in ends if a != column], column, nests, domain)
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and not rows and not stream:
             shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
@@ -169,10 +171,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             if column is not None:
                 rest[column] = domain[column] if uncut else 64
             room = Room(wishes.held, wishes.shared << 10)
-            others = [a for a in ends if a != column]
-            rows, stream = fitting_sizes(nests, rest, others, axis, (rows, stream), room)
-        for a in ends:
-            sizes[a] = rows or 64
+            rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+        sizes.update(dict.fromkeys(row, rows or 64))
         if column is not None:
             sizes[column] = 0 if uncut else cut
     elif parallel:
@@ -194,10 +194,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if axis is not None:
         sizes[axis] = stream or (64 if free else 256)
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
-    single = [a for a in ends if a != column] if free else []
-    if single and wishes.least and all(domain[a] == 1 for a in single):
+    if free and row and wishes.least and domain[row[0]] == 1:
         shared = {a: n for a, n in divisors.items() if a in parallel}
-        chosen |= _few_rows(single[-1], shared, wishes.least)
+        chosen |= _few_rows(row[0], shared, wishes.least)
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return [chosen[a] for a in range(len(domain))]
@@ -297,6 +296,17 @@ def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
     for nest, left, right in contractions(nests):
         free |= (T.axes_of(left) ^ T.axes_of(right)) & set(nest.result_axes)
     return free
+
+
+def _row_axis(
+    axes: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
+) -> list[int]:
+    """The axis (or none) that gives a contraction its rows: of more than one point, and no
+    axis of the column's operand, if there is such a one."""
+    operands = [T.axes_of(f) for _, *both in contractions(nests) for f in both]
+    across = [a for a in axes if not any({a, column} <= operand for operand in operands)]
+    long = [a for a in across or axes if domain[a] != 1]
+    return (long or across or list(axes))[-1:]
 
 
 def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:

@@ -88,6 +88,18 @@ def matmul(f: Builder, x: Any, y: Any) -> list[Any]:
     return [f.reduce("add", product, (x, 0), (y, 1), (x, 1), result=[0, 1])]
 
 
+def matmul_of_batches(f: Builder, x: Any, y: Any) -> list[Any]:
+    product = op("mul", f.at(x, 0, 1, 3), f.at(y, 3, 2))
+    dims = (x, 0), (x, 1), (y, 1), (x, 2)
+    return [f.reduce("add", product, *dims, result=[0, 1, 2])]
+
+
+def matmul_by_panels(f: Builder, x: Any, y: Any) -> list[Any]:
+    product = op("mul", f.at(x, 0, 3), f.at(y, 1, 2, 3))
+    dims = (x, 0), (y, 0), (y, 1), (x, 1)
+    return [f.reduce("add", product, *dims, result=[0, 1, 2])]
+
+
 def row_sum(f: Builder, x: Any) -> list[Any]:
     return [f.reduce("add", f.at(x, 0, 1), (x, 0), (x, 1), result=[0])]
 
@@ -108,6 +120,9 @@ def exponential(f: Builder, x: Any) -> list[Any]:
          [[1, 16, 256], [0, 1, 16, 256]]),
         (matmul, [[D, D], [D, D]], [D, D], "tile", [[64, 64, 64]]),
         (matmul, [[900, 96], [96, 48]], [900, 48], "tile", [[64, 0, 0]]),
+        (matmul_of_batches, [[D, D, D], [D, D]], [D, D, D], "tile", [[1, 64, 64, 64]]),
+        (matmul_of_batches, [[D, 1, D], [D, D]], [D, 1, D], "tile", [[64, 0, 64, 64]]),
+        (matmul_by_panels, [[D, D], [D, D, D]], [D, D, D], "tile", [[64, 1, 64, 64]]),
         (row_sum, [[D, D]], [D], "tile", [[16, 256]]),
         (column_sum, [[D, D]], [D], "tile", [[64, 256]]),
         (exponential, [[D, 100]], [D, 100], "tile", [[16, 0]]),
