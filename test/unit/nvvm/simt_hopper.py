@@ -81,7 +81,9 @@ class HopperBlock(simt.Block):
 
     def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
         self.products_by_warp += len(self._warps(mask))
-        return super()._nvvm_mma_sync(op, operands, mask)
+        products, made = self.products, super()._nvvm_mma_sync(op, operands, mask)
+        self.products = products  # those of warp groups
+        return made
 
     # ---- roles
 
