@@ -13,7 +13,7 @@ from typing import Any
 from neptune_mlir import bindings
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import add
+from neptune_mlir.pipelines.cases import add, blocks_of
 from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Lowering, Program, count
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
@@ -133,12 +133,15 @@ def _compile_family(program: Program, target: str, entry: str | None, cases: boo
     def made_with_cases(lowering: Lowering, tiles: str) -> Any:
         """All begun before the first is waited for: their code generators run side by side."""
         base = begin(lowering)
-        variants = program.variants(lowering, tiles, target, base.plan)
-        begun = [(case, begin(variant)) for case, variant in variants]
+        begun = [
+            (case, blocks_of(variant.module), begin(variant))
+            for case, variant in program.variants(lowering, tiles, target, base.plan)
+        ]
         bundle = base.finish()
-        for case, variant in begun:
+        for case, blocks, variant in begun:
             found = variant.finish()
-            bundle = bundle if _spilled(found) else add(bundle, found, case.condition)
+            when = program.condition(case, lowering, base.plan, blocks, variant.plan, target)
+            bundle = bundle if _spilled(found) else add(bundle, found, when)
         return bundle
 
     best: Any = None
@@ -201,14 +204,20 @@ def emit_text(
         if lowering.cases or lowering.way.few:
             from neptune_mlir.pipelines import gpu
 
-            lowered = lowering.copy()
-            pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
-            plan = gpu.plan_of(lowered.module)
+            def plan_of(lowering: Lowering) -> Any:
+                lowered = lowering.copy()
+                pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
+                return gpu.plan_of(lowered.module)
+
+            plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
             for case, variant in program.variants(
                 lowering, str(lowering.module), target, plan
             ):
-                texts[f"calls where {describe(case.condition, names)}"] = shown(variant)
+                blocks = blocks_of(variant.module)
+                theirs = plan_of(variant)
+                when = program.condition(case, lowering, plan, blocks, theirs, target)
+                texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]
         parts += [f"{mark} -----\n{mark} {calls}\n{text}" for calls, text in texts.items()]

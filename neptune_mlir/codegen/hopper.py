@@ -16,8 +16,9 @@ from neptune_mlir.bindings import ir
 PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
 ROW = 128  # bytes of a row of a panel
 ATOM = 1024  # bytes after which the swizzle repeats
-# registers a thread of the producer and of the consumers, by the number of consumer groups
-REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160)}
+# registers a thread of the producer and of the consumers, by how many consumer groups a block has,
+# and how many blocks a multiprocessor
+REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
 
 
 def asm(

@@ -3,7 +3,8 @@
 
 * Long streams: the `tile` pass notes from which lengths on other sizes are better
   (`neptune.longer`), where the length is an extent of an argument.
-* Few programs: where a launch would leave half of the chip idle, smaller tiles make more.
+* Few programs: where a launch would leave half of the chip idle, smaller tiles make more; yet
+  smaller ones where streams are short.
 
 The program is made once more for each case, and the bundle holds these images with a condition
 (`when`) that the runtime looks at.
@@ -11,15 +12,18 @@ The program is made once more for each case, and the bundle holds these images w
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir import bindings
-from neptune_mlir.analysis.tiles import owner
+from neptune_mlir.analysis.tiles import foralls, owner, tuned
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.transforms.program import streams
+
+SHORT = 1024  # points of a stream
 
 
 @dataclass(frozen=True)
@@ -28,35 +32,74 @@ class Case:
 
     Attributes:
         knob: of the schedule, for kernels that suit these calls.
-        condition: which calls they are, an expression of the launch plan.
+        condition: which calls they are, an expression of the launch plan; None: those that `few`
+            says.
+        short: of these, those with short streams alone.
     """
 
     knob: str
-    condition: Expression
+    condition: Expression | None = None
+    short: bool = False
 
 
 def longer(module: Any) -> tuple[Case, ...]:
     """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
-    found = streams(module)
-    if len(found) != 1 or "neptune.longer" not in found[0].operation.attributes:
+    length = stream_length(module)
+    if length is None or isinstance(length, int):
         return ()
+    (stream,) = streams(module)
+    noted = stream.operation.attributes
+    if "neptune.longer" not in noted:
+        return ()
+    lengths = bindings.ir.DenseI64ArrayAttr(noted["neptune.longer"])
+    return tuple(Case(f"length:{n}", ["le", n, length]) for n in lengths)
+
+
+def stream_length(module: Any) -> Expression | None:
+    """How long the stream of a fused program is that has one: a number, or a dimension of an
+    argument; None where it is neither."""
+    found = streams(module)
+    if len(found) != 1:
+        return None
     (stream,) = found
+    known = list(stream.domain)[stream.axis.value]
+    if known != DYNAMIC:
+        return int(known)
     dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
     place = _argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
-    if place is None:
-        return ()
-    lengths = bindings.ir.DenseI64ArrayAttr(stream.operation.attributes["neptune.longer"])
-    return tuple(Case(f"length:{n}", ["le", n, ["dim", *place]]) for n in lengths)
+    return None if place is None else ["dim", *place]
 
 
-def few(plan: Plan, knob: str, parallel: int) -> tuple[Case, ...]:
-    """Calls whose one launch has programs for half of what runs in `parallel`, or fewer."""
-    if not knob or len(plan.launches) != 1:
-        return ()
-    programs: Expression = 2
-    for extent in plan.launches[0].grid:
-        programs = ["mul", programs, extent]
-    return (Case(knob, ["le", programs, parallel]),)
+def few(
+    plan: Plan, variant: Plan, short: bool, blocks: int, length: Expression | None, parallel: int
+) -> Expression:
+    """Calls that are to take smaller tiles because their launch has few programs: with streams of
+    any length if it leaves half of the multiprocessors idle. Where `blocks` share one, those with
+    short streams too of which all its programs run at once: they wait less for the first and the
+    last product.
+
+    Args:
+        short: they are to have short streams.
+        plan: of the program for any call, one launch.
+        variant: of that with smaller tiles.
+        length: of the stream (`stream_length`).
+        parallel: multiprocessors.
+    """
+    idle = ["le", ["mul", 2, _programs(plan)], parallel]
+    if blocks == 1 or length is None:
+        return idle
+    fits = ["and", ["le", length, SHORT], ["le", _programs(variant), parallel * blocks]]
+    return fits if short else ["or", idle, fits]
+
+
+def _programs(plan: Plan) -> Expression:
+    (launch,) = plan.launches
+    return functools.reduce(lambda a, b: ["mul", a, b], launch.grid)
+
+
+def blocks_of(module: Any) -> int:
+    """How many blocks of a tile program are to share a multiprocessor, as `tile` noted."""
+    return max((tuned(forall, "blocks", 1) for forall in foralls(module)), default=1)
 
 
 def _argument_of(extent: Any) -> tuple[int, int] | None:

@@ -19,10 +19,10 @@ from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import Case, few, longer
+from neptune_mlir.pipelines.cases import Case, few, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
-from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.program import functions
 
@@ -38,6 +38,7 @@ class Lowering:
     facts: dict[str, Any] = field(default_factory=dict)
     way: Way = field(default_factory=Way)
     cases: tuple[Case, ...] = ()
+    length: Any = None  # of its stream, in terms of the launch plan
 
     @classmethod
     def of_text(cls, text: str, source: str) -> Lowering:
@@ -77,6 +78,7 @@ class Lowering:
             "name": os.path.basename(schedule), "text": schedules.read(schedule), "knobs": knobs
         }  # fmt: skip
         self.cases = longer(self.module)
+        self.length = stream_length(self.module)
         self.facts["corrections"] = count(self.module, "neptune.correct")
         self.facts["fused"] = count(self.module, "neptune.stream")
         legal.check_when_asked(self.module, "fused")
@@ -137,11 +139,23 @@ class Program:
             base: that for any, `tiles` its text and `plan` the launch plan that it became.
         """
         name = base.facts["schedule"]
-        some = few(plan, base.way.few.get(name, ""), parallelism(target))
+        knobs = base.way.few.get(name, ()) if len(plan.launches) == 1 else ()
+        seen = {tiles}
+        some = (Case(knob, short=k > 0) for k, knob in enumerate(knobs))
         for case in (*base.cases, *some):
             for variant in self.lowerings(target, [base.way.bound(name, case.knob)]):
-                if str(variant.module) != tiles:
+                if str(variant.module) not in seen:
+                    seen.add(str(variant.module))
                     yield case, variant
+
+    def condition(
+        self, case: Case, base: Lowering, plan: Plan, blocks: int, variant: Plan, target: str
+    ) -> Expression:
+        """Which calls a case is about: `plan` is that of `base`, `variant` that of its tile
+        program, of which so many `blocks` share a multiprocessor (`blocks_of`)."""
+        if case.condition is not None:
+            return case.condition
+        return few(plan, variant, case.short, blocks, base.length, parallelism(target))
 
     def by(self, target: str, way: Way, level: str) -> Lowering:
         """The program at a level by one way, whether or not that takes it."""
@@ -151,8 +165,7 @@ class Program:
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
         chosen = self.schedule or schedules.choose(
-            self._raised.module, parallelism(target), adapts, "apart" in knobs,
-            "ahead" in knobs,
+            self._raised.module, parallelism(target), adapts, "apart" in knobs
         )
         if chosen not in self._fused:
             self._fused[chosen] = self._raised.copy()

@@ -15,14 +15,15 @@ class Way:
     Attributes:
         knobs: bindings of shipped schedules, by the schedule's name.
         takes: looks at a tile program (and may mark it): whether this way suits it.
-        few: a further knob, by schedule, for launches of few programs: it makes more of them.
+        few: further knobs, by schedule, for launches of few programs, which make more of them; the
+            second for those with short streams.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
     knobs: Mapping[str, str] = field(default_factory=dict)
     takes: Callable[[Any], bool] = lambda module: True
     spills: bool = True
-    few: Mapping[str, str] = field(default_factory=dict)
+    few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""

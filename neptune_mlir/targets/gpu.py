@@ -113,6 +113,10 @@ class GpuTarget:
         """Whether a kernel can start while the one before it runs, and wait for it by itself."""
         return False
 
+    def shared_for(self, blocks: int) -> int:
+        """Bytes of shared memory of a block where so many share a multiprocessor."""
+        return self.shared_block if blocks == 1 else self.shared_sm // blocks - 1024
+
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one multiprocessor, by what one block takes."""
         raise NotImplementedError

@@ -65,6 +65,7 @@ class Choice:
         resident: whether blocks stay and take program after program.
         boxed: whether results may leave by the copy engine.
         keeps: whether iterations may keep their reference.
+        blocks: that are to share a multiprocessor, where shared memory and registers allow.
     """
 
     rows: int
@@ -76,6 +77,7 @@ class Choice:
     resident: bool = True
     boxed: bool = True
     keeps: bool = True
+    blocks: int = 1
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
@@ -124,19 +126,20 @@ class Entry:
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
                       _truth(given, "triangle"), _truth(given, "light"),
                       _truth(given, "band") if "band" in given else False)  # fmt: skip
+        numbers: dict[str, Any] = {name: _number(left, name, least, unit)
+                   for name, least, unit in _NUMBERS if name in left}  # fmt: skip
+        truths = {name: _truth(left, name) for name in _TRUTHS if name in left}
         choice = Choice(
-            _number(left, "rows", 64, 64), _number(left, "stream", 16, 16),
-            _number(left, "columns", 0, 16) if "columns" in left else 0,
-            _number(left, "slots", 0) if "slots" in left else 0,
-            *(_truth(left, name) if name in left else default
-              for name, default in _TRUTHS),
+            _number(left, "rows", 64, 64), _number(left, "stream", 16, 16), **numbers, **truths
         )  # fmt: skip
         if left:
             raise ValueError(f"an entry has no '{next(iter(left))}'")
         return Entry(chip, shape, start, choice, measured)
 
 
-_TRUTHS = [(f.name, f.default) for f in fields(Choice) if isinstance(f.default, bool)]
+# what a choice may say beside its sizes: the least number and what it is a multiple of
+_NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1)]
+_TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 
 
 def _number(data: dict[str, Any], name: str, least: int, unit: int = 1) -> int:

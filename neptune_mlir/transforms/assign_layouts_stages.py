@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.layouts import parse_shared
-from neptune_mlir.analysis.tiles import shape_of
+from neptune_mlir.analysis.tiles import shape_of, tuned
 from neptune_mlir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms.registry import remark
@@ -29,9 +29,10 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     once = _loaded(forall.regions[0].blocks[0])
     most = max((_loaded(o.regions[0].blocks[0]) for o in loops), default=0)
     stages = asked
+    limit = target.shared_for(tuned(forall, "blocks", 1))
     if "neptune.consumers" in forall.attributes and not stages:
         # slots of rings: loads outside of loops have two, results need room as well
-        room = target.shared_block - 2 * once - RESULTS
+        room = limit - 2 * once - RESULTS
         stages = 4 if 4 * most <= room else 2
     if not stages:
         waits = most and 0 < rows <= 16
@@ -39,7 +40,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     wanted = stages
     if "cp.async" not in target.copies:  # what is under way is in registers
         return stages
-    while stages > 1 and once + stages * most > target.shared_block:
+    while stages > 1 and once + stages * most > limit:
         stages -= 1
     if stages < wanted:
         remark(forall.location, f"{stages} stages: shared memory holds no more")

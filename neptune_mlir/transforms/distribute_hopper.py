@@ -27,6 +27,7 @@ from neptune_mlir.analysis.tiles import (
     nested,
     owner,
     shape_of,
+    tuned,
 )
 from neptune_mlir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.codegen import hopper
@@ -179,6 +180,7 @@ class SpecializedWriter(KernelWriter):
         s = self.s = Scalars(self.chip)
         self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
         assert self.warps == GROUP * self.groups
+        self.blocks = tuned(self.forall, "blocks", 1)
         self.group_threads = GROUP * self.target.wave
         self.producer = producer_of(self.forall).regions[0].blocks[0]
         self._read_rings()
@@ -215,7 +217,7 @@ class SpecializedWriter(KernelWriter):
             with under(s, s.less(self.threads.id, 1)):
                 self._start_barriers()
             Memory.barrier(self.memory)
-            producing, consuming = hopper.REGISTERS[self.groups]
+            producing, consuming = hopper.REGISTERS[self.groups, self.blocks]
             uniform = self.uniform(s.value(self.threads.warp, s.i32))
             warp = s.op("arith.index_cast", [uniform], s.index)
             role = scf.IfOp(s.less(warp, self.warps), has_else=True)
@@ -243,7 +245,7 @@ class SpecializedWriter(KernelWriter):
         self.signature.resident = self.resident
 
     def _blocks_per_sm(self) -> int:
-        return 1
+        return self.blocks
 
     def _place_program(self, number: Any) -> None:
         if self.order is None:
@@ -380,7 +382,7 @@ class SpecializedWriter(KernelWriter):
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
             size = staged_rows.WARP * self.warps * room
-            if self.memory.top + size + RESERVED <= self.target.shared_block:
+            if self.memory.top + size + RESERVED <= self.target.shared_for(self.blocks):
                 return self._take_tiles(size), room
         return None, 0
 
@@ -474,6 +476,11 @@ class SpecializedWriter(KernelWriter):
             count = loop.inner_iter_args[0]
             for put in puts:
                 self._put(put, count, {block.arguments[0]: loop.induction_variable})
+            first = self.rings[puts[0].operands[0]]
+            if len(puts) > 1 and first.stages > 1:
+                with under(s, s.less(count, 1)):  # what later tiles take of memory's rate is not
+                    # to come before what the block's first product waits for
+                    hopper.wait_barrier(self.address(first.full), s.constant(0, s.i32))
             scf.YieldOp([s.value(s.add(count, 1))])
         self.counts[key] = loop.results[0]
 

@@ -23,7 +23,7 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Pieces, Splat
 from neptune_mlir.transforms.distribute_scalars import Scalars
-from neptune_mlir.transforms.keep_references import read_guess
+from neptune_mlir.transforms.keep_references import AGAIN, read_guess
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
 
 Correct = Callable[[list[Any]], list[Any]]
@@ -203,7 +203,12 @@ class KeptIteration(KeptReference):
             correct: corrects them, once they are there.
         """
         s, guess = self.s, self.guess
-        self.operations, self.tries = operations, self._at_least(went, TRY)
+        self.operations = operations
+        if AGAIN not in self.leading.attributes:
+            for op in operations:
+                self.kernel._op(op)
+            return s.constant(TRY, s.i32), correct(hopper.wait_products(0, total))
+        self.tries = self._at_least(went, TRY)
         held = self.kernel.tile(self.leading.results[0])
         assert isinstance(held, Held)
         scores = list(held.values)

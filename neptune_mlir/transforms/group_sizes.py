@@ -9,6 +9,12 @@ streamed axis then fits registers and shared memory (two stages, 16-bit elements
 (which sum over nothing but the stream) and deep ones (whose factors are cut along what they sum
 over) have as many columns as an instruction takes: each element that a program loads is then
 multiplied most often.
+
+For launches of few programs one group has a block of its own, and tries to keep no reference (few
+tiles are not worth the code). Where streams are short as well, over triangles, and where three
+groups would share a block, tiles are small, and two blocks share a multiprocessor: what tiles waste
+counts, how soon the first product comes, and that one block computes while the other waits. (Bands
+have these alone: loops at both ends of a stream make long code, and three kernels too much of it.)
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from collections.abc import Sequence
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.bindings import ir
+from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
@@ -49,20 +56,20 @@ def shape_of(
     )  # fmt: skip
 
 
-def choose(chip: str, shape: Shape, length: int, few: bool = False) -> Choice:
-    """What to take for streams of at least `length` points. Where programs are `few`, one group
-    has one of its own."""
+def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
+    """What to take for streams of at least `length` points; for launches of `few` programs, and
+    (2) short streams."""
     known = [e for e in _known(chip, shape) if e.start <= length and not few]
     entry = known[-1] if known and _is_possible(shape, known[-1].choice) else None
     choice = entry.choice if entry else rule(shape, few)
-    tuned.note(Question(chip, shape, length, few, choice, entry))
+    tuned.note(Question(chip, shape, length, bool(few), choice, entry))
     return choice
 
 
 def _is_possible(shape: Shape, choice: Choice) -> bool:
     """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
     groups = choice.rows // 64
-    if groups in REGISTERS and (
+    if (groups, choice.blocks) in hopper.REGISTERS and (
         is_plain(shape) or is_deep(shape) or registers(shape, choice.stream) <= REGISTERS[groups]
     ):
         return True
@@ -71,21 +78,31 @@ def _is_possible(shape: Shape, choice: Choice) -> bool:
     return False
 
 
-def rule(shape: Shape, few: bool = False) -> Choice:
-    """What is taken where nothing was measured."""
+def rule(shape: Shape, few: int = 0) -> Choice:
+    """What is taken where nothing was measured (`few` as in `choose`)."""
     if is_plain(shape):
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDE)
     fits = shape.width and registers(shape, 128) <= REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
+        small = Choice(64, 64, keeps=False, resident=False, blocks=2)
+        if _share_memory(shape, small):
+            return small
     groups = 1 if few else groups
     rows = 64 * groups
     by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3
     by_memory = (MEMORY - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
     stream = max(16, min(128, by_registers, by_memory) // 16 * 16)
-    # few programs have few tiles each: trying to keep a reference is not worth its code
     return Choice(rows, stream, keeps=not few)
+
+
+def _share_memory(shape: Shape, choice: Choice) -> bool:
+    """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
+    and two stages of what it streams."""
+    elements = (choice.rows + 2 * choice.stream) * (shape.depth + shape.width)
+    return 2 * elements * choice.blocks <= MEMORY
 
 
 def columns(shape: Shape) -> int:

@@ -19,7 +19,9 @@ mask (`lower-to-tiles`), where a bias that falls with the distance is largest.
 The numbers in range are as exact as with the maximum: floating-point numbers have the same
 relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none:
 skewed ones of specialised warps, and portable ones whose rows are those of one warp and whose
-weights stay in its registers. `distribute-tiles` writes the result.
+weights stay in its registers. Skewed loops are to try whose first product is marked
+(`neptune.again`): all, unless a mask has loops at both ends of a stream, which run for a tile or
+two and are not worth the code. `distribute-tiles` writes the result.
 """
 
 from __future__ import annotations
@@ -79,9 +81,10 @@ def _keep(chain: list[Any], specialised: bool) -> None:
         raise Unfit("its scores depend on their place in the stream, which no mask ends")
     if any(guess.carried != guesses[0].carried for guess in guesses):
         raise Unfit("the next one carries reference and sum in another order")
+    masked = [loop for loop in chain if _is_masked(loop)]
     for loop, skew in zip(chain, skews, strict=True):
         loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
-        if specialised:
+        if specialised and (len(masked) < 2 or loop not in masked):
             skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner
+from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
 from neptune_mlir.bindings import ir, location_text, scf
 from neptune_mlir.dialects.aref import ArefType
 from neptune_mlir.dialects.verify_aref import CREATE, GET, LOADS, PRODUCER, PUT, RELEASE
@@ -117,7 +117,8 @@ class _Partition:
         needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
         needed += staged_rows.WARP * self.warps + RESERVED
         resident = "neptune.resident" in self.forall.attributes
-        return 2 if resident and needed <= self.target.shared_block else 1
+        room = self.target.shared_for(tuned(self.forall, "blocks", 1))
+        return 2 if resident and needed <= room else 1
 
     # ---- the producer
 

@@ -30,8 +30,12 @@ PANEL = 16  # points
 
 
 def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
-    """The order of a kernel; None for that of the numbers."""
-    if not kernel.resident or len(kernel.bounds) < 2:
+    """The order of a kernel; None for that of the numbers.
+
+    Blocks that do not stay have an order where they share multiprocessors: those are for launches
+    of few programs, of which a multiprocessor is to get a long one and a short one.
+    """
+    if not (kernel.resident or kernel.blocks > 1) or len(kernel.bounds) < 2:
         return None
     *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
     loops = [loop for loop in kernel.signatures if loop is not None]

@@ -11,6 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from neptune_mlir.codegen import hopper
 from neptune_mlir.errors import UsageError
@@ -30,11 +31,13 @@ from neptune_mlir.transforms.partition_warps import RESERVED
 GROUP = 128  # threads
 ELEMENT = 2  # bytes
 SLOTS = 2  # at least, of a ring
+TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 BESIDE = 32  # registers that the only product of a program leaves for all else
 KNOBS: dict[str, tuple[int, ...]] = {
     "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)),
     "columns": (0, *range(64, 257, 64)), "slots": (0, 3, 4),
     "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
+    "blocks": (1,),
 }  # fmt: skip
 
 
@@ -49,10 +52,9 @@ def parse_knobs(settings: Sequence[str]) -> dict[str, tuple[int, ...]]:
             numbers = [n for part in text.split(",") for n in _numbers(part)]
         except ValueError:
             numbers = []
-        kind = {f.name: f.type for f in fields(Choice)}[name]
-        sizes = {"rows": range(64, 193, 64), "stream": range(16, 257, 16),
-                 "columns": range(0, 257, 16)}  # fmt: skip
-        allowed = sizes.get(name, range(2) if kind == "bool" else range(17))
+        sizes: dict[str, Sequence[int]] = {"rows": range(64, 193, 64), "stream": range(16, 257, 16),
+                 "columns": range(0, 257, 16), "blocks": (1, 2)}  # fmt: skip
+        allowed = sizes.get(name, range(2) if name in TRUTHS else range(17))
         if not numbers or any(n not in allowed for n in numbers):
             raise UsageError(
                 f"knob '{name}' is '{text}'",
@@ -92,8 +94,8 @@ def candidates(
 
 def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
     for numbers in itertools.product(*(knobs[name] for name in KNOBS)):
-        rows, stream, cut, slots, *truths = numbers
-        yield Choice(rows, stream, cut, slots, *map(bool, truths))
+        named: dict[str, Any] = dict(zip(KNOBS, numbers, strict=True))
+        yield Choice(**{k: bool(n) if k in TRUTHS else n for k, n in named.items()})
 
 
 def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
@@ -107,12 +109,14 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
         return "the columns that the rule gives"
     if _registers(shape, choice) > REGISTERS[groups]:
         return "registers"
+    if (groups, choice.blocks) not in hopper.REGISTERS:
+        return "registers of several blocks"
     shared = shared_memory(shape, choice)
-    if shared > chip.shared_block:
+    if shared > chip.shared_for(choice.blocks):
         return "shared memory"
     if 0 < choice.slots <= slots_by_rule(chip, shape, choice):
         return "no more slots than the rule gives"
-    producer, consumer = hopper.REGISTERS[groups]
+    producer, consumer = hopper.REGISTERS[groups, choice.blocks]
     launched = (producer + groups * consumer) // (groups + 1)
     blocks = chip.blocks_per_sm((groups + 1) * GROUP, launched, shared)
     if blocks * groups < 2:

@@ -24,8 +24,8 @@ module attributes {transform.with_named_sequence} {
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
-    // 1: for launches of few programs.
-    %few = transform.tune.knob<"few"> = 0 from options = [0, 1] -> !transform.any_param
+    // 1: for launches of few programs; 2: that have short streams as well.
+    %few = transform.tune.knob<"few"> = 0 from options = [0, 1, 2] -> !transform.any_param
     // The least length of streams that these are for.
     %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
     // Rows of a matrix product that cost no more than one.

@@ -114,15 +114,23 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
     bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
     images = bundle.facts["images"]
-    assert [i["target"] for i in images] == ["sm_80", "sm_90a", "sm_90a", "sm_90a"]
+    assert [i["target"] for i in images] == ["sm_80", *["sm_90a"] * 4]
     assert "when" not in images[1] and images[2]["when"] == ["le", 8192, ["dim", 1, 2]]
     assert "plan" in images[2] and "plan" in images[3]  # of another grid
     rows = [bundle.plan_of(i).launches[0].grid[-1] for i in images[1:]]
-    assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 64)]
-    few = images[3]["when"]  # half as many programs as the chip has multiprocessors, or fewer
+    assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 64, 64)]
+    few, short = images[3]["when"], images[4]["when"]
+    # half as many programs as the chip has multiprocessors, or fewer
     assert [evaluate(few, [(b, 8, n, 64)], []) for b, n in ((1, 1024), (1, 1025), (2, 512))] == [
         True, False, True
     ]  # fmt: skip
+    for b, n, keys, wanted in (  # short streams, and all programs run at once
+        (1, 1025, 1024, True), (2, 1024, 1024, True), (3, 1024, 1024, False), (2, 1024, 1025, False)
+    ):  # fmt: skip
+        shapes = [(b, 8, n, 64), (b, 8, keys, 64)]
+        assert bool(evaluate(short, shapes, [])) == wanted, (b, n, keys)
+    (kernel,) = images[4]["kernels"].values()
+    assert kernel["blocks_per_sm"] == 2 and not kernel["resident"]
     assert all(k["spills"] == 0 for i in images for k in i["kernels"].values())
     ends = [i["offset"] + i["size"] for i in images]
     assert [i["offset"] for i in images] == [0, *ends[:-1]] and ends[-1] == len(bundle.code)
