@@ -23,6 +23,8 @@ FUSED: dict[str, tuple[str, dict[str, int]]] = {
     for program, extents in (
         ("rms_norm_matmul", {"cols": 4096, "out": 4096}),
         ("rms_norm_matmul", {"cols": 4096, "out": 1024}),
+        ("layer_norm_matmul", {"cols": 4096, "out": 4096}),
+        ("layer_norm_matmul", {"cols": 4096, "out": 1024}),
         ("linear_cross_entropy", {"width": 4096, "classes": 32000}),
         ("linear_cross_entropy", {"width": 4096, "classes": 128256}),
         ("linear_cross_entropy", {"width": 1024, "classes": 32000}),

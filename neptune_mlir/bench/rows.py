@@ -2,6 +2,7 @@
 """Programs over rows of a matrix, at a number of rows: what `problem.Problem` is for attention.
 
 rms_norm_matmul        rms_norm(x) @ w: x [rows, cols], weight [cols], w [cols, out]
+layer_norm_matmul      layer_norm(x) @ w: x [rows, cols], weight and bias [cols], w [cols, out]
 linear_cross_entropy   cross-entropy of x wᵀ: x [rows, width], w [classes, width], target [rows]
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-EPS = 1e-6
+EPS = {"rms_norm_matmul": 1e-6, "layer_norm_matmul": 1e-5}  # of the norms
 SAMPLED = 64  # rows to check
 
 
@@ -39,9 +40,12 @@ class Rows:
     def _extents(self) -> tuple[int, int]:
         """Of the reduced axis of the product, and of its other one."""
         s = self.settings
-        if self.program == "rms_norm_matmul":
-            return s["cols"], s["out"]
-        return s["width"], s["classes"]
+        return (s["cols"], s["out"]) if self.program in EPS else (s["width"], s["classes"])
+
+    @property
+    def _vectors(self) -> int:
+        """How many scales or shifts the reduced axis has."""
+        return {"rms_norm_matmul": 1, "layer_norm_matmul": 2}.get(self.program, 0)
 
     @property
     def flops(self) -> int:
@@ -54,8 +58,8 @@ class Rows:
         """Inputs and the result, each once."""
         inner, outer = self._extents
         both = 2 * (self.keys * inner + inner * outer)
-        if self.program == "rms_norm_matmul":
-            return both + 2 * (inner + self.keys * outer)
+        if self.program in EPS:
+            return both + 2 * (self._vectors * inner + self.keys * outer)
         return both + (8 + 4) * self.keys
 
     def inputs(self, device: str, seed: int = 0) -> list[Any]:
@@ -71,8 +75,9 @@ class Rows:
             return (made * scale).to(kind)
 
         x = array(self.keys, inner)
-        if self.program == "rms_norm_matmul":
-            return [x, array(inner), array(inner, outer, scale=inner**-0.5)]
+        if self.program in EPS:
+            vectors = [array(inner) for _ in range(self._vectors)]
+            return [x, *vectors, array(inner, outer, scale=inner**-0.5)]
         target = torch.randint(outer, (self.keys,), device=device, generator=generator)
         return [x, array(outer, inner, scale=inner**-0.5), target]
 
@@ -80,7 +85,7 @@ class Rows:
         """An array for the result, not initialised."""
         import torch
 
-        if self.program == "rms_norm_matmul":
+        if self.program in EPS:
             return torch.empty(self.keys, self._extents[1], device=arrays[0].device,
                                dtype=arrays[0].dtype)  # fmt: skip
         return torch.empty(self.keys, device=arrays[0].device, dtype=torch.float32)
@@ -89,10 +94,11 @@ class Rows:
         """As torch's users write it."""
         import torch.nn.functional as F
 
-        x, second, third = arrays
-        if self.program == "rms_norm_matmul":
-            return F.rms_norm(x, (x.shape[-1],), second, EPS) @ third
-        return F.cross_entropy((x @ second.T).float(), third, reduction="none")
+        x, *vectors, last = arrays
+        if self.program in EPS:
+            norm: Any = F.rms_norm if self.program == "rms_norm_matmul" else F.layer_norm
+            return norm(x, (x.shape[-1],), *vectors, eps=EPS[self.program]) @ last
+        return F.cross_entropy((x @ vectors[0].T).float(), last, reduction="none")
 
     def _sample(self) -> list[int]:
         random = np.random.default_rng(self.keys)
@@ -102,12 +108,13 @@ class Rows:
     def expected(self, arrays: Any, whole: bool = False) -> Any:
         """Some rows of the result (or all) in float64."""
         rows = slice(None) if whole else self._sample()
-        x, second, third = (a.double() if a.is_floating_point() else a for a in arrays)
-        if self.program == "rms_norm_matmul":
-            return self.plain([x[rows], second, third])
+        x, *others = (a.double() if a.is_floating_point() else a for a in arrays)
+        if self.program in EPS:
+            return self.plain([x[rows], *others])
         import torch.nn.functional as F
 
-        return F.cross_entropy(x[rows] @ second.T, third[rows], reduction="none")
+        w, target = others
+        return F.cross_entropy(x[rows] @ w.T, target[rows], reduction="none")
 
     def picked(self, out: Any, whole: bool = False) -> Any:
         """The same rows of a result."""

@@ -54,8 +54,8 @@ class DeferOp(TransformNeptune.Operation, name="defer"):
 class RollingUpdateOp(TransformNeptune.Operation, name="rolling_update"):
     """Runs `rolling-update`: dependent reductions become one stream with corrections.
 
-    Attribute `rescale_bound` (a float, may be left out): references of exponentials may lag by
-    less than this (lazy rescale; see the pass).
+    Attributes, which may be left out, are the options of the pass: `rescale_bound`, a float
+    (references of exponentials may lag by less than this), and `ahead`, a flag.
     """
 
     target: ext.Operand[transform.AnyOpType]
@@ -124,9 +124,8 @@ def _no_options(op: Any, state: Any) -> dict[str, Any]:
 
 def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
     attributes = op.operation.attributes
-    if "rescale_bound" not in attributes:
-        return {}
-    return {"rescale_bound": attributes["rescale_bound"].value}
+    options = ("rescale_bound", "ahead")
+    return {name: attributes[name].value for name in options if name in attributes}
 
 
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:

@@ -165,7 +165,8 @@ class Program:
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
         chosen = self.schedule or schedules.choose(
-            self._raised.module, parallelism(target), adapts, "apart" in knobs
+            self._raised.module, parallelism(target), adapts, "apart" in knobs,
+            "ahead" in knobs,
         )
         if chosen not in self._fused:
             self._fused[chosen] = self._raised.copy()

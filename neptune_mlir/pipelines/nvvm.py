@@ -42,14 +42,14 @@ def ways(target: str) -> tuple[Way, ...]:
     shared = nvidia(target).shared_block >> 10
     portable = tuple(
         Way(
-            {**KNOBS, "streamed": f"held:{held};shared:{shared};least:16", "apart": sizes},
-            spills=held == HELD[-1],
+            {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": deep}, spills=held == HELD[-1]
         )
-        for held, sizes in zip(HELD, APART, strict=True)
+        for held, deep in zip(HELD, APART, strict=True)
+        for sizes in [f"held:{held};shared:{shared};least:16"]
     )
     if not nvidia(target).warp_groups:
         return portable
-    specialised = {**KNOBS, "streamed": "warp_groups:1", "apart": "warp_groups:1"}
+    specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead", "apart"), "warp_groups:1")}
     return (Way(specialised, _takes_warp_groups, few={"streamed": ("few:1", "few:2")}), *portable)
 
 

@@ -42,7 +42,10 @@ def ways(target: str) -> tuple[Way, ...]:
     spills no register is taken."""
     chip = amd(target)
     private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
-    knobs = [{"streamed": streamed, "private": private} for streamed in _TILES[chip.wave]]
+    knobs = [
+        {"streamed": streamed, "ahead": streamed, "private": private}
+        for streamed in _TILES[chip.wave]
+    ]
     fits = functools.partial(_fits, chip)
     return (*(Way(k, fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
 

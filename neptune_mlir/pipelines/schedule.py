@@ -7,7 +7,8 @@ interprets the script. Shipped templates stand in `pipelines/schedules/`:
 
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
 * `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
-* `apart`: each tile of the stream is such a chunk (linear layer and loss).
+* `apart`: each tile of the stream is such a chunk (linear layer and loss);
+* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product).
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from neptune_mlir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+from neptune_mlir.transforms import factors_ahead
+from neptune_mlir.transforms.inline_maps import inlined
+from neptune_mlir.transforms.program import Program, functions
 
 ENTRY = "__transform_main"
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
@@ -198,9 +203,10 @@ DEEP_PRODUCT = 512  # summed elements from which on a program cannot keep a prod
 
 
 def choose(
-    payload: Any, parallel_programs: int, adapts: bool = False, apart: bool = False
+    payload: Any, parallel_programs: int, adapts: bool = False, apart: bool = False,
+    ahead: bool = False,
 ) -> str:  # fmt: skip
-    """The template for a program (at program level): `private`, `streamed` or `apart`.
+    """The template for a program (at program level): one of those that ship.
 
     The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
     elements (or a run-time number of them) into each. With fewer results than the target runs
@@ -209,7 +215,9 @@ def choose(
 
     Where the number of chunks `adapts` to the extents, a run-time number of independent problems
     (a batch of contractions) counts as one: of many, each is cut into one chunk. Where the target
-    knows how to take deep products `apart`, a program that reduces some goes by that.
+    knows how to take deep products `apart`, a program that reduces some goes by that, and where it
+    prefers to have factors `ahead` of products that they cannot be fused with for nothing, one
+    with such products by that instead of `streamed`.
     """
     if apart and _reduces_deep_products(payload):
         return "apart"
@@ -225,7 +233,17 @@ def choose(
                     results, reduced = _extents(op.operation, single)
                     if reduced >= LONG_STREAM:
                         fewest = results if fewest is None else min(fewest, results)
-    return "private" if fewest is not None and fewest < parallel_programs else "streamed"
+    if fewest is not None and fewest < parallel_programs:
+        return "private"
+    return "ahead" if ahead and any(map(_computes_ahead, functions(payload))) else "streamed"
+
+
+def _computes_ahead(function: Any) -> bool:
+    """Whether some product has a factor that is worth computing ahead."""
+    program = Program(function)
+    for key, nest in program.nests.items():  # producers come first
+        program.nests[key] = replace(nest, body=inlined(program, nest.body))
+    return bool(factors_ahead.found_in(program))
 
 
 def _reduces_deep_products(payload: Any) -> bool:

@@ -176,6 +176,8 @@ class SkewedLoops:
         total: list[Any] = []
         if pending:
             self._correct(loop, state)  # beside the leading product
+            if skew.leading is None:
+                self._take_turn()
             total = self._issue_delayed(loop, state, count)
             if self.turn is not None:
                 hopper.give_turn(self.turn[1], 2 * self.kernel.group_threads)
@@ -220,6 +222,10 @@ class SkewedLoops:
         product = kernel._oriented(g)
         factor = kernel.tile(g.inputs[product.a])
         return list(kernel.consumer.fragments(g, product, factor, self._layout(skew.delayed)))
+
+    def _take_turn(self) -> None:
+        if self.turn is not None:
+            hopper.await_turn(self.turn[0], 2 * self.kernel.group_threads)
 
     def _release_leading(self, skew: Skew, count: Any) -> None:
         if skew.leading is not None:
@@ -293,8 +299,8 @@ class SkewedLoops:
         g = read_generic(skew.leading)
         for value in self._loads_of(skew.leading):
             kernel._await(value, count)
-        if taking_turn and self.turn is not None:
-            hopper.await_turn(self.turn[0], 2 * self.kernel.group_threads)
+        if taking_turn:
+            self._take_turn()
         tiles = [*(kernel.tile(v) for v in g.inputs), kernel.tile(g.init)]
         layout = self._layout(skew.leading)
         return layout, kernel.consumer.issue(g, kernel._oriented(g), tiles, layout)

@@ -34,6 +34,7 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, reference
 from neptune_mlir.errors import ScheduleError
+from neptune_mlir.transforms.factors_ahead import take_ahead
 from neptune_mlir.transforms.fused_region import (
     FusedRegion,
     contraction_operands,
@@ -326,9 +327,12 @@ def _axis_names(group: Group) -> list[str]:
     return names
 
 
-def fuse_function(function: Any, rescale_bound: float = 0.0) -> None:
+def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False) -> None:
     fold_dims(function.regions[0].blocks[0])
     program = Program(function)
+    if ahead:
+        take_ahead(program)
+        program = Program(function)
     for fusion in plan_fusions(program):
         group, solution = fusion.group, fusion.solution
         if rescale_bound:
@@ -354,7 +358,7 @@ PREPARE = ("raise-linalg", "inline-maps", "defer")
 
 
 @register("rolling-update", "fuse dependent reductions into streams, with corrections")
-def rolling_update(module: Any, *, rescale_bound: float = 0.0) -> None:
+def rolling_update(module: Any, *, rescale_bound: float = 0.0, ahead: bool = False) -> None:
     """
     Args:
         rescale_bound: over 0, references of exponentials may lag by less than this, so that
@@ -365,4 +369,4 @@ def rolling_update(module: Any, *, rescale_bound: float = 0.0) -> None:
     for name in PREPARE:
         lookup(name).run(module)
     for function in functions(module):
-        fuse_function(function, rescale_bound)
+        fuse_function(function, rescale_bound, ahead)

@@ -319,8 +319,8 @@ def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     if list(end.values()) != [1]:
         return False
     (extent,) = end
-    made = owner(window.tensor)
-    if made is not None and made.name == "tensor.empty":  # a result
+    made = owner(_started_with(window.tensor))
+    if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
         kind = ir.RankedTensorType(window.tensor.type)
         wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
         if extent == wanted:
@@ -332,6 +332,15 @@ def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     if found is None or known is None:
         return False
     return found == known or _equal_extents(found, known, forall)
+
+
+def _started_with(tensor: Any) -> Any:
+    """What the result of a kernel is before the kernel writes it; another tensor itself."""
+    made = owner(tensor)
+    if made is None or made.name != "scf.forall":
+        return tensor
+    outputs = list(made.operands)[len(made.operands) - len(made.results) :]
+    return outputs[list(made.results).index(tensor)]
 
 
 def _extent(value: Any) -> tuple[Any, int] | None:

@@ -13,6 +13,8 @@ looks at the part that an axis plays, never at what the program is for:
   all others 1;
 * where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
   a contraction take the first sizes of `tile_room.py` that fit;
+* where the target says so, a stream without a contraction takes whole rows, or what divides them,
+  if it reads along these: a tile of ROW elements, or fewer where registers are few;
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
   uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
   known at run time, `columns`); the last of the rest 16; all others 1;
@@ -46,6 +48,7 @@ WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
+ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 
 
@@ -176,6 +179,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if column is not None:
             sizes[column] = 0 if uncut else cut
     elif parallel:
+        if axis is not None and not rows and not stream and (wishes.held or wishes.warp_groups):
+            rows, stream = _whole_rows(nests, axis, domain[axis], wishes.held)
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
         whole = _at_most(domain[inner], WHOLE_PARALLEL)
@@ -200,6 +205,18 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return [chosen[a] for a in range(len(domain))]
+
+
+def _whole_rows(
+    nests: Sequence[FusedNest], axis: int, extent: int, held: int
+) -> tuple[int, int]:  # fmt: skip
+    """Rows and streamed elements of a tile that reads a row once, or seldom; 0, 0: by the rule."""
+    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
+    if extent == DYNAMIC or not all(axis in T.axes_of(args[-1]) for args in along):
+        return 0, 0
+    most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
+    stream = math.gcd(extent, most)
+    return (most // stream, stream) if stream > 256 else (0, 0)
 
 
 def _chip_of(op: Any) -> str:

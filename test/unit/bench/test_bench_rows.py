@@ -16,6 +16,7 @@ SPECS = [
     {"kind": "rows", "operator": "small", "program": program, "dtype": "f16", "settings": extents}
     for program, extents in (
         ("rms_norm_matmul", {"cols": 64, "out": 48}),
+        ("layer_norm_matmul", {"cols": 64, "out": 48}),
         ("linear_cross_entropy", {"width": 64, "classes": 100}),
     )
 ]
@@ -45,9 +46,10 @@ def test_our_program_takes_the_same_inputs(spec):
 
 
 def test_costs():
-    norm, loss = (problem_of(spec, 10) for spec in SPECS)
-    assert norm.flops == 2 * 10 * 64 * 48 and loss.flops == 2 * 10 * 64 * 100
+    norm, other, loss = (problem_of(spec, 10) for spec in SPECS)
+    assert norm.flops == other.flops == 2 * 10 * 64 * 48 and loss.flops == 2 * 10 * 64 * 100
     assert norm.bytes == 2 * (10 * 64 + 64 * 48 + 64 + 10 * 48)
+    assert other.bytes == norm.bytes + 2 * 64
     assert loss.bytes == 2 * (10 * 64 + 64 * 100) + 12 * 10
 
 

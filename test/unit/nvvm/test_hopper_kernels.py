@@ -133,6 +133,14 @@ PROGRAMS = {
         lambda: ops.rms_norm_matmul(cols=256, out=320, dtype="f16"),
         [f16(200, 256), f16(256), f16(256, 320)],
     ),
+    "a product of standardized rows": (
+        lambda: ops.layer_norm_matmul(cols=512, out=320, dtype="f16"),
+        [f16(200, 512), f16(512), f16(512), f16(512, 320)],
+    ),
+    "a product of standardized rows, bf16": (
+        lambda: ops.layer_norm_matmul(cols=320, out=64, dtype="bf16"),
+        [f16(70, 320), f16(320), f16(320), f16(320, 64)], 8e-3,
+    ),
     "quantized rows": (
         lambda: ops.absmax_matmul(cols=256, out=256, dtype="f16"), [f16(200, 256), f16(256, 256)],
     ),
@@ -156,6 +164,34 @@ def test_programs_as_users_compile_them(name):
     for one, other in pairs:
         assert np.linalg.norm(one - other) / np.linalg.norm(other) < tolerance
     assert any(block.products for block in kernel.blocks)
+
+
+def test_turns_of_one_product():
+    kernel = Specialised(
+        ops.rms_norm_matmul(cols=256, out=64, dtype="f16"), replace(CHOICE, turns=True)
+    )
+    text = str(kernel.module)  # who gives a turn has taken one, but at the start
+    assert text.count("bar.sync $0, 256") == text.count("bar.arrive $0, 256") - 1 == 1
+    x, scale, w = f16(200, 256), f16(256), f16(256, 64)
+    found = kernel(x, scale, w)
+    want = ops.rms_norm_matmul().reference(*(a.astype(float) for a in (x, scale, w)))
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+
+
+@pytest.mark.parametrize("cols", [320, 512])  # corrected from tile to tile; a row at once
+def test_standardized_rows_with_large_means_and_without_numbers(cols):
+    """What is subtracted leaves no error behind, and a row that holds a NaN is alone with it."""
+    program = ops.layer_norm_matmul(cols=cols, out=64, dtype="f16")
+    x, *others = f16(70, cols), f16(cols), f16(cols), f16(cols, 64)
+    x[::2] += 1000  # f16 has steps of 1/2 there
+    x[5, 7], x[6, 9] = np.nan, np.inf
+    found = Specialised(program, blocks=2)(x, *others).astype(float)
+    with np.errstate(invalid="ignore"):
+        want = program.reference(*(a.astype(float) for a in (x, *others)))
+    lost = np.isnan(found).all(axis=1)
+    assert lost.nonzero()[0].tolist() == [5, 6] and np.isfinite(found[~lost]).all()
+    errors = np.linalg.norm(found - want, axis=1) / np.linalg.norm(want, axis=1)
+    assert errors[~lost].max() < 1e-3
 
 
 def test_the_simulator_sees_a_tile_that_is_not_released(monkeypatch):

@@ -44,6 +44,19 @@ def test_a_norm_before_a_product(tmp_path):
     assert "UTMALDG" in sass and not re.search(r"\b(LDL|STL)\b", sass)
 
 
+def test_a_factor_computed_ahead():
+    """A row at once, in registers; then a product of tiles that are both loaded."""
+    bundle = compiled(ops.layer_norm_matmul(cols=4096, out=1024, dtype="f16"))
+    assert not any("warps are not specialised" in r for r in bundle.facts["remarks"])
+    (image,) = bundle.facts["images"]
+    norm, product = (image["kernels"][launch.kernel] for launch in bundle.plan.launches)
+    assert norm["spills"] == product["spills"] == 0 and image["notes"] == []
+    assert product["threads"] == 3 * 128 and product["resident"]
+    assert [launch.grid for launch in bundle.plan.launches] == [
+        (["dim", 0, 0],), (["ceildiv", ["dim", 0, 0], 128], 4)
+    ]  # fmt: skip
+
+
 def test_a_loss_of_deep_products():
     """Each tile of classes is a program, whose rows are reduced in registers."""
     bundle = compiled(ops.linear_cross_entropy(width=1024, classes=32000, dtype="f16"))

@@ -53,6 +53,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
+    assert known["ahead"] == streamed
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles"}
     assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
 
@@ -193,6 +194,24 @@ def test_rule_for_deep_products(settings, chosen):
     module = bindings.parse(ops.linear_cross_entropy(dtype="f16", **settings).to_mlir())
     runner.run(module, common.IMPORT)
     assert schedule.choose(module, 132, apart=True) == chosen
+    assert schedule.choose(module, 132) == "streamed"
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("layer_norm_matmul", "ahead"),
+        ("rms_norm_matmul", "streamed"),  # its rows' factor waits behind the product
+        ("absmax_matmul", "streamed"),
+        ("layer_norm", "streamed"),  # no product
+    ],
+)
+def test_rule_for_factors_that_are_sums_of_what_is_reduced(name, chosen):
+    from neptune_mlir import ops
+
+    module = bindings.parse(getattr(ops, name)(dtype="f16").to_mlir())
+    runner.run(module, common.IMPORT)
+    assert schedule.choose(module, 132, ahead=True) == chosen
     assert schedule.choose(module, 132) == "streamed"
 
 

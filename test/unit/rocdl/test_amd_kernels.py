@@ -85,6 +85,10 @@ OTHERS = {
          RNG.integers(0, 70, 20)]),
     "rms norm matmul": lambda: (
         ops.rms_norm_matmul(), [array(20, 70), array(70), array(70, 40)]),
+    "layer norm matmul": lambda: (
+        ops.layer_norm_matmul(dtype="f16"),
+        [array(20, 70, dtype=np.float16), *(array(70, dtype=np.float16) for _ in "ab"),
+         array(70, 40, dtype=np.float16)]),
     "other v dim": lambda: (
         ops.attention(head_dim=32, v_dim=16, dtype="f16"),
         [array(1, 1, 70, 32, dtype=np.float16), array(1, 1, 70, 32, dtype=np.float16),

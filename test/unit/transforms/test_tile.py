@@ -135,6 +135,34 @@ def test_other_kernels(
     assert tiles(module, passes) == want
 
 
+def column_mean(f: Builder, x: Any) -> list[Any]:
+    total = f.reduce("add", f.at(x, 0, 1), (x, 0), (x, 1), result=[1])
+    return [f.map(op("sub", f.at(x, 0, 1), f.at(total, 1)), (x, 0), (x, 1))]
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "want"),
+    [
+        (softmax, [D, D, 4096], [1, 1, 0]),  # a row in the registers of 128 threads
+        (softmax, [D, D, 3072], [1, 4, 1024]),
+        (softmax, [D, D, 16384], [1, 1, 4096]),
+        (softmax, [D, D, 768], [1, 16, 256]),
+        (softmax, [D, D, D], [1, 16, 256]),  # nobody knows how long rows are
+        (column_mean, [4096, D], [256, 16]),  # it does not read along rows
+    ],
+)  # fmt: skip
+def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
+    for room in ("held=24576", "warp_groups=1"):
+        module = module_of(body, [(shape, "f32")], [(shape, "f32")])
+        assert tiles(module, f"{FUSE},tile{{{room}}}") == [want]
+
+
+@pytest.mark.parametrize(("room", "want"), [("{held=8192}", [1, 1, 1024]), ("", [1, 16, 256])])
+def test_rows_where_registers_are_few(room: str, want: list[int]) -> None:
+    module = module_of(softmax, [([D, D, 4096], "f32")], [([D, D, 4096], "f32")])
+    assert tiles(module, f"{FUSE},tile{room}") == [want]
+
+
 def test_sizes_given_for_streams() -> None:
     program = Attention([DYNAMIC] * 4 + [64, 64], ())
     assert tiles(program.module, "tile{sizes=1x2x32x16x0x8}") == [[1, 2, 32, 16, 0, 8]]

@@ -1,0 +1,42 @@
+// Factors ahead of their products: in kernels of their own, with what is reduced for them.
+//
+// For products with a factor that is a sum of what is reduced (a mean that is subtracted). Programs
+// that fuse them keep sums of the other factor to correct the product with, and matrix instructions
+// have no use for these. Streams are cut as by `streamed`.
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.readonly}) {
+    %f = transform.structured.match ops{["func.func"]} in %module
+        : (!transform.any_op) -> !transform.any_op
+    %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
+    %deferred = "transform.neptune.defer"(%inlined) : (!transform.any_op) -> !transform.any_op
+    %fused = "transform.neptune.rolling_update"(%deferred) {ahead = true}
+        : (!transform.any_op) -> !transform.any_op
+    %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
+
+    // 0 leaves a size to the rule of the pass.
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 8, 16, 32, 64, 128, 192, 256]
+        -> !transform.any_param
+    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 80, 96, 112, 128, 160, 176, 192, 256]
+        -> !transform.any_param
+    // Registers that products may take, and KiB of shared memory for tiles: what the rule for rows
+    // and streamed elements has to fit into.
+    %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
+        -> !transform.any_param
+    %shared = transform.tune.knob<"shared"> = 0 from options = i64 -> !transform.any_param
+    // 1: sizes for warp groups of 64 rows.
+    %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
+        -> !transform.any_param
+    // 1: for launches of few programs.
+    %few = transform.tune.knob<"few"> = 0 from options = [0, 1] -> !transform.any_param
+    // The least length of streams that these are for.
+    %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
+    // Rows of a matrix product that cost no more than one.
+    %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param, !transform.any_param) -> !transform.any_op
+    transform.yield
+  }
+}
