@@ -9,8 +9,8 @@ looks at the part that an axis plays, never at what the program is for:
   neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
-  rows share), else 64; of the rest the last one that the column's operand has not is rows, 64, and
-  all others 1;
+  rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
+  contractions of these rows are like it, all others 1;
 * where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
   a contraction take the first sizes of `tile_room.py` that fit;
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
@@ -155,7 +155,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
-        row = _row_axis([a for a in ends if a != column], column, nests, domain)
+        row, more = _parts(ends, column, nests, domain)
+        whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and not rows and not stream:
             shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
@@ -173,18 +174,19 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             rest = {a: sizes[a] or domain[a] for a in sizes}
             if column is not None:
                 rest[column] = domain[column] if uncut else 64
+            rest |= {a: domain[a] if a in whole else 64 for a in more}
             room = Room(wishes.held, wishes.shared << 10)
             rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
         sizes.update(dict.fromkeys(row, rows or 64))
         if column is not None:
             sizes[column] = 0 if uncut else cut
+        sizes.update((a, 0 if a in whole else cut) for a in more)
     elif parallel:
         if axis is not None and not rows and not stream and (wishes.held or wishes.warp_groups):
             rows, stream = _whole_rows(nests, axis, domain[axis], wishes.held)
         sizes[parallel[-1]] = rows or 16
     if inner is not None:
-        whole = _at_most(domain[inner], WHOLE_PARALLEL)
-        sizes[inner] = 0 if whole else 256
+        sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
         if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
             if sizes[0] > FEW_CHUNKS and wishes.columns:
                 sizes[inner] = wishes.columns
@@ -315,15 +317,25 @@ def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
     return free
 
 
-def _row_axis(
-    axes: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
-) -> list[int]:
-    """The axis (or none) that gives a contraction its rows: of more than one point, and no
-    axis of the column's operand, if there is such a one."""
-    operands = [T.axes_of(f) for _, *both in contractions(nests) for f in both]
-    across = [a for a in axes if not any({a, column} <= operand for operand in operands)]
-    long = [a for a in across or axes if domain[a] != 1]
-    return (long or across or list(axes))[-1:]
+def _parts(
+    ends: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Which axis of a contraction's operands gives its rows, if any, and which others are columns
+    of other contractions of these rows.
+
+    The row is the last, of more than one point, that the other operand has and not the column's.
+    """
+    rest = [a for a in ends if a != column]
+    theirs: set[int] = set()
+    across: set[int] = set()
+    for _, *both in contractions(nests):
+        for mine, other in (both, both[::-1]):
+            if column in T.axes_of(mine):
+                theirs |= T.axes_of(mine)
+                across |= T.axes_of(other) - T.axes_of(mine)
+    candidates = [a for a in rest if a in across] or rest
+    row = ([a for a in candidates if domain[a] != 1] or candidates)[-1:]
+    return row, [a for a in rest if a not in (*candidates, *theirs)]
 
 
 def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:

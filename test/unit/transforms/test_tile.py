@@ -100,6 +100,17 @@ def matmul_by_panels(f: Builder, x: Any, y: Any) -> list[Any]:
     return [f.reduce("add", product, *dims, result=[0, 1, 2])]
 
 
+def two_products(f: Builder, x: Any, v: Any, w: Any) -> list[Any]:
+    """Of softmax weights of x, both in one pass over their sum's axis."""
+    m = f.reduce("max", f.at(x, 0, 1), (x, 0), (x, 1), result=[0])
+    e = f.map(op("exp", op("sub", f.at(x, 0, 1), f.at(m, 0))), (x, 0), (x, 1))
+    made = [op("mul", f.at(e, 0, 1), f.at(y, 1, 2)) for y in (v, w)]
+    return [
+        f.reduce("add", body, (x, 0), (x, 1), (y, 1), result=[0, 2])
+        for body, y in zip(made, (v, w), strict=True)
+    ]
+
+
 def row_sum(f: Builder, x: Any) -> list[Any]:
     return [f.reduce("add", f.at(x, 0, 1), (x, 0), (x, 1), result=[0])]
 
@@ -161,6 +172,13 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
 def test_rows_where_registers_are_few(room: str, want: list[int]) -> None:
     module = module_of(softmax, [([D, D, 4096], "f32")], [([D, D, 4096], "f32")])
     assert tiles(module, f"{FUSE},tile{room}") == [want]
+
+
+def test_columns_of_two_products() -> None:
+    shapes, results = ([D, D], [D, 32], [D, 48]), ([D, 32], [D, 48])
+    given = [[(s, "f32") for s in sizes] for sizes in (shapes, results)]
+    (sizes,) = tiles(module_of(two_products, *given), f"{FUSE},tile")
+    assert sorted(sizes) == [0, 0, 64, 64]
 
 
 def test_sizes_given_for_streams() -> None:
