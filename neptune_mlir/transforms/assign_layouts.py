@@ -214,7 +214,7 @@ class _Assignment:
         points = max((math.prod(g.extents) for g in self.generics), default=0)
         wanted = self.rows / 16 if self.rows else points / (32 * self.target.wave)
         chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
-        limit = 192  # registers of a thread
+        limit = 144  # registers of a thread, which has fragments and addresses as well
         if "cp.async" not in self.target.copies:
             most += max((self._loaded_words(loop) for loop in self.loops), default=0)
             limit = 128

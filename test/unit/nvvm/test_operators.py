@@ -11,7 +11,7 @@ from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops
-from neptune_mlir.compiler import emit_text, lower_text
+from neptune_mlir.compiler import compile_text, emit_text, lower_text
 from neptune_mlir.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
 
@@ -182,3 +182,11 @@ def test_tiles_under_way_where_rows_are_few(head, stages):
     assigned = Simulated(module, target="sm_90a").assigned
     assert f"neptune.stages = {stages} " in assigned
     assert f"neptune.stages = {stages + 1} " not in assigned
+
+
+def test_columns_that_one_warp_does_not_hold():
+    """Of one row: 160 registers of accumulators leave no room for addresses and fragments."""
+    source = Source.of(ops.decode_attention(head_dim=320, dtype="f16"))
+    bundle = compile_text(source.text, "test", "sm_80", None, None)
+    (image,) = bundle.facts["images"]
+    assert all(kernel["spills"] == 0 for kernel in image["kernels"].values())
