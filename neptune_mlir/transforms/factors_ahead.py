@@ -19,7 +19,7 @@ from __future__ import annotations
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
-from neptune_mlir.dialects.nests import DYNAMIC, build_map
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
 from neptune_mlir.transforms.fused_region import contraction_operands, inside_casts
 from neptune_mlir.transforms.fusion_groups import factors
 from neptune_mlir.transforms.program import Program
@@ -36,14 +36,18 @@ def found_in(program: Program) -> dict[str, tuple[Term, Term]]:
         both = contraction_operands(nest.body) if nest.combiner == "add" else None
         for factor, partner in [both, both[::-1]] if both else []:
             narrow = inside_casts(partner).dtype in NARROW
-            if narrow and any(_is_sum_of_reduced(program, f) for f in factors(factor)):
+            if narrow and any(_takes_statistics(program, nest, f) for f in factors(factor)):
                 found[key] = factor, partner
     return found
 
 
-def _is_sum_of_reduced(program: Program, term: Term) -> bool:
-    reads = [r.attr for r in T.leaves(term, "read") if r.attr in program.nests]
-    return term.op in ("add", "sub") and any(program.nests[r].kind == "reduce" for r in reads)
+def _takes_statistics(program: Program, product: Nest, term: Term) -> bool:
+    """Whether a term is a sum that reductions enter which the product's sum does not run along.
+    (Others, as scores are, belong to each tile.)"""
+    along = set(product.reduced_axes)
+    reads = [r for r in T.leaves(term, "read") if r.attr in program.nests]
+    of_rows = (program.nests[r.attr].kind == "reduce" and not T.axes_of(r) & along for r in reads)
+    return inside_casts(term).op in ("add", "sub") and any(of_rows)
 
 
 def take_ahead(program: Program) -> None:
@@ -52,7 +56,10 @@ def take_ahead(program: Program) -> None:
         nest, dtype = program.nests[key], inside_casts(partner).dtype
         loops = sorted(T.axes_of(factor))
         dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
-        rounded = T.make("cast", factor, dtype=dtype)
+        wide = factor  # than the type that the program may round it to itself
+        while wide.op == "cast" and dtype in (wide.dtype, wide.args[0].dtype):
+            wide = wide.args[0]
+        rounded = T.make("cast", wide, dtype=dtype)
         with ir.InsertionPoint(nest.op), nest.location:
             made = build_map(
                 program.values,

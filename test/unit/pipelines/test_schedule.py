@@ -215,6 +215,26 @@ def test_rule_for_factors_that_are_sums_of_what_is_reduced(name, chosen):
     assert schedule.choose(module, 132) == "streamed"
 
 
+@pytest.mark.parametrize("rounds", [False, True])
+def test_factors_that_scores_enter_are_not_computed_ahead(rounds):
+    """A tile of scores is made where it is multiplied; only a mean has to be there first."""
+    from neptune_mlir.frontend.notation import Program, cast, mean, sum
+
+    for centred, chosen in ((False, "streamed"), (True, "ahead")):
+        p = Program("scores")
+        i, j, d, e = p.axis("i", None), p.axis("j", 512), p.axis("d", 64), p.axis("e", 64)
+        q, k = p.input("q", i, d, dtype="f16"), p.input("k", j, d, dtype="f16")
+        v, bias = p.input("v", j, e, dtype="f16"), p.input("bias", i, j)
+        scores = sum(q[i, d] * k[j, d], d)
+        b = bias[i, j]
+        weights = b - mean(b, j) if centred else scores + b
+        weights = cast(weights, "f16") * 1.0 if rounds else weights
+        p.output(sum(weights * v[j, e], j), i, e)
+        module = bindings.parse(p.to_mlir())
+        runner.run(module, common.IMPORT)
+        assert schedule.choose(module, 132, ahead=True) == chosen
+
+
 def test_deep_products_that_make_large_results_stay_together():
     from neptune_mlir import ops
 
