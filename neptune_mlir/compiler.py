@@ -11,7 +11,7 @@ import importlib.util
 from typing import Any
 
 from neptune_mlir import bindings
-from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.pipelines import schedule as schedules
 from neptune_mlir.pipelines.cases import add, blocks_of
 from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Lowering, Program, count
@@ -20,6 +20,7 @@ from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
 from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.registry import Remark
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
 
@@ -139,28 +140,40 @@ def _compile_family(program: Program, target: str, entry: str | None, cases: boo
         ]
         bundle = base.finish()
         for case, blocks, variant in begun:
-            found = variant.finish()
+            try:
+                found = variant.finish()
+            except Refused:
+                continue
             when = program.condition(case, lowering, base.plan, blocks, variant.plan, target)
             bundle = bundle if _spilled(found) else add(bundle, found, when)
         return bundle
 
     best: Any = None
+    refused: list[OutOfMemory | Refused] = []
     tried = ""
     for lowering in program.lowerings(target, ways_of(pipeline, target.partition(",")[0])):
         tiles = str(lowering.module)
         if tiles == tried:  # this way changes nothing
             continue
         tried = tiles
-        if cases and (lowering.cases or lowering.way.few):
-            bundle = made_with_cases(lowering, tiles)
-        else:
-            bundle = pipeline.compile_tiles(
-                lowering.module, entry=entry, facts=lowering.facts, **chip
-            )
+        try:
+            if cases and (lowering.cases or lowering.way.few):
+                bundle = made_with_cases(lowering, tiles)
+            else:
+                bundle = pipeline.compile_tiles(
+                    lowering.module, entry=entry, facts=lowering.facts, **chip
+                )
+        except (OutOfMemory, Refused) as error:
+            refused.append(error)
+            continue
+        found = [str(Remark("warning", error.loc or "unknown", error.message)) for error in refused]
+        bundle.facts["remarks"] = [*found, *bundle.facts["remarks"]]
         if best is None or _spilled(bundle) < _spilled(best):
             best = bundle
         if lowering.way.spills or not _spilled(best):
             break
+    if best is None:
+        raise refused[-1]
     return best
 
 

@@ -57,5 +57,9 @@ class ToolError(NeptuneError):
     """An external tool (code generator, assembler, linker) is missing or failed."""
 
 
+class Refused(ToolError):
+    """The tools make no good code of a program at its tile sizes; others may do."""
+
+
 class UsageError(NeptuneError):
     """The command line or an API option was used wrongly (exit code 2)."""

@@ -9,7 +9,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import foralls
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen import clock_samples, nvptx, ptxas
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import Refused
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.ways import Way
@@ -131,10 +131,10 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Beg
 
 def _check_specialised(cubin: ptxas.Cubin) -> None:
     """Matrix products that the assembler runs one by one, or a refused register
-    reallocation, undo what specialised warps are for: such a build has failed."""
+    reallocation, undo what specialised warps are for. Raises Refused."""
     lost = [w for w in cubin.warnings if re.search(r"C75\d\d|serializ|setmaxnreg", w)]
     if lost:
-        raise ToolError(f"ptxas gives up warp specialisation: {lost[0]}")
+        raise Refused(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
 # options besides those of `assign-layouts`, of specialised kernels but for `keeps`, and defaults

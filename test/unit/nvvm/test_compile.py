@@ -10,8 +10,9 @@ from tile_programs import attention
 
 from neptune_mlir import bindings, compiler, ops
 from neptune_mlir.codegen import nvptx, ptxas
-from neptune_mlir.errors import ArgumentError, ToolError, UsageError
+from neptune_mlir.errors import ArgumentError, Refused, ToolError, UsageError
 from neptune_mlir.kernel import Source
+from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cuda import CudaExecutable
@@ -139,3 +140,15 @@ def test_tf32_where_the_program_allows_it(tmp_path):
         pytest.skip("no nvdisasm here")
     sass = subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
     assert "HMMA.1688.F32.TF32" in sass and "LDGSTS" in sass
+
+
+def test_code_that_the_assembler_spoils_is_made_another_way(monkeypatch):
+    def spoiled(cubin):
+        raise Refused("products one by one")
+
+    monkeypatch.setattr(nvvm, "_check_specialised", spoiled)
+    text = Source.of(ops.attention(head_dim=64, dtype="f16", q_len=256, batch=1, heads=1)).text
+    bundle = compiler.compile_text(text, "test", "sm_90a", None, None, cases=False)
+    assert bundle.facts["remarks"][0] == "unknown: warning: products one by one"
+    (image,) = bundle.facts["images"]
+    assert all(kernel["threads"] == 128 for kernel in image["kernels"].values())
