@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from neptune_mlir import bindings
-from neptune_mlir.analysis.tiles import load_window, multiple_of
+from neptune_mlir.analysis.tiles import load_window, multiple_of, slice_parts
 
 PROGRAM = """
 func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %c: tensor<?x333xf16>, %n: index) {
@@ -59,3 +59,19 @@ def test_multiples():
     assert positions == [64, 8, 8, 1]
     # 144 is 9 times 16; of rows of any length nothing is known
     assert loads == [16, 8, 1, 1, 333, 1]
+
+
+def test_dimensions_that_slices_keep():
+    shapes = {"1, 16, 1": "1x16", "1, 1, 16": "1x16", "1, 16, 1 ": "16x1", "1, 1, 1": "1x1"}
+    slices = "".join(
+        f"%s{k} = tensor.extract_slice %a[0, 0, 0] [{sizes}] [1, 1, 1]\n"
+        f" : tensor<8x16x16xf16> to tensor<{tile}xf16>\n"
+        for k, (sizes, tile) in enumerate(shapes.items())
+    )
+    slices += """%n = tensor.extract_slice %a[0, 0, 0] [1, %m, 1] [1, 1, 1]
+        : tensor<8x16x16xf16> to tensor<1x?xf16>\n"""
+    text = f"func.func @f(%a: tensor<8x16x16xf16>, %m: index) {{ {slices} return }}"
+    module = bindings.parse(text)
+    *found, _ = [op.operation for op in module.body.operations[0].body.blocks[0].operations]
+    kept = [slice_parts(op)[2] for op in found]
+    assert kept == [(0, 1), (1, 2), (1, 2), (1, 2), (0, 1)]
