@@ -106,7 +106,8 @@ def identity(combiner: str, dtype: str, domain: Domain) -> Array:
 def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
     if np.issubdtype(kind, np.integer):
         info = np.iinfo(kind)
-        return {"max": info.min, "min": info.max}.get(combiner, int(rules.IDENTITY[combiner]))
+        extrema = {"max": info.min, "min": info.max}
+        return extrema[combiner] if combiner in extrema else int(rules.IDENTITY[combiner])
     return rules.IDENTITY[combiner]
 
 

@@ -11,7 +11,9 @@ from neptune_mlir import bindings, ops
 from neptune_mlir.cli.main import main
 
 LONG = "calls where (8192 <= k.shape[2])"
-FEW = "calls where ((((2 * q.shape[0]) * q.shape[1]) * ceildiv(q.shape[2], 128)) <= 132)"
+PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
+FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= 132)"
+SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= 264))"
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +33,12 @@ def test_every_program_is_shown(capsys, program, level):
     shown = emitted(capsys, program, level)
     parts = shown.out.split("// -----\n")
     assert [part.split("\n")[0] for part in parts] == [
-        "// other calls", f"// {LONG}", f"// {FEW}"
+        "// other calls", f"// {LONG}", f"// {FEW}", f"// {SHORT}"
     ]  # fmt: skip
     rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
             "tile": r"to tensor<(\d+)x64xf16>",
             "target": r"attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
-    for part, wanted in zip(parts, ("128", "192", "64"), strict=True):
+    for part, wanted in zip(parts, ("128", "192", "64", "64"), strict=True):
         bindings.parse(part)
         assert re.search(rows[level], part)[1] == wanted
     assert "fused 3 reductions" in shown.err
@@ -45,7 +47,7 @@ def test_every_program_is_shown(capsys, program, level):
 def test_comments_of_the_language(capsys, program):
     text = emitted(capsys, program, "llvm").out
     assert re.findall(r"^; (?:other )?calls.*$", text, re.MULTILINE) == [
-        "; other calls", f"; {LONG}", f"; {FEW}"
+        "; other calls", f"; {LONG}", f"; {FEW}", f"; {SHORT}"
     ]  # fmt: skip
 
 
