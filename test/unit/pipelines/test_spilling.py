@@ -22,7 +22,8 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
     def compile_tiles(module, **_):
         kernel = {"spills": spills[len(tiles)]}
         tiles.append(str(module))
-        return SimpleNamespace(facts={"images": [{"kernels": {"k": kernel}}]})
+        facts = {"images": [{"kernels": {"k": kernel}}], "remarks": []}
+        return SimpleNamespace(facts=facts)
 
     monkeypatch.setattr(nvvm, "compile_tiles", compile_tiles)
     text = Source.of(ops.operator("prefill_causal")).text
