@@ -13,8 +13,14 @@ from typing import Any
 from neptune_mlir import bindings
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import add, blocks_of
-from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Lowering, Program, count
+from neptune_mlir.pipelines.cases import add, few
+from neptune_mlir.pipelines.lowering import (
+    COMMON_LEVELS,
+    Lowering,
+    Program,
+    count,
+    parallelism,
+)
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
@@ -134,17 +140,15 @@ def _compile_family(program: Program, target: str, entry: str | None, cases: boo
     def made_with_cases(lowering: Lowering, tiles: str) -> Any:
         """All begun before the first is waited for: their code generators run side by side."""
         base = begin(lowering)
-        begun = [
-            (case, blocks_of(variant.module), begin(variant))
-            for case, variant in program.variants(lowering, tiles, target, base.plan)
-        ]
+        variants = program.variants(lowering, tiles, target, base.plan)
+        begun = [(case, begin(variant)) for case, variant in variants]
         bundle = base.finish()
-        for case, blocks, variant in begun:
+        for case, variant in begun:
             try:
                 found = variant.finish()
             except Refused:
                 continue
-            when = program.condition(case, lowering, base.plan, blocks, variant.plan, target)
+            when = case.condition or few(case, base.plan, variant.plan, parallelism(target))
             bundle = bundle if _spilled(found) else add(bundle, found, when)
         return bundle
 
@@ -227,9 +231,7 @@ def emit_text(
             for case, variant in program.variants(
                 lowering, str(lowering.module), target, plan
             ):
-                blocks = blocks_of(variant.module)
-                theirs = plan_of(variant)
-                when = program.condition(case, lowering, plan, blocks, theirs, target)
+                when = case.condition or few(case, plan, plan_of(variant), parallelism(target))
                 texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]

@@ -33,13 +33,17 @@ class Case:
     Attributes:
         knob: of the schedule, for kernels that suit these calls.
         condition: which calls they are, an expression of the launch plan; None: those that `few`
-            says.
+            says, from the rest.
         short: of these, those with short streams alone.
+        length: of the stream (`stream_length`).
+        blocks: how many of them are to share a multiprocessor (`blocks_of`).
     """
 
     knob: str
     condition: Expression | None = None
     short: bool = False
+    length: Expression | None = None
+    blocks: int = 1
 
 
 def longer(module: Any) -> tuple[Case, ...]:
@@ -70,26 +74,23 @@ def stream_length(module: Any) -> Expression | None:
     return None if place is None else ["dim", *place]
 
 
-def few(
-    plan: Plan, variant: Plan, short: bool, blocks: int, length: Expression | None, parallel: int
-) -> Expression:
+def few(case: Case, plan: Plan, variant: Plan, parallel: int) -> Expression:
     """Calls that are to take smaller tiles because their launch has few programs: with streams of
-    any length if it leaves half of the multiprocessors idle. Where `blocks` share one, those with
+    any length if it leaves half of the multiprocessors idle. Where blocks share one, those with
     short streams too of which all its programs run at once: they wait less for the first and the
     last product.
 
     Args:
-        short: they are to have short streams.
         plan: of the program for any call, one launch.
         variant: of that with smaller tiles.
-        length: of the stream (`stream_length`).
         parallel: multiprocessors.
     """
     idle = ["le", ["mul", 2, _programs(plan)], parallel]
-    if blocks == 1 or length is None:
+    if case.blocks == 1 or case.length is None:
         return idle
-    fits = ["and", ["le", length, SHORT], ["le", _programs(variant), parallel * blocks]]
-    return fits if short else ["or", idle, fits]
+    at_once = ["le", _programs(variant), parallel * case.blocks]
+    fits = ["and", ["le", case.length, SHORT], at_once]
+    return fits if case.short else ["or", idle, fits]
 
 
 def _programs(plan: Plan) -> Expression:

@@ -19,10 +19,10 @@ from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines import schedule as schedules
-from neptune_mlir.pipelines.cases import Case, few, longer, stream_length
+from neptune_mlir.pipelines.cases import Case, blocks_of, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
-from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.program import functions
 
@@ -141,21 +141,13 @@ class Program:
         name = base.facts["schedule"]
         knobs = base.way.few.get(name, ()) if len(plan.launches) == 1 else ()
         seen = {tiles}
-        some = (Case(knob, short=k > 0) for k, knob in enumerate(knobs))
+        some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
         for case in (*base.cases, *some):
             for variant in self.lowerings(target, [base.way.bound(name, case.knob)]):
-                if str(variant.module) not in seen:
-                    seen.add(str(variant.module))
-                    yield case, variant
-
-    def condition(
-        self, case: Case, base: Lowering, plan: Plan, blocks: int, variant: Plan, target: str
-    ) -> Expression:
-        """Which calls a case is about: `plan` is that of `base`, `variant` that of its tile
-        program, of which so many `blocks` share a multiprocessor (`blocks_of`)."""
-        if case.condition is not None:
-            return case.condition
-        return few(plan, variant, case.short, blocks, base.length, parallelism(target))
+                text = str(variant.module)
+                if text not in seen:
+                    seen.add(text)
+                    yield replace(case, blocks=blocks_of(variant.module)), variant
 
     def by(self, target: str, way: Way, level: str) -> Lowering:
         """The program at a level by one way, whether or not that takes it."""
