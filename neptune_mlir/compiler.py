@@ -11,6 +11,7 @@ import importlib.util
 from typing import Any
 
 from neptune_mlir import bindings
+from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.pipelines import schedule as schedules
 from neptune_mlir.pipelines.cases import add, few
@@ -25,7 +26,7 @@ from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
-from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.program import NUMERICS, PRECISION, functions
 from neptune_mlir.transforms.registry import Remark
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
@@ -66,20 +67,30 @@ def _best(program: Program, target: str, level: str) -> Lowering:
 
 
 @bindings.exclusive
-def with_precision(text: str, source: str, precision: str) -> str:
-    """A program whose functions allow the operands of products to be rounded (`neptune.precision`),
-    where an instruction of the target does that.
+def with_options(
+    text: str, source: str, *, precision: str | None = None, numerics: str | None = None
+) -> str:
+    """A program whose functions say how exact it has to be.
+
+    Args:
+        precision: what operands of f32 products may be rounded to (`neptune.precision`), where an
+            instruction of the target does that.
+        numerics: which fused forms are good enough (`neptune.numerics`, see `algebra.accept`).
 
     Raises:
-        UsageError: a precision that is not one of PRECISIONS.
+        UsageError: a word that is not one of PRECISIONS, or of MODES.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"no precision '{precision}'", hint=f"one of: {', '.join(PRECISIONS)}")
+    for name, word, known in (
+        ("precision", precision, PRECISIONS), ("numerics mode", numerics, MODES),
+    ):  # fmt: skip
+        if word is not None and word not in known:
+            raise UsageError(f"no {name} '{word}'", hint=f"one of: {', '.join(known)}")
     module = Lowering.of_text(text, source).module
     with module.context:
         for function in functions(module):
-            allowed = bindings.ir.StringAttr.get(precision)
-            function.operation.attributes["neptune.precision"] = allowed
+            for key, word in ((PRECISION, precision), (NUMERICS, numerics)):
+                if word is not None:
+                    function.operation.attributes[key] = bindings.ir.StringAttr.get(word)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 

@@ -157,7 +157,8 @@ def _unrunnable(*arguments: Any, **named: Any) -> Any:
 
 def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
-    precision: str | None = None, tuning: str | os.PathLike[str] | None = None,
+    precision: str | None = None, numerics: str | None = None,
+    tuning: str | os.PathLike[str] | None = None,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
@@ -169,6 +170,9 @@ def compile(
         entry: the function, where the program has several.
         precision: "tf32" allows operands of f32 products to be rounded to 11 bits, where the
             target has matrix instructions that do (relative errors of about 3e-4 instead of 1e-7).
+        numerics: "default" fuses what is as accurate as the program as written, "strict" also keeps
+            the whole range of its types, "fast" asks for equality over the reals only
+            (`algebra.accept`).
         tuning: a table that `neptune tune record` wrote, instead of the user's.
 
     Raises:
@@ -179,12 +183,15 @@ def compile(
 
     if tuning is not None:
         with tuned.using(tuning):
-            return compile(program, target, schedule, entry=entry, precision=precision)
+            return compile(
+                program, target, schedule, entry=entry, precision=precision, numerics=numerics
+            )
     source = Source.of(program)
-    if precision:
-        from neptune_mlir.compiler import with_precision
+    if precision or numerics:
+        from neptune_mlir.compiler import with_options
 
-        source = Source(with_precision(source.text, source.name, precision), source.name)
+        text = with_options(source.text, source.name, precision=precision, numerics=numerics)
+        source = Source(text, source.name)
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target),
                     "" if target == "cpu" else tuned.current().digest)  # fmt: skip

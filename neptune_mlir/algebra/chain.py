@@ -7,11 +7,13 @@ The leaves of a correction (`acc`, `old`, `new`) are defined in `proof.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
+from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import LN2, Poly, TooComplex
 from neptune_mlir.algebra.proof import Obligation, Proof, relation
@@ -141,20 +143,42 @@ def spelled(t: Term) -> Term:
     return rewrite(t, lambda n: const(math.log(2.0), n.dtype) if n is LN2 else None)
 
 
+def instead(r: Term, empty: float) -> Term:
+    """`r`, or a regular number as long as it is `empty`: 0 for infinities, 1 for 0."""
+    regular = const(0 if math.isinf(empty) else 1, r.dtype)
+    return make("select", make("eq", r, const(empty, r.dtype)), regular, r)
+
+
+def stood_in_for(t: Term) -> dict[Term, float]:
+    """The references that `instead` was applied to in a term, and what they were then."""
+    found = {}
+    for n in walk(t):
+        if n.op == "select" and n.args[2].op == "ref" and n.args[0].op == "eq":
+            r, empty = n.args[0].args
+            if r is n.args[2] and empty.is_const and instead(r, empty.value) is n:
+                found[r] = empty.value
+    return found
+
+
 class Chain:
     """Collects running values, final values and the derivation while reductions are solved."""
 
-    def __init__(self, axis: int, dtype: str = "f32"):
+    def __init__(self, axis: int, dtype: str = "f32", ranges: Ranges | None = None):
         self.axis = axis
+        self.ranges = ranges
         self.facts = Facts(frozenset({axis}))
         self.normal = Normaliser(self.facts)
         self.linear = Normaliser(self.facts, spelled=True)
         self.kept = Normaliser(self.facts, spelled=True, differences=self.linear)
+        self.affine = Normaliser(self.facts, spelled=True, differences=self.linear, affine=True)
         self.proof = Normaliser(self.facts, reals=True)
-        for normaliser in (self.normal, self.linear, self.kept, self.proof):
+        self._normalisers = (self.normal, self.linear, self.kept, self.affine, self.proof)
+        for normaliser in self._normalisers:
             normaliser.dtype = dtype
         self.running: list[Running] = []
         self.finals: dict[str, Term] = {}
+        self.results: dict[str, Term] = {}
+        self.own_guards: dict[Term, Term] = {}  # of the current reduction, see `clean`
         self.proofs: dict[str, Proof] = {}
         self.steps: list[str] = []
         self.current: Reduction | None = None
@@ -189,14 +213,28 @@ class Chain:
             folded |= used - set(reduction.axes)
         if folded != self.facts.folded:
             self.facts.folded = folded
-            for normaliser in (self.normal, self.linear, self.kept, self.proof):
+            for normaliser in self._normalisers:
                 normaliser.forget()
 
-    def conclude(self, final: Term) -> None:
-        """Record the final value of the current reduction and what its sign is."""
+    def in_range(self, *terms: Term) -> bool:
+        """Whether none of them can overflow or vanish where the program as written does not."""
+        return self.ranges is None or self.ranges.all_inside(terms)
+
+    def require_range(self, t: Term) -> None:
+        """Raises Unsolvable where a value may leave the range of the program as written."""
+        found = None if self.ranges is None else self.ranges.outside(t)
+        if found is not None:
+            raise self.fail(
+                "range", found, "it may overflow or vanish where the program as written does not",
+                "keep the factor that scales the data, or allow it: numerics=fast",
+            )  # fmt: skip
+
+    def conclude(self, final: Term, result: Term) -> None:
+        """Record the final value of the current reduction over the reals, what its sign is, and the
+        value that the fused program gives, empty rows included."""
         assert self.current is not None
         name = self.current.name
-        self.finals[name] = spelled(final)
+        self.finals[name], self.results[name] = spelled(final), spelled(result)
         if self.facts.sign(final) == 1:
             self.facts.nonneg.add(name)
 
@@ -239,8 +277,12 @@ class Chain:
         combiner: str,
         body: Term,
         correction: Correction | None = None,
+        nonzero: Iterable[Term] = (),
     ) -> str:
-        """Add a running value (or find the one that is equal) and return its name."""
+        """Add a running value (or find the one that is equal) and return its name.
+
+        `nonzero`: references that the body reads as 1 as long as they are 0.
+        """
         assert self.current is not None
         place = self._place(combiner, body)
         own = self.current.axes if self.fresh(name) == self.current.name else None
@@ -252,11 +294,15 @@ class Chain:
         self._known[place] = name
         self._raw[name] = body
         self.facts.learn(name, combiner, body)
+        if self.ranges is not None:
+            self.ranges.learn(name, body)
+        for part in (body, correction.h) if correction else (body,):
+            self.require_range(part)
         self.running.append(
             Running(
                 name,
                 combiner,
-                spelled(self.guarded(body)),
+                spelled(self.guarded(body, nonzero)),
                 correction and replace(correction, h=spelled(correction.h)),
                 self.dtype(body),
                 kept,
@@ -282,33 +328,44 @@ class Chain:
     def raw(self, name: str) -> Term:
         return self._raw[name]
 
-    def clean(self, body: Term) -> Term:
-        """Drop the guards that the program wrote itself; `guarded` puts back those needed."""
+    def clean(self, body: Term) -> tuple[Term, dict[Term, Term]]:
+        """A body without the guards that the program wrote itself, and what it reads for each
+        reference that it guards; `guarded` puts those back, and the others that are needed."""
+        own: dict[Term, Term] = {}
 
         def rule(n: Term) -> Term | None:
             if n.op == "select" and has_ref(n.args[0]):
                 poly = self.normal.indicator(n.args[0])
-                if not poly:
-                    return n.args[2]
-                if poly == {(): 1}:
-                    return n.args[1]
+                decided = n.args[2] if not poly else n.args[1] if poly == {(): 1} else None
+                if decided is not None and decided.op == "ref":
+                    own[decided] = n
+                return decided
             return None
 
-        return rewrite(body, rule)
+        return rewrite(body, rule), own
 
-    def guarded(self, body: Term) -> Term:
+    def guarded(self, body: Term, nonzero: Iterable[Term] = ()) -> Term:
         """Protect references that have not seen an element yet.
 
         While a reference still is its identity, any regular value will do (nothing live was
         accumulated), so -inf becomes 0, and 0 becomes 1 where it would be divided by.
         """
-        table: dict[Term, Term] = {}
+        table = {r: instead(r, 0) for r in nonzero}
         for piece in self._pieces(body):
             for r in leaves(piece, "ref"):
                 guard = self.guard(r, piece)
+                if r in self.own_guards:
+                    guard = self._own_guard(r, guard)
                 if guard is not r:
                     table[r] = guard
         return substitute(body, table) if table else body
+
+    def _own_guard(self, r: Term, guard: Term) -> Term:
+        """The program's guard of a reference, which may know more values than the identity."""
+        own = self.own_guards[r]
+        identity = self.facts.identity(r)
+        covers = math.isfinite(evaluate_scalar(own, {r: identity}))
+        return own if guard is r or covers else substitute(guard, {r: own})
 
     def guard(self, r: Term, inside: Term, *, before: bool = False) -> Term:
         """`r`, guarded when `inside` has no finite value at the identity of r.
@@ -316,8 +373,12 @@ class Chain:
         `before`: the value before the first tile is meant too, where bounds do not help yet.
         """
         identity = self.facts.identity(r)
-        if identity is None or isinstance(identity, bool) or not is_float(r.dtype):
+        if identity is None or isinstance(identity, bool):
             return r
+        if not is_float(r.dtype):
+            if self.facts.combiner[self.facts.name(r)] != "add":
+                return r
+            identity = 0
         if not before and self.facts.name(r) in self.facts.bounded_below:
             return r
         alone = evaluate_scalar(inside, {r: identity})
@@ -325,8 +386,7 @@ class Chain:
         together = evaluate_scalar(inside, {n: e for n, e in others.items() if e is not None})
         if math.isfinite(alone) and (math.isfinite(together) or math.isfinite(identity)):
             return r
-        regular = const(0.0 if math.isinf(identity) else 1.0, r.dtype)
-        return make("select", make("eq", r, const(identity, r.dtype)), regular, r)
+        return instead(r, identity)
 
     def _pieces(self, body: Term) -> list[Term]:
         """The largest sub-terms that read references and no data."""

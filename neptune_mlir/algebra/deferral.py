@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref, walk
 
 Invariant = Callable[[Term], bool]
@@ -27,26 +29,37 @@ Zero = tuple[Term, bool]  # a condition, and which of its values makes all of it
 
 @dataclass(frozen=True)
 class Split:
-    """`rest * over / under`, None standing for 1; 0 where one of `zeros` holds."""
+    """`rest * over / under`, None standing for 1; 0 where one of `zeros` holds.
+
+    `masked`: the divisor came from below a mask, so that a sum in which nothing is live is 0, also
+    where the divisor is.
+    """
 
     rest: Term
     over: Term | None = None
     under: Term | None = None
     zeros: tuple[Zero, ...] = ()
+    masked: bool = False
 
     @property
-    def outside(self) -> tuple[Term | None, Term | None, tuple[Zero, ...]]:
-        return self.over, self.under, self.zeros
+    def outside(self) -> tuple[Term | None, Term | None, tuple[Zero, ...], bool]:
+        return self.over, self.under, self.zeros, self.masked
 
     @property
     def trivial(self) -> bool:
-        return self.outside == (None, None, ())
+        return (self.over, self.under, self.zeros) == (None, None, ())
 
-    def finish(self, value: Term) -> Term:
+    def finish(self, value: Term, *, exact: bool = False) -> Term:
+        """What the sum of `rest` becomes; `exact`: also where nothing is live, which the real
+        numbers do not tell apart."""
         if self.over is not None:
             value = make("mul", value, _as(self.over, value.dtype))
         if self.under is not None:
-            value = make("div", value, _as(self.under, value.dtype))
+            under, zero = _as(self.under, value.dtype), const(0.0, value.dtype)
+            nothing = make("and", make("eq", under, zero), make("eq", value, zero))
+            value = make("div", value, under)
+            if self.masked and exact:
+                value = make("select", nothing, zero, value)
         for condition, when in self.zeros:
             zero = const(0.0, value.dtype)
             cases = (zero, value) if when else (value, zero)
@@ -69,14 +82,14 @@ def split(t: Term, invariant: Invariant) -> Split:
             a, b = (split(x, invariant) for x in t.args)
             return Split(
                 make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under),
-                _both(a.zeros, b.zeros),
+                _both(a.zeros, b.zeros), a.masked or b.masked,
             )  # fmt: skip
         case "div":
             a, b = (split(x, invariant) for x in t.args)
             if not b.zeros:
                 return Split(
                     make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over),
-                    a.zeros,
+                    a.zeros, a.masked,
                 )  # fmt: skip
         case "neg" | "cast" if is_float(t.args[0].dtype):
             a = split(t.args[0], invariant)
@@ -95,13 +108,39 @@ def split(t: Term, invariant: Invariant) -> Split:
                 if invariant(condition):
                     return replace(live, zeros=_both(live.zeros, ((condition, zero[0]),)))
                 rests = [case if z else live.rest for case, z in zip(cases, zero, strict=True)]
-                return Split(make("select", condition, *rests), *live.outside)
+                masked = live.masked or live.under is not None
+                inside = make("select", condition, *rests)
+                return Split(inside, live.over, live.under, live.zeros, masked)
             a, b = (split(x, invariant) for x in cases)
             if a.outside == b.outside:
                 return Split(make("select", condition, a.rest, b.rest), *a.outside)
         case "exp":
             return _exponent(t, invariant)
     return Split(t)
+
+
+def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool]) -> Split:
+    """As `split`, but for the factors without which the rest would leave its range."""
+    found = split(t, invariant)
+    if found.trivial or fits(found):
+        return found
+    best = Split(t)
+    free: set[Any] = set()
+    for key in dict.fromkeys(_key(n) for n in walk(t) if n.is_leaf and invariant(n)):
+        allowed = free | {key}
+
+        def may_move(u: Term, allowed: set[Any] = allowed) -> bool:
+            return invariant(u) and all(_key(n) in allowed for n in walk(u) if n.is_leaf)
+
+        trial = split(t, may_move)
+        if not trial.trivial and fits(trial):
+            best, free = trial, allowed
+    return best
+
+
+def _key(leaf: Term) -> Any:
+    """What moves together: a tensor, a running value, a scalar, the constants."""
+    return (leaf.op, None if leaf.op in ("const", "index") else leaf.attr)
 
 
 def _widens(t: Term, dtype: str) -> bool:
@@ -114,24 +153,36 @@ def _is_read(t: Term) -> bool:
 
 
 def defer(
-    reduction: Reduction, axis: int, is_invariant: Invariant
+    reduction: Reduction, axis: int, is_invariant: Invariant, *, numerics: str = "default"
 ) -> tuple[Reduction, Term] | None:
     """A sum without its invariant factors, and its final value over `ref(reduction.name)`.
 
     Args:
         axis: the axis that is summed over.
         is_invariant: which sub-terms to pull out; none of them may vary along the axis.
+        numerics: "fast" also pulls out factors that keep the sum in range (`growth`).
 
     Returns:
         None when nothing can be pulled out.
     """
     if reduction.combiner != "add":
         return None
-    found = split(reduction.body, lambda t: is_invariant(t) and axis not in axes_of(t))
+    value = ref(reduction.name, dtype=reduction.dtype)
+
+    def fits(found: Split) -> bool:
+        if numerics == "fast":
+            return True
+        ranges = Ranges(numerics == "strict")
+        ranges.allow(reduction.body)
+        ranges.learn(reduction.name, found.rest)
+        return ranges.all_inside((found.rest, found.finish(value, exact=True)))
+
+    found = split_in_range(
+        reduction.body, lambda t: is_invariant(t) and axis not in axes_of(t), fits
+    )
     if found.trivial:
         return None
-    value = ref(reduction.name, dtype=reduction.dtype)
-    return replace(reduction, body=found.rest), found.finish(value)
+    return replace(reduction, body=found.rest), found.finish(value, exact=True)
 
 
 def _exponent(t: Term, invariant: Invariant) -> Split:

@@ -21,7 +21,8 @@ from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.normal import TooComplex
 from neptune_mlir.algebra.poly import mono_term, to_term
 from neptune_mlir.algebra.proof import acc, at_time, new, old, references
-from neptune_mlir.algebra.sums import ratio, safe, split_monomials
+from neptune_mlir.algebra.rescale import ratio, safe
+from neptune_mlir.algebra.sums import split_monomials
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 
 
@@ -69,7 +70,7 @@ def _multiplicative(chain: Chain, name: str, body: Term) -> Found:
         return None
     h = make("mul", acc(name, body.dtype), _moved("div", chain, factor))
     if keep:
-        h = make("mul", h, ratio(keep, body.dtype))
+        h = make("mul", h, ratio(chain, keep, body.dtype))
     return "multiplicative", h, _names(factor, mono_term(keep, Fraction(1), body.dtype))
 
 

@@ -18,7 +18,8 @@ from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.poly import TooComplex, mono_mul, mono_term, to_term
 from neptune_mlir.algebra.proof import acc, references
-from neptune_mlir.algebra.sums import move_unsafe, ratio, split_monomials
+from neptune_mlir.algebra.rescale import ratio
+from neptune_mlir.algebra.sums import move_unsafe, split_monomials
 from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, show
 
 FLIP = {"max": "min", "min": "max", "or": "and", "and": "or"}
@@ -209,7 +210,7 @@ class Peel:
         correction = None
         if keep:
             mine, empty = acc(name, t.dtype), const(rules.IDENTITY[want], t.dtype)
-            h = make("mul", mine, ratio(keep, t.dtype))
+            h = make("mul", mine, ratio(chain, keep, t.dtype))
             h = make("select", make("eq", mine, empty), empty, h)  # -inf * 0 is not a number
             kept = mono_term(keep, Fraction(1), t.dtype)
             found = proof.obligations(chain.proof, name, want, {name: body}, {name: h})

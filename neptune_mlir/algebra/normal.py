@@ -61,6 +61,7 @@ class Normaliser:
             end up in final values, where multiplied out they would cancel.
         differences: also keep g(x) + t (data plus reference) as one atom, for the same reason;
             the argument is the normaliser that multiplies such differences out.
+        affine: also keep g(x) + k(x) * t, whose reference has a factor of data.
         reals: no number is infinite, so comparisons with ±inf are decided (for proofs; a body
             that is built again must keep them).
     """
@@ -71,12 +72,14 @@ class Normaliser:
         *,
         spelled: bool = False,
         differences: Normaliser | None = None,
+        affine: bool = False,
         reals: bool = False,
     ):
         self.reals = reals
         self.facts = facts
         self.spelled = spelled
         self.expanded = differences
+        self.affine = affine
         self.dtype = "f32"  # in which atoms are spelled
         self._cache: dict[Term, Poly] = {}
 
@@ -182,7 +185,7 @@ class Normaliser:
             flat = self.expanded.poly(t)
             if all(self.kind(m) in ("data", "fixed") for m in flat):
                 return flat  # the references cancel
-            if self.is_difference(flat):
+            if self.is_difference(flat) or (self.affine and self.is_affine(flat)):
                 lead = lead_of({m: c for m, c in flat.items() if self.kind(m) == "data"}, flat)
                 return scaled(atom(to_term(scaled(flat, 1 / lead), self.dtype)), lead)
         return total
@@ -191,6 +194,12 @@ class Normaliser:
         """Data plus reference: every monomial is one or the other, and there are both."""
         kinds = {self.kind(m) for m in p}
         return kinds <= {"data", "fixed", "ref"} and {"data", "ref"} <= kinds
+
+    def is_affine(self, p: Poly) -> bool:
+        """Data plus references times data, in monomials whose every atom is one or the other."""
+        pure = all(kind(t, self.facts.folded) != "mixed" for m in p for t, _ in m)
+        kinds = {self.kind(m) for m in p}
+        return pure and "data" in kinds and bool(kinds & {"ref", "mixed"})
 
     def kind(self, m: Mono) -> str:
         """data (varies along the stream), ref (reads references), fixed (neither), mixed."""
@@ -450,6 +459,8 @@ class Normaliser:
             op = c.op
             if flip:
                 op = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}.get(op, op)
+            if self.reals and b.value == 0 and a.op in ("exp", "exp2"):
+                return op in ("ne", "gt", "ge")  # an exponential is positive
             infinite = isinstance(b.value, float) and math.isinf(b.value)
             nonneg = b.value == 0 and a.op == "ref" and self.facts.name(a) in self.facts.nonneg
             if not (infinite or nonneg):

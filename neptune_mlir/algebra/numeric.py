@@ -2,7 +2,8 @@
 """Terms, chains and solutions on NumPy arrays: the definition and the fused loop, executed.
 
 Every array has one dimension per axis of the stream (extent 1 where it does not vary), so
-references need no index arithmetic: they broadcast.
+references need no index arithmetic: they broadcast. A domain may be a *batch* of inputs of the
+same shapes: then the first dimension of every array counts these, and one evaluation serves all.
 """
 
 from __future__ import annotations
@@ -39,44 +40,76 @@ _COMBINE = {
 
 @dataclass(frozen=True)
 class Domain:
-    """Extents of the axes, the inputs, and the float type to compute in."""
+    """Extents of the axes, the inputs, and the float type to compute in.
+
+    Attributes:
+        floating: float64 takes every float as a real number; float32 computes f64 in f64 and the
+            rest in f32, and rounds where the program converts to 16 bits.
+        batched: whether the first dimension of every input counts inputs, not positions.
+    """
 
     extents: tuple[int, ...]
     data: Mapping[Any, Array]
     scalars: Mapping[Any, float]
     floating: Any = np.float64
+    batched: bool = False
+
+    @property
+    def lead(self) -> int:
+        """How many dimensions come before the axes."""
+        return int(self.batched)
+
+    @property
+    def unit(self) -> tuple[int, ...]:
+        """The shape of a value that varies along no axis."""
+        return (1,) * (self.lead + len(self.extents))
 
     def cast(self, dtype: str) -> Any:
         if is_float(dtype):
-            return self.floating
+            return np.float64 if dtype == "f64" else self.floating
         return np.bool_ if dtype == "i1" else np.int64
 
 
+def rounded(value: Array, dtype: str) -> Array:
+    """Single-precision values as a 16-bit type holds them, to nearest even, in f32."""
+    if dtype == "f16":
+        return value.astype(np.float16).astype(np.float32)
+    if dtype != "bf16":
+        return value
+    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+    near = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(value), value, near.view(np.float32))
+
+
 def evaluate(
-    t: Term, domain: Domain, refs: Mapping[Any, Array], axis: int = 0, lo: int = 0, hi: int = -1
-) -> Array:
-    """The values of a term over the domain, with `axis` restricted to [lo, hi)."""
-    rank = len(domain.extents)
-    done: dict[Term, Array] = {}
-    for n in walk(t):
+    t: Term, domain: Domain, refs: Mapping[Any, Array], axis: int = 0, lo: int = 0, hi: int = -1,
+    known: Mapping[Term, Array] | None = None,
+) -> Array:  # fmt: skip
+    """The values of a term over the domain, with `axis` restricted to [lo, hi).
+
+    `known`: the values of all operands of the term, which are not computed again.
+    """
+    done: dict[Term, Array] = dict(known or {})
+    for n in walk(t) if known is None else (t,):
         args = [done[a] for a in n.args]
         kind = domain.cast(n.dtype)
         if n.op == "const":
-            value = np.asarray(n.value, dtype=kind).reshape((1,) * rank)
+            value = np.asarray(n.value, dtype=kind).reshape(domain.unit)
         elif n.op == "index":
             span = range(domain.extents[n.attr])
             positions = np.arange(lo, hi) if n.attr == axis and hi >= 0 else np.array(span)
-            value = positions.reshape([-1 if k == n.attr else 1 for k in range(rank)])
+            place = n.attr + domain.lead
+            value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
         elif n.op == "read":
-            array = np.asarray(domain.data[n.attr])
-            value = array[tuple(args)] if args else array.reshape((1,) * rank)
-            value = value.astype(kind)
+            value = _read(domain, n.attr, args).astype(kind)
         elif n.op == "ref":
             value = refs[n.attr]
         elif n.op == "sym":
-            value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape((1,) * rank)
+            value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape(domain.unit)
         elif n.op == "cast":
             value = args[0].astype(kind)
+            if domain.floating is np.float32:
+                value = rounded(value, n.dtype)
         elif n.op == "div":
             value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
         else:
@@ -85,22 +118,33 @@ def evaluate(
     return done[t]
 
 
+def _read(domain: Domain, key: Any, places: list[Array]) -> Array:
+    array = np.asarray(domain.data[key])
+    if not domain.batched:
+        return array[tuple(places)] if places else array.reshape(domain.unit)
+    if not places:
+        return array.reshape(array.shape[:1] + domain.unit[1:])
+    index: Any = (slice(None), *(p[0] for p in places))
+    return array[index]
+
+
 def fold(
     combiner: str, value: Array, domain: Domain, folded: Sequence[int], length: int, axis: int
 ) -> Array:
     """Reduce over `folded`, of which `axis` has `length` points at hand."""
     shape = list(value.shape)
     for k in folded:
-        shape[k] = length if k == axis else domain.extents[k]
+        shape[domain.lead + k] = length if k == axis else domain.extents[k]
+    places = tuple(domain.lead + k for k in folded)
     return _COMBINE[combiner].reduce(
-        np.broadcast_to(value, shape), axis=tuple(folded), keepdims=True,
+        np.broadcast_to(value, shape), axis=places, keepdims=True,
         initial=_identity(combiner, value.dtype),
     )  # fmt: skip
 
 
 def identity(combiner: str, dtype: str, domain: Domain) -> Array:
     kind = np.dtype(domain.cast(dtype))
-    return np.asarray(_identity(combiner, kind), kind).reshape((1,) * len(domain.extents))
+    return np.asarray(_identity(combiner, kind), kind).reshape(domain.unit)
 
 
 def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
@@ -111,15 +155,32 @@ def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
     return rules.IDENTITY[combiner]
 
 
-def define(reductions: Sequence[Reduction], axis: int, domain: Domain) -> dict[str, Array]:
-    """The program as written: each reduction over the whole axis, one after the other."""
+def define(
+    reductions: Sequence[Reduction], axis: int, domain: Domain, tile: int = 0
+) -> dict[str, Array]:
+    """The program as written: each reduction over the whole axis, one after the other.
+
+    `tile`: how many elements are combined at a time (0: all), which only rounding can tell.
+    """
     found: dict[str, Array] = {}
+    length = domain.extents[axis]
     with np.errstate(all="ignore"):
         for r in reductions:
             value = evaluate(r.body, domain, found)
-            found[r.name] = fold(
-                r.combiner, value, domain, folded_axes(r, axis), domain.extents[axis], axis
-            )
+            folded = folded_axes(r, axis)
+            if not tile or tile >= length:
+                found[r.name] = fold(r.combiner, value, domain, folded, length, axis)
+                continue
+            place = domain.lead + axis
+            shape = [length if k == place else n for k, n in enumerate(value.shape)]
+            value = np.broadcast_to(value, shape)
+            total = identity(r.combiner, r.dtype, domain).astype(value.dtype)
+            for start in range(0, length, tile):
+                stop = min(start + tile, length)
+                part = np.take(value, range(start, stop), axis=place)
+                part = fold(r.combiner, part, domain, folded, stop - start, axis)
+                total = _COMBINE[r.combiner](total, part)
+            found[r.name] = total
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
 
-from neptune_mlir.algebra.terms import Term, const, make, show, sym
+from neptune_mlir.algebra.terms import Term, const, make, show, sym, walk
 
 Mono = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Mono, Fraction]
@@ -117,8 +117,11 @@ def to_term(p: Poly, dtype: str) -> Term:
     if masked is not None:
         cond, inner = masked
         return make("select", cond, to_term(inner, dtype), const(0.0, dtype))
-    # Positive addends first, so that x - m is not spelled -m + x.
-    ordered = sorted(p.items(), key=lambda mc: (mc[1] < 0, not mc[0], mono_key(mc[0])))
+    # Positive addends first, so that x - m is not spelled -m + x; references last, so that what
+    # is subtracted from data of the same size meets them, not a reference.
+    ordered = sorted(
+        p.items(), key=lambda mc: (mc[1] < 0, not mc[0], _reads_refs(mc[0]), mono_key(mc[0]))
+    )
     out: Term | None = None
     for m, c in ordered:
         if out is None:
@@ -129,6 +132,10 @@ def to_term(p: Poly, dtype: str) -> Term:
             out = make("add", out, mono_term(m, c, dtype))
     assert out is not None
     return out
+
+
+def _reads_refs(m: Mono) -> bool:
+    return any(n.op == "ref" for t, _ in m for n in walk(t))
 
 
 def _common_mask(p: Poly) -> tuple[Term, Poly] | None:
@@ -161,7 +168,7 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
         if t.op == "exp":
             exponent = add(exponent, {EXPONENTS[t]: e})
         else:
-            (over if e > 0 else under).append(_power_term(t, abs(e), dtype))
+            (over if e > 0 else under).append(power_term(t, abs(e), dtype))
     if exponent:
         over.insert(0, exp_term(exponent, dtype))
     value = abs(c)
@@ -202,7 +209,8 @@ def exponent_of(m: Mono) -> Poly:
     return out
 
 
-def _power_term(t: Term, e: Fraction, dtype: str) -> Term:
+def power_term(t: Term, e: Fraction, dtype: str) -> Term:
+    """t^e for a positive e."""
     t = t if t.dtype == dtype else make("cast", t, dtype=dtype)
     if e.denominator == 1 and e <= 4:
         return reduce(lambda a, b: make("mul", a, b), [t] * int(e))

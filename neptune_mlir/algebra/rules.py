@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+MODES = ("strict", "default", "fast")  # how exact a fused form has to be, see `accept`
 FORMS = ("deferral", "multiplicative", "exponential", "additive", "monotone", "augmented")
 
 INF = math.inf

@@ -21,8 +21,10 @@ from neptune_mlir.algebra.chain import (
 )
 from neptune_mlir.algebra.deferral import defer
 from neptune_mlir.algebra.eager import solve_eager
+from neptune_mlir.algebra.empty import exact_when_empty
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import Facts, has_ref
+from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import TooComplex
 from neptune_mlir.algebra.proof import (
@@ -37,7 +39,7 @@ from neptune_mlir.algebra.proof import (
     references,
 )
 from neptune_mlir.algebra.sums import solve_product, solve_sum
-from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, term
+from neptune_mlir.algebra.terms import Term, is_float, ref, rewrite, show, substitute, term
 from neptune_mlir.errors import InputError
 
 __all__ = [
@@ -56,20 +58,35 @@ __all__ = [
 ]
 
 
-def solve_chain(reductions: Sequence[Reduction], axis: int, *, deferral: bool = True) -> Solution:
+def solve_chain(
+    reductions: Sequence[Reduction],
+    axis: int,
+    *,
+    deferral: bool = True,
+    numerics: str = "default",
+    empty_rows: bool = False,
+) -> Solution:
     """Find running values and corrections for reductions over `axis`, in program order.
 
     Args:
         deferral: False corrects inside the loop where possible instead of moving factors
             behind it; every accumulator then holds its reduction as it stands.
+        numerics: "default" and "strict" keep every value in the range that the program as written
+            needs (`growth`), "fast" asks for equality over the reals only.
+        empty_rows: whether rows in which a maximum saw nothing but -inf give the NaN of the
+            program as written, at the cost of a comparison a row, behind the loop.
 
     Raises:
         Unsolvable: a reduction has no correction; says which obligation fails, and where.
         InputError: a body reads a reduction that does not come before it.
     """
     wide = any(r.dtype == "f64" for r in reductions)
-    chain = Chain(axis, "f64" if wide else "f32")
+    ranges = None if numerics == "fast" else Ranges(numerics == "strict")
+    chain = Chain(axis, "f64" if wide else "f32", ranges)
     for reduction in reductions:
+        if ranges is not None:
+            ranges.allow(reduction.body)
+            ranges.learn(reduction.name, reduction.body)
         chain.begin(reduction)
         body = _inline(chain, reduction)
         final = None
@@ -84,12 +101,19 @@ def solve_chain(reductions: Sequence[Reduction], axis: int, *, deferral: bool = 
             )
             used = [o for n, o in chain.related.items() if n in references(final)]
             chain.proofs[reduction.name] = Proof((*used, *found.obligations))
-        final = rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
-        chain.conclude(final)
+        chain.require_range(final)
+        written = substitute(body, chain.own_guards)
+        shown = exact_when_empty(chain, reduction, written, final, empty_rows)
+        chain.conclude(_read(final), _read(shown))
         _refuse_refuted(chain, reduction)
     return Solution(
-        tuple(chain.running), chain.finals, tuple(chain.steps), chain.proofs, chain.facts
+        tuple(chain.running), chain.results, tuple(chain.steps), chain.proofs, chain.facts
     )
+
+
+def _read(final: Term) -> Term:
+    """Accumulators as what later terms read."""
+    return rewrite(final, lambda n: ref(n.attr[1], dtype=n.dtype) if is_acc(n) else None)
 
 
 def _refuse_refuted(chain: Chain, reduction: Reduction) -> None:
@@ -164,7 +188,12 @@ def _inline(chain: Chain, reduction: Reduction) -> Term:
                 )
         return _at(chain.finals[n.attr], n.args)
 
-    return rewrite(chain.clean(reduction.body), rule)
+    body, own = chain.clean(reduction.body)
+    read = {rewrite(r, rule): r for r in own}
+    chain.own_guards = {
+        r: substitute(own[first], {first: r}) for r, first in read.items() if r.op == "ref"
+    }
+    return rewrite(body, rule)
 
 
 def _at(final: Term, position: tuple[Term, ...]) -> Term:

@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.cli.inputs import read_source
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import PRECISIONS
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=PRECISIONS, help="what operands of f32 products may be rounded to"
     )
     parser.add_argument(
+        "--numerics", choices=MODES, help="which fused forms are accurate enough (default: default)"
+    )
+    parser.add_argument(
         "--tuning", metavar="TABLE", help="a table of 'neptune tune', not the user's"
     )
     parser.add_argument(
@@ -47,8 +51,10 @@ def _compile(options: argparse.Namespace) -> int:
     from neptune_mlir.kernel import Source, compile
 
     source = read_source(options.input)
-    if options.precision:
-        text = compiler.with_precision(source.text, source.name, options.precision)
+    if options.precision or options.numerics:
+        text = compiler.with_options(
+            source.text, source.name, precision=options.precision, numerics=options.numerics
+        )
         source = Source(text, source.name)
     if options.emit != "bundle":
         text, remarks = compiler.emit_text(

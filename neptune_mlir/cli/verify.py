@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`neptune verify`: prove and stress-test the corrections of a program.
 
-Every fusion that rolling update would make is proved (by z3 too, with --z3), then its algebra
-runs in float64 and float32 on adversarial inputs, with several tile sizes and split counts,
-against the definition. A failing input is written to a file.
+Every fusion that rolling update makes is proved (by z3 too, with --z3), then its algebra runs in
+float64 and in the program's types on inputs that hurt, with several tile sizes and split counts,
+against the definition. Compilation asks the same test and fuses nothing that fails it, so another
+length or seed is what this adds. A failing input is written to a file.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def execute(options: argparse.Namespace) -> int:
         if options.smt2:
             smt2 += [s for o in solution.obligations for s in smtlib.scripts(o, solution.facts)]
         tested = stress(
-            fusion.chain, solution, fusion.group.stream, length=options.length, seed=options.seed
-        )
+            fusion.chain, solution, fusion.group.stream, outputs=fusion.outputs,
+            nonneg=fusion.nonneg, length=options.length, seed=options.seed,
+        )  # fmt: skip
         entry |= {
             "runs": tested.runs,
             "worst_ulps": tested.worst,
@@ -81,14 +83,18 @@ def planned(source: Any) -> list[Any]:
     from neptune_mlir import bindings
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.transforms.fusion_plan import plan_fusions
-    from neptune_mlir.transforms.program import Program, functions
+    from neptune_mlir.transforms.program import Program, functions, numerics_of
 
     with bindings.source_name(source.name):
         module = bindings.parse(source.text, source=source.name)
         steps = (*common.IMPORT, runner.Step("inline-maps"), runner.Step("defer"))
         runner.run(module, steps)
         with module.context:
-            return [f for function in functions(module) for f in plan_fusions(Program(function))]
+            return [
+                fusion
+                for function in functions(module)
+                for fusion in plan_fusions(Program(function), numerics_of(function))
+            ]
 
 
 def _describe(entry: dict[str, Any]) -> None:

@@ -49,6 +49,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
 from neptune_mlir.transforms.assign_layouts_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.assign_layouts_stages import is_staged, stages_of
+from neptune_mlir.transforms.program import PRECISION
 from neptune_mlir.transforms.registry import register, remark
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
@@ -585,9 +586,9 @@ class _Assignment:
 def precision_of(function: Any) -> str:
     """What a function allows the operands of its products to be rounded to ("": nothing)."""
     attributes = function.operation.attributes
-    if "neptune.precision" not in attributes:
+    if PRECISION not in attributes:
         return ""
-    return str(ir.StringAttr(attributes["neptune.precision"]).value)
+    return str(ir.StringAttr(attributes[PRECISION]).value)
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:

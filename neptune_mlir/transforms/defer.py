@@ -19,17 +19,18 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.transforms.inline_maps import inlined
-from neptune_mlir.transforms.program import Program, erase_dead, functions
+from neptune_mlir.transforms.program import Program, erase_dead, functions, numerics_of
 from neptune_mlir.transforms.registry import register, remark
 
 
-def _defer_nest(program: Program, key: str) -> None:
+def _defer_nest(program: Program, key: str, numerics: str) -> None:
     nest = program.nests[key]
     reduced = set(nest.reduced_axes)
     found = defer_term(
         Reduction(key, nest.combiner, nest.body, nest.dtype),
         min(reduced),
         lambda t: not (T.axes_of(t) & reduced),
+        numerics=numerics,
     )
     if found is None:
         return
@@ -76,5 +77,5 @@ def defer(module: Any) -> None:
             if body is not program.nests[key].body:
                 program.replace_body(key, body)
             if program.nests[key].kind == "reduce":
-                _defer_nest(program, key)
+                _defer_nest(program, key, numerics_of(function))
         erase_dead(program.block)

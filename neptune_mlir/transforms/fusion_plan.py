@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable, solve_chain
+from neptune_mlir.algebra.accept import accept
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
+from neptune_mlir.algebra.stress import Report
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.transforms.fusion_groups import Group, Grouping
+from neptune_mlir.transforms.fusion_groups import Group, Grouping, top_level_op
 from neptune_mlir.transforms.program import Program
 from neptune_mlir.transforms.registry import remark
 
@@ -28,32 +31,76 @@ class Fusion:
     solution: Solution
     last: Any  # the op of the block behind which nothing of the group comes
     location: Any
+    outputs: dict[str, Term]  # what the stream gives, over its reductions
+    nonneg: frozenset[str]  # what it reads that is never negative
+    report: Report | None  # of the stress test, where that was asked
 
 
 def chain_of(program: Program, group: Group) -> list[Reduction]:
     """The group's running members as the solver sees them: reads of each other are refs."""
-
-    def rule(node: Term) -> Term | None:
-        if node.op == "read" and node.attr in group.running:
-            return T.ref(node.attr, *node.args, dtype=node.dtype)
-        return None
-
     chain = []
     for key in program.nests:
         if key in group.running:
             nest = program.nests[key]
-            body = T.rewrite(group.term(nest, group.running[key]), rule)
+            body = _over_refs(group, group.term(nest, group.running[key]))
             axes = group.result_axes(nest, group.running[key])
             chain.append(Reduction(key, nest.combiner, body, nest.dtype, tuple(sorted(axes))))
     return chain
 
 
-def plan_fusions(program: Program) -> list[Fusion]:
+def _over_refs(group: Group, term: Term) -> Term:
+    def rule(node: Term) -> Term | None:
+        if node.op == "read" and node.attr in group.running:
+            return T.ref(node.attr, *node.args, dtype=node.dtype)
+        return None
+
+    return T.rewrite(term, rule)
+
+
+def outputs_of(program: Program, group: Group) -> list[str]:
+    """Keys of what a stream must give: absorbed maps, and members used elsewhere."""
+    block = program.block
+    members = (*group.finish, *group.running, *group.inner)
+    inside = {program.nests[k].op.operation for k in members}
+    outputs = []
+    for key in program.nests:
+        if key in group.finish:
+            outputs.append(key)
+        elif key in group.running:
+            users = [top_level_op(use.owner, block) for use in program.values[key].uses]
+            if any(user not in inside for user in users):
+                outputs.append(key)
+    return outputs
+
+
+def _results_of(program: Program, group: Group) -> dict[str, Term]:
+    """What a stream gives, over its reductions."""
+    found = {}
+    for key in outputs_of(program, group):
+        nest = program.nests[key]
+        if key in group.running:
+            found[key] = T.ref(key, dtype=nest.dtype)
+        else:
+            found[key] = _over_refs(group, group.term(nest, group.finish[key]))
+    return found
+
+
+def _nonneg(program: Program) -> set[str]:
+    """Reductions of what is never negative, which others read."""
+    facts = Facts(frozenset())
+    return {
+        key for key, nest in program.nests.items()
+        if nest.kind == "reduce" and T.is_float(nest.dtype) and facts.sign(nest.body) == 1
+    }  # fmt: skip
+
+
+def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
     """Every fusion of a program, those of most reductions first, among equals consumers first.
 
     So a projection that follows attention does not take the last reduction of it away. Changes
-    nothing; remarks on what cannot fuse.
+    nothing; remarks on what cannot fuse. `numerics`: one of `algebra.accept.MODES`.
     """
+    nonneg = frozenset(_nonneg(program))
     fused: list[set[str]] = []
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
@@ -69,7 +116,10 @@ def plan_fusions(program: Program) -> list[Fusion]:
             continue  # nothing to share a loop with
         chain = chain_of(program, group)
         try:
-            solution = solve_chain(chain, group.stream)
+            outputs = _results_of(program, group)
+            solution, report = accept(
+                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics
+            )
         except Unsolvable as reason:
             nest = program.nests[reason.reduction]
             advice = f" ({reason.hint})" if reason.hint else ""
@@ -83,6 +133,9 @@ def plan_fusions(program: Program) -> list[Fusion]:
             continue
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=program.position)
-        plan.append(Fusion(group, tuple(chain), solution, last, program.nests[seed].location))
+        location = program.nests[seed].location
+        plan.append(
+            Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
+        )
         fused.append({*group.running, *group.inner, *group.finish})
     return plan

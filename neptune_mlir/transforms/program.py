@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir
+from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.scalars import NoTermForm
+from neptune_mlir.errors import InputError
+
+# what functions say of how exact they have to be
+PRECISION, NUMERICS = "neptune.precision", "neptune.numerics"
 
 Extent = int | Any  # a static extent, or an index value
 
@@ -22,6 +27,18 @@ def functions(module: Any) -> Iterator[Any]:
     for op in module.body.operations:
         if op.operation.name == "func.func" and len(op.regions[0].blocks):
             yield op
+
+
+def numerics_of(function: Any) -> str:
+    """Which fused forms are good enough for a function. Raises InputError for an unknown mode."""
+    attributes = function.operation.attributes
+    if NUMERICS not in attributes:
+        return "default"
+    mode = ir.StringAttr(attributes[NUMERICS]).value
+    if mode not in MODES:
+        raise InputError(f"no numerics mode '{mode}'", loc=location_text(function.location),
+                         hint=f"one of: {', '.join(MODES)}")  # fmt: skip
+    return mode
 
 
 def streams(module: Any) -> list[Any]:

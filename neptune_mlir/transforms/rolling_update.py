@@ -41,9 +41,16 @@ from neptune_mlir.transforms.fused_region import (
     inside_casts,
     produce,
 )
-from neptune_mlir.transforms.fusion_groups import Group, top_level_op
-from neptune_mlir.transforms.fusion_plan import plan_fusions
-from neptune_mlir.transforms.program import Program, erase_dead, fold_dims, functions, sort_block
+from neptune_mlir.transforms.fusion_groups import Group
+from neptune_mlir.transforms.fusion_plan import outputs_of, plan_fusions
+from neptune_mlir.transforms.program import (
+    Program,
+    erase_dead,
+    fold_dims,
+    functions,
+    numerics_of,
+    sort_block,
+)
 from neptune_mlir.transforms.registry import lookup, register, remark
 
 
@@ -110,7 +117,7 @@ class StreamBuilder:
 
     def build(self) -> None:
         group, program = self.group, self.program
-        outputs = self._outputs()
+        outputs = outputs_of(program, group)
         types = [program.values[key].type for key in outputs]
         dynamic = [a.extent for a in group.axes if a.size == DYNAMIC]
         names = _axis_names(group)
@@ -248,24 +255,6 @@ class StreamBuilder:
             loc,
         )
 
-    def _outputs(self) -> list[str]:
-        """Keys of what the stream must give: absorbed maps, and members used elsewhere."""
-        block = self.program.block
-        absorbed = {self.program.nests[k].op.operation for k in self.group.finish}
-        inside = absorbed | {
-            self.program.nests[k].op.operation
-            for k in [*self.group.running, *self.group.inner]
-        }
-        outputs = []
-        for key in self.program.nests:
-            if key in self.group.finish:
-                outputs.append(key)
-            elif key in self.group.running:
-                users = [top_level_op(use.owner, block) for use in self.program.values[key].uses]
-                if any(user not in inside for user in users):
-                    outputs.append(key)
-        return outputs
-
     def _write_finish(self, arguments: list[Any], outputs: list[str]) -> None:
         region = FusedRegion(self.values, self.group.axes, ())
         final = {
@@ -333,7 +322,7 @@ def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False
     if ahead:
         take_ahead(program)
         program = Program(function)
-    for fusion in plan_fusions(program):
+    for fusion in plan_fusions(program, numerics_of(function)):
         group, solution = fusion.group, fusion.solution
         if rescale_bound:
             solution = lazily(solution, rescale_bound)

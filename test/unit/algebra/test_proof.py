@@ -92,7 +92,7 @@ def test_planted_wrong_rule_is_caught(rule):
     proof = prove(bad.running)["l"]
     assert proof.status == REFUTED
     assert any("counterexample" in o.by for o in proof.obligations)
-    assert not stress(ZOO["causal"], bad, AXIS, length=8, tiles=(1, 3), chunks=(1, 3)).ok
+    assert not stress(ZOO["causal"], bad, AXIS, length=8).ok
 
 
 @pytest.mark.parametrize("rule", WRONG)
@@ -111,7 +111,7 @@ def test_variance_without_its_count_is_caught():
 
     bad = planted("variance", "q", lost)
     assert not prove(bad.running)["q"].proved
-    report = stress(ZOO["variance"], bad, AXIS, length=8, tiles=(3,), chunks=(1,))
+    report = stress(ZOO["variance"], bad, AXIS, length=8, plans=((3, 1),))
     assert report.failure is not None
     assert report.failure.result == "q"
     assert set(report.failure.data) == {"x"}

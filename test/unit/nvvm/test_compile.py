@@ -128,8 +128,8 @@ def test_fewer_blocks_where_a_kernel_would_spill():
 def test_tf32_where_the_program_allows_it(tmp_path):
     text = Source.of(ops.attention(head_dim=64, dtype="f32")).text
     with pytest.raises(UsageError, match="tf16"):
-        compiler.with_precision(text, "attention", "tf16")
-    allowed = compiler.with_precision(text, "attention", "tf32")
+        compiler.with_options(text, "attention", precision="tf16")
+    allowed = compiler.with_options(text, "attention", precision="tf32")
     bundle = compiler.compile_text(allowed, "attention", "sm_80", None, None)
     (kernel,) = bundle.facts["images"][0]["kernels"].values()
     assert kernel["spills"] == 0

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""First-order bounds of the rounding errors of a program, evaluated beside its values.
+
+Each operator rounds its result by at most u relative to it, and passes on the errors of its
+operands times its derivatives (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The
+stress test asks with it whether a definition in float64 is itself to be trusted: where a program
+adds log l to -3e38, float64 has lost the logarithm too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.numeric import Array, Domain, evaluate, fold, folded_axes
+from neptune_mlir.algebra.terms import Term, is_float, walk
+
+U = 2.0**-53
+
+
+def bounds(
+    reductions: Sequence[Reduction], axis: int, domain: Domain, values: Mapping[str, Array]
+) -> dict[str, Array]:
+    """A bound for the error of every reduction, whose values in float64 are given."""
+    found: dict[str, Array] = {}
+    with np.errstate(all="ignore"):
+        for r in reductions:
+            if not is_float(r.body.dtype):
+                found[r.name] = np.zeros(domain.unit)
+                continue
+            error = bound(r.body, domain, values, found)
+            folded, length = folded_axes(r, axis), domain.extents[axis]
+            if r.combiner == "add":
+                size = np.abs(evaluate(r.body, domain, values))
+                size = np.where(np.isfinite(size), size, 0.0)
+                error = error + U * np.log2(2 + length) * size
+            how = "add" if r.combiner == "add" else "max"
+            found[r.name] = fold(how, error, domain, folded, length, axis)
+    return found
+
+
+def bound(
+    t: Term, domain: Domain, refs: Mapping[str, Array], errors: Mapping[str, Array]
+) -> Array:
+    """A bound for the error of a term, element by element; infinite where nothing is known."""
+    values: dict[Term, Array] = {}
+    done: dict[Term, Array] = {}
+    none = np.zeros(domain.unit)
+    for n in walk(t):
+        values[n] = v = _value(n, values, domain, refs)
+        if not is_float(n.dtype):
+            done[n] = none
+        elif n.op == "ref":
+            done[n] = errors[n.attr]
+        elif n.is_leaf:
+            done[n] = none
+        else:
+            passed = _passed(n, [values[a] for a in n.args], [done[a] for a in n.args], v)
+            own = np.where(np.isfinite(v), U * np.abs(v), 0.0)  # infinities are exact
+            done[n] = np.nan_to_num(passed + own, nan=np.inf, posinf=np.inf)
+    return done[t]
+
+
+def _value(
+    n: Term, values: dict[Term, Array], domain: Domain, refs: Mapping[str, Array]
+) -> Array:
+    """The value of a node whose operands' are known."""
+    if n.is_leaf:
+        return evaluate(n, domain, refs)
+    return evaluate(n, domain, refs, known=values)
+
+
+def _passed(n: Term, v: list[Array], e: list[Array], out: Array) -> Any:
+    """What the operands' errors become."""
+    match n.op:
+        case "add" | "sub":
+            return e[0] + e[1]
+        case "mul":
+            return _times(v[0], e[1]) + _times(v[1], e[0])
+        case "div":
+            return (e[0] + _times(out, e[1])) / np.abs(v[1])
+        case "neg" | "abs" | "cast" | "tanh" | "erf" | "sin" | "cos" | "floor" | "ceil":
+            return e[0]
+        case "max" | "min":
+            return np.maximum(e[0], e[1])
+        case "select":
+            return np.where(v[0], e[1], e[2])
+        case "exp" | "exp2" | "expm1":
+            return _times(np.abs(out) + (n.op == "expm1"), np.expm1(np.minimum(e[0], 700.0)))
+        case "log" | "log2" | "log1p":
+            return e[0] / np.abs(v[0] + (n.op == "log1p"))
+        case "sqrt":
+            return np.where(e[0] == 0, 0.0, e[0] / np.maximum(2 * np.abs(out), U))
+        case "rsqrt":
+            return _times(out, e[0] / np.abs(2 * v[0]))
+    return np.where(sum(e) == 0, 0.0, np.inf)
+
+
+def _times(a: Array, b: Array) -> Array:
+    """|a| b, where 0 times anything is 0: a number that has no error passes none on."""
+    return np.where(b == 0, 0.0, np.where(a == 0, 0.0, np.abs(a) * b))

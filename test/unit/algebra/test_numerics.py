@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Forms that keep their digits, and chains that have none and stay apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from chains import (
+    AXIS,
+    INF,
+    E,
+    absolute,
+    cast,
+    equal,
+    exp,
+    l,
+    log,
+    m,
+    maximum,
+    n,
+    read,
+    reduction,
+    ref,
+    rsqrt,
+    softmax_over,
+    sqrt,
+    v,
+    w,
+    where,
+    x,
+)
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.accept import accept
+from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.solver import Unsolvable, solve_chain
+from neptune_mlir.algebra.stress import stress
+
+weights, y = read("weights", 0, 1), read("y", 0, 1)
+shown = E(T.read("shown", T.index(0), T.index(1), dtype="i1"))
+count = cast(E(T.ref("c", T.index(0), dtype="i64")), "f32")
+counted = Reduction("c", "add", cast(shown, "i64").term, "i64")
+
+
+def square(a):
+    return a * a
+
+
+def variance(total, weight, of, *first):
+    """A weighted variance whose mean is Σ w x over `total`."""
+    mean = ref("s") / total
+    return [*first, reduction("s", "add", of), reduction("q", "add", weight(square(x - mean)))]
+
+
+def masked(a):
+    return where(shown, a, 0.0)
+
+
+def weighted(a):
+    return a * weights
+
+
+a_max = reduction("a", "max", absolute(x))
+unit = x / ref("a")
+guard = where(equal(absolute(m), INF), 0.0, m)
+
+FUSED = {
+    "count of a mask": variance(count, masked, masked(x), counted),
+    "count as a factor": variance(count, lambda a: a * cast(shown, "f32"),
+                                  x * cast(shown, "f32"), counted),
+    "weights that are data": variance(ref("k"), weighted, x * weights,
+                                      reduction("k", "add", weights)),
+    "weights, at least one": variance(maximum(ref("k"), 1.0), weighted, x * weights,
+                                      reduction("k", "add", weights)),
+    "shares": variance(1.0, weighted, x * weights),
+    "entropy": softmax_over(x, reduction("h", "add", exp(x - m) / l * (x - m - log(l)))),
+    "largest is one": [a_max, reduction("q", "add", square(unit))],
+    "eighth powers": [a_max, reduction("q", "add", square(square(square(unit))))],
+    "fourth powers": [reduction("a", "add", x * x),
+                      reduction("q", "add", square(square(x / sqrt(ref("a")))))],
+    "a mask over weights": [
+        reduction("m", "max", where(shown, x, -INF)),
+        reduction("l", "add", where(shown, exp(x - m), 0.0)),
+        reduction("o", "add", where(shown, exp(x - m) / l, 0.0) * v),
+    ],
+    "two scales": [a_max, reduction("b", "max", absolute(y)),
+                   reduction("o", "add", unit * (y / ref("b")))],
+    "constants that keep the range": [
+        reduction("s", "add", x), reduction("o", "add", square(y * 1e-20) * ref("s")),
+    ],
+    "correlation": [
+        reduction("s", "add", x), reduction("t", "add", y),
+        reduction("p", "add", square(x - ref("s") / n)),
+        reduction("r", "add", square(y - ref("t") / n)),
+        reduction("o", "add", (x - ref("s") / n) * (y - ref("t") / n) * rsqrt(ref("p") * ref("r"))),
+    ],
+}  # fmt: skip
+
+
+def last_of(chain):
+    return {chain[-1].name: T.ref(chain[-1].name, dtype=chain[-1].dtype)}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_form_keeps_its_digits(name):
+    chain = FUSED[name]
+    solution, report = accept(chain, AXIS, last_of(chain))
+    assert solution.proved
+    assert report.ok and report.runs > 100
+
+
+centred = x - ref("s") / n
+
+# What used to be fused, and lost the small or the large numbers
+LOST = {
+    "scaled by a mean": [
+        reduction("s", "add", x), reduction("q", "add", square(x / (ref("s") / n))),
+    ],
+    "third powers of units": [
+        reduction("s", "add", x), reduction("q", "add", square(centred)),
+        reduction("z", "add", square(centred * rsqrt(ref("q"))) * (centred * rsqrt(ref("q")))),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_would_leave_the_range_stays_apart(name):
+    chain = LOST[name]
+    with pytest.raises(Unsolvable) as caught:
+        accept(chain, AXIS, last_of(chain))
+    assert caught.value.obligation in ("range", "accuracy")
+    assert caught.value.reduction == chain[-1].name
+    assert solve_chain(chain, AXIS, numerics="fast").proved
+
+
+def test_inputs_scaled_together_are_the_business_of_strict():
+    chain = [a_max, reduction("o", "add", unit * w)]
+    solution, _ = accept(chain, AXIS, last_of(chain))
+    assert not any(r.correction for r in solution.running)
+    corrected = solve_chain(chain, AXIS, numerics="strict").running[-1].correction
+    assert corrected is not None and corrected.form == "multiplicative"
+
+
+def test_residual_of_a_projection_is_measured_from_the_running_coefficient():
+    slope = ref("xy") / ref("xx")
+    chain = [
+        reduction("xy", "add", x * y), reduction("xx", "add", x * x),
+        reduction("r", "add", square(y - slope * x)),
+    ]  # fmt: skip
+    solution = solve_chain(chain, AXIS)
+    assert solution.proved
+    assert {r.name for r in solution.running} == {"xy", "xx", "xy.rest", "r"}
+    cases = ("normal", "far from zero")
+    report = stress(chain, solution, AXIS, outputs=last_of(chain), cases=cases)
+    assert report.ok, str(report.failure)
+
+
+def test_weights_of_any_sign_have_a_mean_among_the_data():
+    solution = solve_chain(FUSED["weights that are data"], AXIS)
+    running = {r.name: T.show(r.body) for r in solution.running}
+    assert running["s.size"] == "abs(weights[i0, i1])"
+    assert running["s.sized"].startswith("where((weights[i0, i1] < 0), -(")
+
+
+def test_log_sum_exp_of_an_infinity_is_that():
+    """The guard that a program writes knows +inf, which the identity's does not."""
+    chain = [reduction("m", "max", x), reduction("l", "add", exp(x - guard))]
+    outputs = {"lse": _bare(log(l) + guard)}
+    solution, report = accept(chain, AXIS, outputs)
+    assert report.ok
+    assert "inf" in T.show(solution.running[1].body)
+    plain = [reduction("m", "max", x), reduction("l", "add", exp(x - m))]
+    outputs = {"lse": _bare(log(l) + m)}
+    assert not stress(plain, solve_chain(plain, AXIS), AXIS, outputs=outputs).ok
+    solution, report = accept(plain, AXIS, outputs)  # NaN where all is -inf
+    assert report.ok and "nan" in T.show(solution.finals["l"])
+
+
+def _bare(t):
+    return T.rewrite(t.term, lambda k: T.ref(k.attr, dtype=k.dtype) if k.op == "ref" else None)
+
+
+def test_sizes_of_intermediates_by_degrees():
+    ranges = Ranges()
+    ranges.allow((x / maximum(absolute(x), 1.0)).term)
+    assert ranges.outside((x * 3.0).term) is None
+    assert ranges.outside(square(x).term) is square(x).term
+    assert ranges.outside((1.0 / x).term) is None
+    assert ranges.outside((x * w).term) is not None  # the program reads no w
+    ranges.allow(w.term)
+    assert ranges.outside((x * w).term) is None
+    strict = Ranges(joint=True)
+    strict.allow(x.term)
+    strict.allow(w.term)
+    assert strict.outside((x * w).term) is not None
+
+
+@pytest.mark.parametrize("planted", ["expanded", "unguarded"])
+def test_stress_test_sees_what_proofs_cannot(planted):
+    """Forms that are equal over the reals: moments about 0, and a move that may be infinite."""
+    if planted == "expanded":
+        chain = [reduction("k", "add", weights), reduction("s", "add", weights * x),
+                 reduction("q", "add", square(x) * weights)]  # fmt: skip
+        solution = solve_chain(chain, AXIS)
+        about_mean = square(ref("s")) / ref("k")
+        finals = {**solution.finals, "q": _bare(ref("q") - about_mean)}
+        chain = FUSED["weights that are data"]
+    else:
+        chain = FUSED["entropy"]
+        solution = solve_chain(chain, AXIS)
+        finals = solution.finals
+    running = tuple(_without_guards(r) for r in solution.running)
+    bad = type(solution)(running, finals, (), {}, solution.facts)
+    assert not stress(chain, bad, AXIS, outputs=last_of(chain)).ok
+
+
+def _without_guards(running):
+    if running.correction is None:
+        return running
+    h = running.correction.h
+    if h.op == "select":
+        h = h.args[2]
+    correction = type(running.correction)(
+        running.correction.form, h, running.correction.references, running.correction.proof
+    )
+    return type(running)(
+        running.name, running.combiner, running.body, correction, running.dtype, running.axes,
+        running.folded, running.source,
+    )  # fmt: skip
