@@ -8,7 +8,7 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.bindings import arith, ir, vector
@@ -48,7 +48,11 @@ class Operand:
 
 @dataclass
 class Generic:
-    """A `linalg.generic` with its operands resolved to views. `extents` are static."""
+    """A `linalg.generic` with its operands resolved to views. `extents` are static.
+
+    Attributes:
+        loaded: the views of arrays that the body loads single elements from.
+    """
 
     op: Any
     inputs: list[Operand]
@@ -56,6 +60,7 @@ class Generic:
     extents: list[int]
     reduced: list[bool]
     lows: list[Index]  # where each loop starts (a strip of the op's domain)
+    loaded: dict[Any, View] = field(default_factory=dict)
 
     @property
     def body(self) -> Any:
@@ -403,11 +408,15 @@ class Lowering:
             env[op.results[0]] = arith.addi(em.iota(), em.splat(here)) if dim == self.v else here
             return
         operands = [env.get(value, value) for value in op.operands]
+        if op.name == "memref.load" and operands[0] in self.generic.loaded:
+            env[op.results[0]] = em.load(self.generic.loaded[operands[0]], operands[1:])
+            return
         if not any(isinstance(value.type, ir.VectorType) for value in operands):
             clone = op.clone()
             for k, value in enumerate(operands):
                 clone.operands[k] = value
             _rename_nested(clone, env)
+            self._load_nested(clone)
             env.update(zip(op.results, clone.results, strict=True))
             return
         operands = [
@@ -425,6 +434,17 @@ class Lowering:
             attributes={name: op.attributes[name] for name in op.attributes},
         )
         env.update(zip(op.results, made.results, strict=True))
+
+    def _load_nested(self, op: Any) -> None:
+        """Loads in the regions of an op read the views of their arrays."""
+        for inner in [i.operation for r in op.regions for b in r.blocks for i in b.operations]:
+            self._load_nested(inner)
+            if inner.name == "memref.load" and inner.operands[0] in self.generic.loaded:
+                with ir.InsertionPoint(inner):
+                    view = self.generic.loaded[inner.operands[0]]
+                    value = self.em.load(view, list(inner.operands)[1:])
+                inner.results[0].replace_all_uses_with(value)
+                inner.erase()
 
 
 def _rename_nested(op: Any, env: dict[Any, Any]) -> None:

@@ -38,7 +38,9 @@ class Group:
         return False
 
     def _accesses(self, generic: Generic, d: int) -> list[tuple[Any, int | None, bool]] | None:
-        found: list[tuple[Any, int | None, bool]] = []
+        found: list[tuple[Any, int | None, bool]] = [
+            (view.slot, None, False) for view in generic.loaded.values()
+        ]
         for o in generic.operands:
             if o.view is None:
                 continue

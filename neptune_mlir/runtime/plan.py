@@ -94,6 +94,11 @@ class Plan:
         )
 
 
+def _toward_zero(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -102,6 +107,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv,
     "ceildiv": lambda a, b: -(-a // b),
     "mod": operator.mod,
+    "quotient": lambda a, b: _toward_zero(a, b),
+    "remainder": lambda a, b: a - b * _toward_zero(a, b),
     "min": min,
     "max": max,
     "lt": operator.lt,

@@ -51,6 +51,11 @@ class Group:
     inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
     finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
+    def know(self, axis: int, size: int) -> None:
+        """A loop that became this axis has this size: what one member knows all do."""
+        if self.axes[axis].size == DYNAMIC and size != DYNAMIC:
+            self.axes[axis] = Axis(size, None, self.axes[axis].name)
+
     def __contains__(self, key: str) -> bool:
         return key in self.running or key in self.inner
 
@@ -243,9 +248,7 @@ class Grouping:
         loops = []
         for loop in range(len(nest.domain)):
             if loop in known:
-                axis = group.axes[known[loop]]
-                if axis.size == DYNAMIC and nest.domain[loop] != DYNAMIC:
-                    group.axes[known[loop]] = Axis(nest.domain[loop], None, axis.name)
+                group.know(known[loop], nest.domain[loop])
                 loops.append(known[loop])
             else:
                 loops.append(len(group.axes))
@@ -316,6 +319,8 @@ class Grouping:
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
             if complete and len(set(loops.values())) == len(loops):
+                for loop, axis in loops.items():
+                    group.know(axis, nest.domain[loop])
                 for loop in missing:  # a result that keeps a reduced dimension
                     loops[loop] = len(group.axes)
                     group.axes.append(self._axis(nest, loop))

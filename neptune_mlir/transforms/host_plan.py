@@ -211,6 +211,7 @@ def affine_expression(expression: Any, dims: list[Any], symbols: list[Any]) -> A
 _SCALAR_OPS: dict[str, Any] = {
     "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.ceildivsi": "ceildiv",
     "arith.ceildivui": "ceildiv", "arith.floordivsi": "floordiv", "arith.divui": "floordiv",
+    "arith.divsi": "quotient", "arith.remsi": "remainder",
     "arith.remui": "mod", "arith.minsi": "min", "arith.maxsi": "max", "arith.minui": "min",
     "arith.maxui": "max", "arith.select": "select", "arith.index_cast": "",
     "arith.index_castui": "", "arith.extsi": "", "arith.extui": "", "arith.trunci": "",

@@ -11,6 +11,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir, location_text
+from neptune_mlir.bindings import tensor as tensor_dialect
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.scalars import NoTermForm
@@ -126,6 +127,11 @@ def _nest_name(op: Any) -> str:
         return "map"
     combiner = op.combiner.value
     return {"add": "sum", "mul": "prod"}.get(combiner, combiner)
+
+
+def cast(tensor: Any, kind: Any) -> Any:
+    """The tensor with another type, which says more or less of its extents."""
+    return tensor if tensor.type == kind else tensor_dialect.CastOp(kind, tensor).result
 
 
 def defining_op(value: Any) -> Any | None:

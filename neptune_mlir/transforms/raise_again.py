@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
+from neptune_mlir.transforms.program import cast
 from neptune_mlir.transforms.raise_views import Access, Dims, NotRaised
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Again:
 
         Args:
             result: the digits of `access` in any order, and maybe some of extent 1.
-            together: only digits of one of these dimensions may become one loop.
+            together: only neighbours in one of these dimensions may become one loop.
         """
         digits, parts = self.builder.digits, digits_of(access)
         if -1 in parts:
@@ -119,7 +120,7 @@ class Again:
                 with ir.InsertionPoint.after(new.owner), new.owner.location:
                     dims: Any = first.dims
                     shaped = self.builder.collapse(second, dims, self.made[key].dtype)
-                    old.replace_all_uses_with(self.builder.cast(shaped, old.type))
+                    old.replace_all_uses_with(cast(shaped, old.type))
 
 
 def digits_of(access: Access) -> list[int]:

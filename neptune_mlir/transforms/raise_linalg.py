@@ -18,7 +18,7 @@ from neptune_mlir.bindings import arith, ir, passmanager
 from neptune_mlir.bindings import tensor as tensor_dialect
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.scalars import NoTermForm
-from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.program import cast, functions
 from neptune_mlir.transforms.raise_bodies import (
     scalar_term,
 )
@@ -312,10 +312,32 @@ class Raiser:
         if isinstance(shape, ir.Block) or shape.name != "tensor.from_elements":
             if DYNAMIC in kind.shape:
                 raise NotRaised("its shape is not made by tensor.from_elements")
-            return self._reshaped(op, [Size(e) for e in kind.shape])
-        given = [self.sizes.of(v) for v in shape.operands]
-        sizes = [g if e == DYNAMIC else Size(e) for e, g in zip(kind.shape, given, strict=True)]
-        return self._reshaped(op, sizes)
+            sizes = [Size(e) for e in kind.shape]
+        else:
+            given = [self.sizes.of(v) for v in shape.operands]
+            sizes = [g if e == DYNAMIC else Size(e) for e, g in zip(kind.shape, given, strict=True)]
+        try:
+            return self._reshaped(op, sizes)
+        except NotRaised as reason:
+            self.report(op, reason)
+            self._through_one_dimension(op, sizes)
+            return True
+
+    def _through_one_dimension(self, op: Any, sizes: Sequence[Size]) -> None:
+        """Reshape by a collapse to one dimension, which any shape can be expanded from.
+
+        Unlike `tensor.reshape` these take no shape that lies in memory.
+        """
+        tensor, result = op.operands[0], op.results[0]
+        view = self.views[tensor]
+        if tensor not in self.plain:
+            tensor = self.nests.materialise(view, tensor.type)
+        held = [self.digits.total(self.digits.pieces(dim)) for dim in view.dims]
+        flat = self.nests.reshape(tensor, [held], "collapse_shape")
+        shaped = self.nests.reshape(flat, [sizes], "expand_shape")
+        shaped = cast(shaped, result.type)
+        result.replace_all_uses_with(shaped)
+        self._add_plain(shaped)
 
     def _extract_slice(self, op: Any) -> bool:
         """A slice of extent 1, or one that is a digit of its dimension; others stay."""

@@ -17,6 +17,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import mlir_type
+from neptune_mlir.transforms.program import cast
 from neptune_mlir.transforms.raise_again import Again, Group, Made, digits_of
 from neptune_mlir.transforms.raise_sizes import Size, Sizes
 from neptune_mlir.transforms.raise_views import (
@@ -79,7 +80,8 @@ class NestBuilder:
 
         Args:
             combiner: reduces the loops that are not in `result`.
-            together: only digits of one of these dimensions may become one loop.
+            together: only neighbours in one of these dimensions, in their order there, may become
+                one loop.
             join: they shall, where no access and no position in the body speaks against it.
         Returns: how the digits of `result` select an element of the new tensor.
         Raises NotRaised where an access cannot be expressed.
@@ -116,7 +118,8 @@ class NestBuilder:
         wished: set[tuple[int, int]],
     ) -> tuple[Term, list[Group]]:
         place = {digit: k for k, digit in enumerate(loops)}
-        zone = {d: k for k, dim in enumerate(together or ()) for d in dim}
+        placed = {d for dim in (together or ()) for d in dim}
+        neighbours = {pair for dim in (together or ()) for pair in itertools.pairwise(dim)}
 
         def may_join(a: Part, b: Part) -> bool:
             if isinstance(a, Fixed) or isinstance(b, Fixed):
@@ -124,7 +127,7 @@ class NestBuilder:
             return (
                 place[b] == place[a] + 1
                 and (a in parallel) == (b in parallel)
-                and zone.get(a) == zone.get(b)
+                and ((a, b) in neighbours or not placed & {a, b})
             )
 
         apart: set[Access] = set()  # these are expanded in memory instead
@@ -224,14 +227,14 @@ class NestBuilder:
         factors = tuple(tuple(self.digits.total((p,)) for p in parts) for parts in access.dims)
         if (access.key, factors) not in self._expanded:
             self._expanded[access.key, factors] = self.values.key(
-                self._reshape(self.values[access.key], factors, "expand_shape")
+                self.reshape(self.values[access.key], factors, "expand_shape")
             )
         dims: list[Any] = []
         for parts in access.dims:
             dims.extend([(p,) for p in parts] or [()])
         return read(Access(self._expanded[access.key, factors], tuple(dims)), dtype)
 
-    def _reshape(self, tensor: Any, factors: Sequence[Sequence[Size]], kind: str) -> Any:
+    def reshape(self, tensor: Any, factors: Sequence[Sequence[Size]], kind: str) -> Any:
         """Expand each dimension into its factors, or collapse the factors into dimensions."""
         from neptune_mlir.bindings import tensor as tensor_dialect
 
@@ -251,22 +254,14 @@ class NestBuilder:
         long_type = ir.RankedTensorType.get(extents, element)
         short_type = ir.RankedTensorType.get(short, element)
         if kind == "expand_shape":
-            tensor = self.cast(tensor, short_type)
+            tensor = cast(tensor, short_type)
             if len(long) == len(short):
-                return self.cast(tensor, long_type)
+                return cast(tensor, long_type)
             return tensor_dialect.ExpandShapeOp(long_type, tensor, groups, values, extents).result
-        tensor = self.cast(tensor, long_type)
+        tensor = cast(tensor, long_type)
         if len(long) == len(short):
             return tensor
         return tensor_dialect.CollapseShapeOp(short_type, tensor, groups).result
-
-    @staticmethod
-    def cast(tensor: Any, kind: Any) -> Any:
-        if tensor.type == kind:
-            return tensor
-        from neptune_mlir.bindings import tensor as tensor_dialect
-
-        return tensor_dialect.CastOp(kind, tensor).result
 
     # ---- tensors for whoever is not a nest ---------------------------------------------------
 
@@ -277,11 +272,11 @@ class NestBuilder:
             extents, values = self.shape([self.digits.total(dim) for dim in dims])
             held = ir.RankedTensorType.get(extents, mlir_type(view.dtype))
             empty = ir.Operation.create("tensor.empty", [held], values).results[0]
-            return self.cast(empty, kind)
+            return cast(empty, kind)
         body = self.digits.rename(view.body, {}, self.size_term)
         access = body.attr if body.op == "read" else None
         if access is not None and self._is_reshape(access, dims):
-            return self.cast(self.collapse(access, dims, view.dtype), kind)
+            return cast(self.collapse(access, dims, view.dtype), kind)
         # extents of 1 are loops here, since the type has them
         whole = tuple(dim or (self.digits.unit(),) for dim in dims)
         flat = self._flat(whole)
@@ -289,7 +284,7 @@ class NestBuilder:
         if access is not None and sorted(digits_of(access)) == sorted(self._flat(dims)):
             again = self.again.make(access, flat, whole)
         access = again or self.build(flat, body, flat, together=whole, join=True)
-        return self.cast(self.collapse(access, whole, view.dtype), kind)
+        return cast(self.collapse(access, whole, view.dtype), kind)
 
     @staticmethod
     def _flat(dims: Dims) -> list[int]:
@@ -313,7 +308,8 @@ class NestBuilder:
             count = 0
             while count < len(dim):
                 parts = held.pop(0)
+                assert parts == dim[count : count + len(parts)], "digits out of order"
                 group.append(self.digits.total(parts))
                 count += len(parts)
             factors.append(group)
-        return self._reshape(self.values[access.key], factors, "collapse_shape")
+        return self.reshape(self.values[access.key], factors, "collapse_shape")

@@ -45,6 +45,7 @@ from neptune_mlir.transforms.fusion_groups import Group
 from neptune_mlir.transforms.fusion_plan import outputs_of, plan_fusions
 from neptune_mlir.transforms.program import (
     Program,
+    cast,
     erase_dead,
     fold_dims,
     functions,
@@ -118,7 +119,8 @@ class StreamBuilder:
     def build(self) -> None:
         group, program = self.group, self.program
         outputs = outputs_of(program, group)
-        types = [program.values[key].type for key in outputs]
+        # A member may know less of an extent than the axis that it became.
+        types = [self._type(key) for key in outputs]
         dynamic = [a.extent for a in group.axes if a.size == DYNAMIC]
         names = _axis_names(group)
         location = program.values[next(reversed(group.running))].owner.location
@@ -152,9 +154,15 @@ class StreamBuilder:
             finish = stream.regions[1].blocks.append(*running_types, arg_locs=locations)
             with ir.InsertionPoint(finish):
                 self._write_finish(list(finish.arguments), outputs)
-        for key, result in zip(outputs, stream.results, strict=True):
-            program.values[key].replace_all_uses_with(result)
-            program.values.rebind(key, result)  # what later streams read
+            for key, result in zip(outputs, stream.results, strict=True):
+                member = program.values[key]
+                member.replace_all_uses_with(cast(result, member.type))
+                program.values.rebind(key, result)  # what later streams read
+
+    def _type(self, key: str) -> Any:
+        nest = self.program.nests[key]
+        axes = self.group.result_axes(nest, self.group.loops(key))
+        return FusedRegion(self.values, self.group.axes).type(axes, nest.dtype)
 
     def _inner_nests(self, region: FusedRegion, needed: set[str]) -> dict[str, Term]:
         """Compute the inner members that `needed` names (and what they need), once each."""
@@ -318,6 +326,7 @@ def _axis_names(group: Group) -> list[str]:
 
 def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False) -> None:
     fold_dims(function.regions[0].blocks[0])
+    erase_dead(function.regions[0].blocks[0])  # nests of which only the extents were read
     program = Program(function)
     if ahead:
         take_ahead(program)

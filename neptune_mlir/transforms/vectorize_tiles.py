@@ -21,6 +21,7 @@ from neptune_mlir.codegen.tile_groups import Group
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets import cpu
+from neptune_mlir.transforms.host_plan import nested_in
 from neptune_mlir.transforms.registry import register
 
 
@@ -261,8 +262,13 @@ class _Kernel:
         count = int(segments[0])
         return Generic(
             op, operands[:count], operands[count:], extents,
-            ["reduction" in kind for kind in kinds], [0] * len(extents),
+            ["reduction" in kind for kind in kinds], [0] * len(extents), self._loaded(op),
         )  # fmt: skip
+
+    def _loaded(self, op: Any) -> dict[Any, View]:
+        """The arrays that the body of an op loads single elements from."""
+        arrays = [v for inner in nested_in(op) for v in inner.operands if _is_memref(v)]
+        return {array: self.views[array] for array in arrays if array in self.views}
 
     # --- computations
 

@@ -67,3 +67,40 @@ func.func @both(%x: tensor<8x6xf32>, %w: tensor<6x5xf32>) -> (tensor<2x4x5xf32>,
   %y = linalg.softmax dimension(0) ins(%t : tensor<2x4x5xf32>) outs(%e3 : tensor<2x4x5xf32>) -> tensor<2x4x5xf32>
   return %y, %s : tensor<2x4x5xf32>, tensor<8x5xf32>
 }
+
+// The map moves through the expansion; its two loops of the second dimension change places, so
+// they stay apart: one loop over both would have them in the wrong order.
+// CHECK-LABEL: func.func @shuffle
+// CHECK:      %[[X:.*]] = tensor.expand_shape %arg0
+// CHECK:      %[[Y:.*]] = "neptune.map"
+// CHECK:      "neptune.read"(%[[X]])
+// CHECK:      domain = array<i64: 4, 3, 4>, result_axes = array<i64: 0, 2, 1>
+// CHECK:      tensor.collapse_shape %[[Y]]
+func.func @shuffle(%x: tensor<4x12xf32>) -> tensor<4x12xf32> {
+  %e = tensor.empty() : tensor<4x12xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x12xf32>) outs(%e : tensor<4x12xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    %m = arith.addf %i, %i : f32
+    linalg.yield %m : f32
+  } -> tensor<4x12xf32>
+  %z = tensor.expand_shape %y [[0], [1, 2]] output_shape [4, 3, 4] : tensor<4x12xf32> into tensor<4x3x4xf32>
+  %f = tensor.empty() : tensor<4x4x3xf32>
+  %t = linalg.transpose ins(%z : tensor<4x3x4xf32>) outs(%f : tensor<4x4x3xf32>) permutation = [0, 2, 1]
+  %r = tensor.collapse_shape %t [[0], [1, 2]] : tensor<4x4x3xf32> into tensor<4x12xf32>
+  return %r : tensor<4x12xf32>
+}
+
+// A reshape whose parts do not line up needs no shape in memory.
+// CHECK-LABEL: func.func @reshape
+// CHECK-NOT:  tensor.from_elements
+// CHECK:      %[[FLAT:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0, 1]]
+// CHECK:      tensor.expand_shape %[[FLAT]] {{\[\[}}0, 1]] output_shape [6, 4]
+// CHECK-NOT:  tensor.reshape
+func.func @reshape(%x: tensor<4x6xf32>) -> tensor<6x4xf32> {
+  %c6 = arith.constant 6 : index
+  %c4 = arith.constant 4 : index
+  %shape = tensor.from_elements %c6, %c4 : tensor<2xindex>
+  %y = tensor.reshape %x(%shape) : (tensor<4x6xf32>, tensor<2xindex>) -> tensor<6x4xf32>
+  return %y : tensor<6x4xf32>
+}
