@@ -366,19 +366,21 @@ def top_level_op(op: Any, block: Any) -> Any:
 
 
 def _dependencies(program: Program) -> dict[str, set[str]]:
-    """For every nest, the nests that it needs, directly or through any other op."""
+    """For every nest and every other op that reads one, what it needs of these.
+
+    The others count for convexity too: a gather between two members needs the first, and the
+    second needs it.
+    """
     by_op: dict[Any, set[str]] = {}
     depends: dict[str, set[str]] = {}
-    for op in program.block.operations:
+    for number, op in enumerate(program.block.operations):
         needs: set[str] = set()
         for value in captured(op.operation, program.block):
             needs |= by_op.get(value.owner.operation, set())
-        own: set[str] = set()
-        for result in op.operation.results:
-            key = program.values.key(result)
-            if key in program.nests:
-                depends[key] = set(needs)
-                own.add(key)
+        own = {k for r in op.operation.results if (k := program.values.key(r)) in program.nests}
+        if needs and not own:
+            own = {f"op {number}"}
+        depends |= {key: set(needs) for key in own}
         by_op[op.operation] = needs | own
     return depends
 

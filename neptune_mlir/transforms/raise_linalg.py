@@ -343,15 +343,13 @@ class Raiser:
         """A slice of extent 1, or one that is a digit of its dimension; others stay."""
         attributes = op.attributes
         static = [list(attributes[f"static_{name}"]) for name in ("offsets", "sizes", "strides")]
-        if any(s != 1 for s in static[2]):
+        if any(stride != 1 and size != 1 for size, stride in zip(*static[1:], strict=True)):
             raise NotRaised("it has a stride")
-        counts = list(attributes["operandSegmentSizes"])
         rest = iter(list(op.operands)[1:])
         offsets, sizes = (
             [self.sizes.of(next(rest)) if e == DYNAMIC else Size(e) for e in values]
             for values in static[:2]
         )
-        del counts
         view = self._view(op.operands[0])
         if view.body is None:
             raise NotRaised("its operand is undefined")

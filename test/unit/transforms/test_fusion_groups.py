@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# ruff: noqa: E501
 """Which reductions share a loop nest, where the answer is not plain."""
 
 import numpy as np
+import pytest
 
 import neptune_mlir
 from neptune_mlir.frontend.notation import Program, exp, inf, max, sum, where
@@ -73,3 +75,66 @@ def test_fused_ops_do_not_need_each_other():
 
 def test_a_sum_for_each_row_is_not_the_one_for_all():
     runs_right(sum)
+
+
+GATHERED = """
+func.func @f(%x: tensor<{n}x5xf32>, %w: tensor<{c}x5xf32>, %at: tensor<{n}xi64>) -> tensor<{n}x{c}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  {sizes}
+  %e = tensor.empty({given}) : tensor<{n}x{c}xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<{n}x{c}xf32>) -> tensor<{n}x{c}xf32>
+  %y = linalg.generic {{
+      indexing_maps = [affine_map<(i, c, k) -> (i, k)>, affine_map<(i, c, k) -> (c, k)>, affine_map<(i, c, k) -> (i, c)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}}
+      ins(%x, %w : tensor<{n}x5xf32>, tensor<{c}x5xf32>) outs(%f : tensor<{n}x{c}xf32>) {{
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %p = arith.mulf %a, %b : f32
+    %r = arith.addf %acc, %p : f32
+    linalg.yield %r : f32
+  }} -> tensor<{n}x{c}xf32>
+  %t = linalg.generic {{
+      indexing_maps = [affine_map<(i, c) -> (i, c)>, affine_map<(i, c) -> (i, c)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%y : tensor<{n}x{c}xf32>) outs(%e : tensor<{n}x{c}xf32>) {{
+  ^bb0(%a: f32, %o: f32):
+    %r = math.tanh %a : f32
+    linalg.yield %r : f32
+  }} -> tensor<{n}x{c}xf32>
+  %g = linalg.generic {{
+      indexing_maps = [affine_map<(i, c) -> (i)>, affine_map<(i, c) -> (i, c)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%at : tensor<{n}xi64>) outs(%e : tensor<{n}x{c}xf32>) {{
+  ^bb0(%k: i64, %o: f32):
+    %row = arith.index_cast %k : i64 to index
+    %column = linalg.index 1 : index
+    %r = tensor.extract %t[%row, %column] : tensor<{n}x{c}xf32>
+    linalg.yield %r : f32
+  }} -> tensor<{n}x{c}xf32>
+  %z = linalg.generic {{
+      indexing_maps = [affine_map<(i, c) -> (i, c)>, affine_map<(i, c) -> (i, c)>, affine_map<(i, c) -> (i, c)>],
+      iterator_types = ["parallel", "parallel"]}}
+      ins(%y, %g : tensor<{n}x{c}xf32>, tensor<{n}x{c}xf32>) outs(%e : tensor<{n}x{c}xf32>) {{
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  }} -> tensor<{n}x{c}xf32>
+  return %z : tensor<{n}x{c}xf32>
+}}
+"""
+DIMS = """%c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x5xf32>
+  %c = tensor.dim %w, %c0 : tensor<?x5xf32>"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("n, c", [(6, 4), (6, 1), (1, 4), (1, 1)])
+def test_gather_between_a_product_and_what_reads_both(n, c, known):
+    """What reads the gathered rows cannot end the kernel that they are gathered from."""
+    if known:
+        text = GATHERED.format(n=n, c=c, sizes="", given="")
+    else:
+        text = GATHERED.format(n="?", c="?", sizes=DIMS, given="%n, %c")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal((k, 5)).astype(np.float32) for k in (n, c))
+    at = rng.integers(0, n, n)
+    y = x @ w.T
+    got = neptune_mlir.compile(text)(x, w, at)
+    np.testing.assert_allclose(got, y + np.tanh(y)[at], rtol=1e-5, atol=1e-5)
