@@ -15,6 +15,7 @@ from neptune_mlir.pipelines.runner import Step
 
 IMPORT = (
     Step("raise-linalg"),
+    Step("widen-sums"),
     Step("canonicalize"),
     Step("cse"),
     Step("equal-extents"),

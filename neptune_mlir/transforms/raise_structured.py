@@ -27,6 +27,7 @@ from neptune_mlir.transforms.raise_views import (
     read,
 )
 from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.widen_sums import rounds, widened
 
 if TYPE_CHECKING:
     from neptune_mlir.transforms.raise_linalg import Raiser
@@ -285,14 +286,15 @@ class _Structured:
             if split is None or any(n in others for n in T.walk(split[1])):
                 raise NotRaised("its region is not a known combiner of the result and a term")
             combiner, rest = split
-            body = self._at_loops(rest, leaves)
-            total = self._nest(loops, body, flat, combiner)
             if accumulator not in leaves:
                 raise NotRaised("it accumulates into an undefined tensor")
-            init = leaves[accumulator]
+            init, body = leaves[accumulator], self._at_loops(rest, leaves)
             if init.is_const and init.value == identity_value(combiner, init.dtype):
-                return View(dims, total, body.dtype)
-            body = T.make(combiner, init, total)
+                return View(dims, self._nest(loops, body, flat, combiner), body.dtype)
+            if rounds(combiner, body.dtype):  # once, with what it starts from
+                init, body = widened(init), widened(body)
+            body = T.make(combiner, init, self._nest(loops, body, flat, combiner))
+            body = T.make("cast", body, dtype=accumulator.dtype)
         else:
             seen = [j for j, other in enumerate(others) if other in set(T.walk(term))]
             if any(others[j] not in leaves for j in seen):

@@ -29,6 +29,7 @@ _MODULES: dict[str, str] = {
     "rolling-update": "neptune_mlir.transforms.rolling_update",
     "privatize": "neptune_mlir.transforms.privatize",
     "verify-corrections": "neptune_mlir.transforms.verify_corrections",
+    "widen-sums": "neptune_mlir.transforms.widen_sums",
     "free-references": "neptune_mlir.transforms.free_references",
     "prune-masks": "neptune_mlir.transforms.prune_masks",
     "tile": "neptune_mlir.transforms.tile",

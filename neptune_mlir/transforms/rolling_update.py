@@ -352,7 +352,7 @@ def _summary(group: Group, solution: Solution) -> str:
 
 
 # What puts a program into the form that fusion starts from; each changes nothing there.
-PREPARE = ("raise-linalg", "inline-maps", "defer")
+PREPARE = ("raise-linalg", "widen-sums", "inline-maps", "defer")
 
 
 @register("rolling-update", "fuse dependent reductions into streams, with corrections")
