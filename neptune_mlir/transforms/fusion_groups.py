@@ -24,6 +24,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.transforms.program import ExtentClasses, Program, captured
 
@@ -304,6 +305,8 @@ class Grouping:
         for key, nest in self.program.nests.items():
             if nest.kind != "map" or key in self.taken:
                 continue
+            if len(group.running) + len(group.finish) >= MAX_VALUES:
+                return
             reads = [r for r in self.program.reads_of(key) if r.attr in group.running]
             inside = {*group.running, *group.inner}
             after = {k for k in self.depends if self.depends[k] & set(group.running)}

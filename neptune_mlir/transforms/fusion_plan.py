@@ -17,6 +17,7 @@ from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.stress import Report
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.transforms.fusion_groups import Group, Grouping, top_level_op
 from neptune_mlir.transforms.program import Program
 from neptune_mlir.transforms.registry import remark
@@ -94,6 +95,14 @@ def _nonneg(program: Program) -> set[str]:
     }  # fmt: skip
 
 
+def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
+    """The reduction with which a stream carries more than it can, and why; or nothing."""
+    count, last = len(solution.running), chain[-1].name
+    if len(chain) == 1 or count <= MAX_VALUES:
+        return "", ""
+    return last, f"with '{last}' the stream has {count} running values, and can have {MAX_VALUES}"
+
+
 def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
     """Every fusion of a program, those of most reductions first, among equals consumers first.
 
@@ -120,14 +129,16 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
             solution, report = accept(
                 chain, group.stream, outputs, nonneg=nonneg, numerics=numerics
             )
+            refused, why = _too_many(chain, solution)
         except Unsolvable as reason:
-            nest = program.nests[reason.reduction]
             advice = f" ({reason.hint})" if reason.hint else ""
-            remark(nest.location, f"not fused: {reason.message}{advice}")
-            others = set(group.running) - {reason.reduction}
-            excluded.setdefault(reason.reduction, set()).update(others)
+            refused, why = reason.reduction, f"{reason.message}{advice}"
+        if refused:
+            remark(program.nests[refused].location, f"not fused: {why}")
+            others = set(group.running) - {refused}
+            excluded.setdefault(refused, set()).update(others)
             for other in others:
-                excluded.setdefault(other, set()).add(reason.reduction)
+                excluded.setdefault(other, set()).add(refused)
             if others:
                 seeds.append(seed)
             continue

@@ -50,6 +50,7 @@ class _Host(HostReader):
     def __init__(self, function: Any):
         super().__init__(function)
         self.group: list[Any] = []  # ops of the host that compute, not outlined yet
+        self.views: set[Any] = set()  # parts of arrays, made again in each kernel that uses them
 
     def read(self, module: Any) -> Plan:
         for op in self.function.regions[0].blocks[0].operations:
@@ -70,6 +71,8 @@ class _Host(HostReader):
             self._array(op.operands[0])
             dimension = self.expressions[op.operands[1]]
             self.expressions[op.results[0]] = self.shapes[op.operands[0]][dimension]
+        elif name == "memref.subview" or (name == "memref.cast" and op.operands[0] in self.views):
+            self.views.add(op.results[0])
         elif name.startswith(("linalg.", "memref.", "scf.")) and name != "memref.cast":
             self.group.append(op.operation)
         elif name != "memref.cast":
@@ -112,6 +115,7 @@ class _Host(HostReader):
         ops, self.group = self.group, []
         if not ops:
             return
+        ops = self._with_views(ops)
         inside = {inner for op in ops for inner in [op, *nested_in(op)]}
         for value in captured(ops):
             op = None if isinstance(value, ir.BlockArgument) else value.owner.operation
@@ -124,13 +128,42 @@ class _Host(HostReader):
         name = f"{self.function.name.value}_host_{len(self.launches)}"
         self._outline(module, name, ops, [], [], [], [], ops[0].location)
 
+    def _with_views(self, ops: list[Any]) -> list[Any]:
+        """The ops of a kernel, and before them the views that they use, as views of its own."""
+        made: dict[Any, Any] = {}
+        found: list[Any] = []
+
+        def own(value: Any, user: Any) -> Any:
+            if value not in self.views:
+                return value
+            if value not in made:
+                clone = value.owner.operation.clone(ir.InsertionPoint(user))
+                for k, operand in enumerate(clone.operands):
+                    clone.operands[k] = own(operand, clone)
+                made[value] = clone.results[0]
+                found.append(clone)
+            return made[value]
+
+        for op in ops:
+            table = {value: own(value, op) for value in captured([op]) if value in self.views}
+            for inner in [op, *nested_in(op)] if table else []:
+                for k, operand in enumerate(inner.operands):
+                    if operand in table:
+                        inner.operands[k] = table[operand]
+            found.append(op)
+        for value in reversed(made):  # a view of a view first
+            if next(iter(value.uses), None) is None:
+                self.views.discard(value)
+                value.owner.operation.erase()
+        return found
+
     def _launch(self, forall: Any, module: Any) -> None:
         attributes = forall.operation.attributes
         name = f"{self.function.name.value}_{len(self.launches)}"
         if "neptune.kernel" in attributes:
             name = ir.StringAttr(attributes["neptune.kernel"]).value
         body = forall.regions[0].blocks[0]
-        ops = [op.operation for op in list(body.operations)[:-1]]
+        ops = self._with_views([op.operation for op in list(body.operations)[:-1]])
         lows, highs, steps = grid_bounds(forall)
         ivs = list(body.arguments)[: len(highs)]
         self._outline(module, name, ops, ivs, lows, highs, steps, forall.location)

@@ -359,11 +359,12 @@ class Raiser:
             dims.append(self._slice(dim, offset, size, table))
         body = self.digits.rename(view.body, table, self.nests.size_term)
         shape = ir.RankedTensorType(op.results[0].type).shape
-        if len(shape) < len(dims):  # rank-reducing: which unit dimensions went does not matter
-            kept = [dim for dim in dims if self.digits.pieces(dim)]
-            units = iter([()] * len(shape))
-            kept_iter = iter(kept)
-            dims = [next(units) if e == 1 else next(kept_iter) for e in shape]
+        while len(shape) < len(dims):  # rank-reducing: which unit dimensions went does not matter
+            k = next(
+                k for k, size in enumerate(static[1])
+                if size == 1 and (k >= len(shape) or shape[k] != 1)
+            )  # fmt: skip
+            del dims[k], static[1][k]
         self.views[op.results[0]] = View(
             tuple(self.digits.pieces(d) for d in dims), body, view.dtype
         )
