@@ -35,3 +35,17 @@ func.func @maximum(%a: f32, %b: f32) -> f32 {
   %m = arith.maximumf %a, %b : f32
   return %m : f32
 }
+
+// From f64 to 16 bits by an f32 whose last bit is odd where it is not exact: one rounding.
+// CHECK-LABEL: func.func @narrowed
+// CHECK: %[[NEAR:.*]] = arith.truncf %arg0 : vector<8xf64> to vector<8xf32>
+// CHECK: arith.bitcast %[[NEAR]]
+// CHECK: %[[ODD:.*]] = arith.bitcast %{{.*}} : vector<8xi32> to vector<8xf32>
+// CHECK: arith.truncf %[[ODD]] : vector<8xf32> to vector<8xbf16>
+// CHECK: arith.truncf %arg1 : f64 to f32
+// CHECK-NOT: arith.bitcast
+func.func @narrowed(%x: vector<8xf64>, %y: f64) -> (vector<8xbf16>, f32) {
+  %a = arith.truncf %x : vector<8xf64> to vector<8xbf16>
+  %b = arith.truncf %y : f64 to f32
+  return %a, %b : vector<8xbf16>, f32
+}
