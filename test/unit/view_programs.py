@@ -722,3 +722,10 @@ class Views:
             f"({t.type}, tensor<{len(shape)}xindex>) -> {kind}"
         )
         self.add(name, t.value.reshape(shape), [True] * len(shape))
+
+
+if __name__ == "__main__":
+    import sys
+
+    narrow = "f32" in sys.argv
+    print(Views(int(sys.argv[1]), *(["f32", 400] if narrow else [])).text)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random chains of views around maps and reductions, fused, against NumPy and unfused.
+
+`NEPTUNE_SEED=N` looks at other programs, `NEPTUNE_EXAMPLES=N` at more of them. A program that
+fails is printed; `python test/unit/view_programs.py SEED [f32]` prints it again.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from view_programs import Views
+
+import neptune_mlir
+from neptune_mlir import compiler
+
+sys.path.append(str(Path(__file__).resolve().parent / "nvvm"))
+from run_kernels import Simulated
+
+pytestmark = pytest.mark.usefixtures("small_tiles")
+
+FIRST = int(os.environ.get("NEPTUNE_SEED", "0"))
+EXAMPLES = int(os.environ.get("NEPTUNE_EXAMPLES", "60"))
+TARGETS = ("sm_80", "gfx942")
+NIGHTLY = 3000
+
+
+def as_list(value):
+    return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def compare(what, seed, program, results, tolerance):
+    for got, wanted in zip(as_list(results), program.results, strict=True):
+        got = np.asarray(got)
+        where = f"{what}, seed {seed}:\n{program.text}"
+        assert got.shape == wanted.shape, where
+        scale = np.abs(wanted).max(initial=1.0)
+        error = np.abs(got - wanted).max(initial=0.0) / scale
+        assert error <= tolerance, f"error {error:.1e}, {where}"  # NaN fails as well
+
+
+def on_cpu(seed):
+    program = Views(seed)
+    try:
+        fused = neptune_mlir.compile(program.text)(*program.arguments)
+        unfused = compiler.compile_unfused(program.text, "views", None, vectorize=False)
+        plain = unfused(*program.arguments)
+    except Exception as error:
+        raise AssertionError(f"seed {seed}: {error}\n{program.text}") from error
+    compare("unfused", seed, program, plain, 1e-9)
+    compare("fused", seed, program, fused, 1e-9)
+
+
+def simulated(seed):
+    target = TARGETS[seed % len(TARGETS)]
+    program = Views(seed, "f32", largest=400)
+    try:
+        module, _ = compiler.lower_text(program.text, "views", target, None, "tile")
+        results = Simulated(module, target=target)(*program.arguments)
+    except Exception as error:
+        raise AssertionError(f"{target}, seed {seed}: {error}\n{program.text}") from error
+    compare(target, seed, program, results, 1e-4)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_on_the_cpu(part):
+    for seed in range(FIRST + part, FIRST + EXAMPLES, 4):
+        on_cpu(seed)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_simulated(part):
+    for seed in range(FIRST + part, FIRST + EXAMPLES // 2, 2):
+        simulated(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(20))
+def test_many_on_the_cpu(part):
+    for seed in range(FIRST + part, FIRST + NIGHTLY, 20):
+        on_cpu(seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(20))
+def test_many_simulated(part):
+    for seed in range(FIRST + part, FIRST + NIGHTLY // 3, 20):
+        simulated(seed)
+
+
+# Programs that went wrong once.
+@pytest.mark.parametrize("seed", [11, 32, 33, 112, 150, 1020, 1346, 1565, 1810])
+def test_found_before(seed):
+    on_cpu(seed)
