@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
@@ -52,6 +53,16 @@ def check_equal(plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]) -> No
                 f"{describe(left, names)} is {a}, but {describe(right, names)} is {b}: "
                 "they must be equal"
             )
+
+
+def check_elements(name: str, shape: Sequence[int], wanted: Sequence[int]) -> None:
+    """Raises ArgumentError where an array cannot have another shape: it has more elements, or
+    fewer. (Extents of other arguments decide which shape the program gives it.)"""
+    if prod(shape) != prod(wanted):
+        raise ArgumentError(
+            f"{name} has shape {list(shape)}, and the program gives it the shape {list(wanted)}: "
+            "the number of elements must be the same"
+        )
 
 
 def check_array(array: ArrayView, wanted: Argument) -> ArrayView:

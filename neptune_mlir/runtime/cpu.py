@@ -13,7 +13,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.checks import check, check_array, check_equal
+from neptune_mlir.runtime.checks import check, check_array, check_elements, check_equal
 from neptune_mlir.runtime.libraries import host_results
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.runtime.plan import Argument, Plan, evaluate
@@ -152,6 +152,7 @@ def _reshaped(reference: Any, shape: tuple[int, ...], views: Any, buffers: Any) 
     """An array under another shape: a view where its strides allow it."""
     kind, number = reference
     source = (buffers if kind == "buffer" else views)[number]
+    check_elements(f"{kind} {number}", source.shape, shape)
     # NumPy keeps the memory alive through the array that owns it
     array = source.owner if isinstance(source.owner, np.ndarray) else source.numpy()
     return array.reshape(shape)

@@ -11,7 +11,7 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, reshaped_strides
-from neptune_mlir.runtime.checks import check_array
+from neptune_mlir.runtime.checks import check_array, check_elements
 from neptune_mlir.runtime.gpu_arrays import SIZES, are_apart, repeats_elements
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
 
@@ -264,6 +264,7 @@ def _reshaped(view: ArrayView, shape: Shape, name: str) -> ArrayView:
     """The same memory under another shape."""
     if view.shape == shape:
         return view
+    check_elements(name, view.shape, shape)
     strides = reshaped_strides(view.shape, view.strides, shape)
     if strides is None:
         raise ArgumentError(

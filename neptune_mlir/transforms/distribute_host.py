@@ -101,11 +101,7 @@ class GpuHost(HostReader):
         places = [tuple(self.arrays[v]) for v in tensors]
         places += [self._result_buffer(v) for v in outputs]
         attributes = forall.attributes
-        name = (
-            ir.StringAttr(attributes["neptune.kernel"]).value
-            if "neptune.kernel" in attributes
-            else f"{self.function.name.value}_{len(self.kernels)}"
-        )
+        name = self.kernel_name(forall)
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
         extents: tuple[Any, ...] = grid
         if "neptune.points" in attributes:

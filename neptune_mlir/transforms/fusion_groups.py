@@ -301,6 +301,17 @@ class Grouping:
                     del group.inner[key]
                     changed = True
 
+    def _reads_inner_at(self, group: Group, key: str, loops: dict[int, int]) -> bool:
+        """Whether `key` reads inner members only where a program has them: at its own axes."""
+        for read in self.program.reads_of(key):
+            if read.attr in group.inner:
+                nest = self.program.nests[read.attr]
+                axes = group.result_axes(nest, group.inner[read.attr])
+                if any(not _is_loop(i) or loops.get(i.attr) != a
+                       for i, a in zip(read.args, axes, strict=True)):  # fmt: skip
+                    return False
+        return True
+
     def _absorb_maps(self, group: Group) -> None:
         for key, nest in self.program.nests.items():
             if nest.kind != "map" or key in self.taken:
@@ -319,6 +330,8 @@ class Grouping:
             for member in inside:
                 for loop, axis in (self._shared_reads(group, member, nest) or {}).items():
                     loops.setdefault(loop, axis)
+            if not self._reads_inner_at(group, key, loops):
+                continue
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
             if complete and len(set(loops.values())) == len(loops):

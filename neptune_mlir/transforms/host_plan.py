@@ -7,6 +7,7 @@ arguments, its scalar code, and what a kernel takes from outside of it.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from neptune_mlir.bindings import ir, location_text
@@ -63,6 +64,14 @@ class HostReader:
         self.arguments.append(Argument("tensor", dtype, tuple(shape), name))
         self.arrays[value] = ["argument", k]
         self.shapes[value] = [["dim", k, d] if n is None else n for d, n in enumerate(shape)]
+
+    def kernel_name(self, forall: Any) -> str:
+        """The name that a forall carries; where a pass lost it, one that no other carries."""
+        given = _given_name(forall)
+        others = {_given_name(op) for op in self.function.regions[0].blocks[0].operations}
+        others |= {launch.kernel for launch in self.launches}
+        names = (f"{self.function.name.value}_{k}" for k in itertools.count(len(self.launches)))
+        return given or next(name for name in names if name not in others)
 
     def plan(self) -> Plan:
         """What has been read, as a plan."""
@@ -136,6 +145,12 @@ class HostReader:
         if isinstance(head, tuple):  # ("swap", operator)
             head, operands = head[1], operands[::-1]
         self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
+
+
+def _given_name(op: Any) -> str:
+    attributes = op.operation.attributes
+    named = "neptune.kernel" in attributes
+    return ir.StringAttr(attributes["neptune.kernel"]).value if named else ""
 
 
 def _name(location: Any) -> str:

@@ -158,10 +158,7 @@ class _Host(HostReader):
         return found
 
     def _launch(self, forall: Any, module: Any) -> None:
-        attributes = forall.operation.attributes
-        name = f"{self.function.name.value}_{len(self.launches)}"
-        if "neptune.kernel" in attributes:
-            name = ir.StringAttr(attributes["neptune.kernel"]).value
+        name = self.kernel_name(forall)
         body = forall.regions[0].blocks[0]
         ops = self._with_views([op.operation for op in list(body.operations)[:-1]])
         lows, highs, steps = grid_bounds(forall)

@@ -3,8 +3,10 @@
 """A reshape between kernels that no access can express is another view of the same memory."""
 
 import numpy as np
+import pytest
 
 import neptune_mlir
+from neptune_mlir.errors import ArgumentError
 
 PROGRAM = """
 func.func @heads(%x: tensor<?x12xf32>, %w: tensor<12x20xf32>) -> (tensor<?x4xf32>, tensor<?x20xf32>) {
@@ -39,3 +41,29 @@ def test_expanded_product():
     np.testing.assert_allclose(
         squares, ((x @ w).reshape(7, 4, 5) ** 2).sum(-1), rtol=1e-5, atol=1e-5
     )
+
+
+JOINED = """
+func.func @f(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %z = tensor.collapse_shape %x [[0, 1]] : tensor<?x?xf32> into tensor<?xf32>
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %z, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %s = linalg.generic {
+      indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%z, %y : tensor<?xf32>, tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.addf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  return %s : tensor<?xf32>
+}
+"""
+
+
+def test_other_numbers_of_elements_are_refused():
+    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(6, np.float32)
+    kernel = neptune_mlir.compile(JOINED)
+    np.testing.assert_array_equal(kernel(x, y), x.reshape(6) + 1)
+    with pytest.raises(ArgumentError, match="elements"):
+        kernel(x, y[:4].copy())
