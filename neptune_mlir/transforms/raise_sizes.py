@@ -137,9 +137,14 @@ class Sizes:
 
     def assume(self, a: Size, b: Size) -> bool:
         """Like `equate`, but also for products: `batch * heads` of two tensors are taken to be
-        equal factor by factor, same dimensions first. `assumed` records each such pair."""
+        equal factor by factor, same dimensions first. `assumed` records each such pair.
+
+        Only dimensions of arguments are: each call checks those that a nest reads together.
+        """
         a, b = self.resolve(a), self.resolve(b)
         a, b = self._without_common(a, b)
+        if not (self.of_arguments(a) and self.of_arguments(b)):
+            return False
         if a == b or len(a.symbols) == len(b.symbols) == 1:
             self._note(a, b)
             return self.equate(a, b)
@@ -150,6 +155,16 @@ class Sizes:
             self._note(x, y)
             self.equate(x, y)
         return True
+
+    def of_arguments(self, size: Size) -> bool:
+        """Is it made of dimensions of arguments, so that a call can check it?"""
+        owners = [self._symbols[s].value.owner for s in self.resolve(size).symbols]
+        return all(
+            not isinstance(owner, ir.Block)
+            and owner.name == "tensor.dim"
+            and isinstance(owner.operands[0], ir.BlockArgument)
+            for owner in owners
+        )
 
     def _place(self, symbol: int) -> tuple[int, int]:
         dim = self._symbols[symbol].dim

@@ -195,15 +195,24 @@ class _Structured:
                 loop = self.loops.get(loop_number, ())
                 dim += self.digits.new(Size(divisor))
                 extents = self.digits.total(loop), self.digits.total(dim)
-                if not (guarded or self.sizes.same(*extents)):
-                    if not all(extent.symbols for extent in extents):
-                        raise NotRaised("it extracts from a part of a tensor")
-                    remark(self.op.location, "takes a gathered tensor to be as long as the result")
+                if not self.sizes.same(*extents):
+                    self._take_as_equal(extents, guarded)
                 self._bind_loop(dim, loop_number)
                 roles.append(None)
             else:
                 roles.append((GATHERED, dim, idx))
         return view, roles
+
+    def _take_as_equal(self, extents: tuple[Size, Size], guarded: bool) -> None:
+        """The extents of a loop and of a dimension that it extracts from, where calls check them.
+
+        Raises NotRaised where they may differ.
+        """
+        unknown = guarded or all(extent.symbols for extent in extents)
+        if not (unknown and all(map(self.sizes.of_arguments, extents))):
+            raise NotRaised("it extracts from a part of a tensor, or may")
+        if not guarded:
+            remark(self.op.location, "takes a gathered tensor to be as long as the result")
 
     def _extracted(
         self, extract: Extract, bound: tuple[View, list[Any]], leaves: dict[Term, Term]

@@ -67,3 +67,35 @@ def test_other_numbers_of_elements_are_refused():
     np.testing.assert_array_equal(kernel(x, y), x.reshape(6) + 1)
     with pytest.raises(ArgumentError, match="elements"):
         kernel(x, y[:4].copy())
+
+
+TAIL = """
+func.func @f(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %x, %c1 : tensor<?x?xf32>
+  %less = arith.subi %rows, %c1 : index
+  %tail = tensor.extract_slice %x[1, 0] [%less, %columns] [1, 1] : tensor<?x?xf32> to tensor<?x?xf32>
+  %z = tensor.collapse_shape %tail [[0, 1]] : tensor<?x?xf32> into tensor<?xf32>
+  %w = tensor.collapse_shape %y [[0, 1]] : tensor<?x?xf32> into tensor<?xf32>
+  %n = tensor.dim %z, %c0 : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %s = linalg.generic {
+      indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%z, %w : tensor<?xf32>, tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %r = arith.subf %a, %b : f32
+    linalg.yield %r : f32
+  } -> tensor<?xf32>
+  return %s : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 3), (12, 1), (1, 12)])
+def test_shapes_of_as_many_elements_need_not_be_alike(shape):
+    """No call can check that a slice has the rows of another tensor: it is not taken for granted."""
+    x, y = np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(12, dtype=np.float32)
+    got = neptune_mlir.compile(TAIL)(x, y.reshape(shape))
+    np.testing.assert_array_equal(got, np.full(12, 4))
