@@ -23,13 +23,15 @@ from neptune_mlir.transforms.registry import remark
 
 
 def slice_whole_arrays(forall: Any) -> None:
-    """Give whole arrays that tile ops read the slice that folding took away: a load is an op."""
+    """Give whole arrays that tile ops read, or that are stored as they are, the slice that
+    folding took away: a load is an op."""
     body = forall.regions[0].blocks[0]
     made: dict[Any, Any] = {}
     for op in list(nested(body)):
-        if not op.name.startswith("linalg."):
+        stores = op.name in ("tensor.insert_slice", "tensor.parallel_insert_slice")
+        if not (stores or op.name.startswith("linalg.")):
             continue
-        for k, value in enumerate(op.operands):
+        for k, value in enumerate(list(op.operands)[: 1 if stores else None]):
             if not is_tensor(value) or is_inside(value, forall) or is_blank(value):
                 continue
             if value not in made:

@@ -281,10 +281,22 @@ class NestBuilder:
         whole = tuple(dim or (self.digits.unit(),) for dim in dims)
         flat = self._flat(whole)
         again = None
-        if access is not None and sorted(digits_of(access)) == sorted(self._flat(dims)):
+        if access is not None and self._may_be_made_again(access, dims):
             again = self.again.make(access, flat, whole)
         access = again or self.build(flat, body, flat, together=whole, join=True)
         return cast(self.collapse(access, whole, view.dtype), kind)
+
+    def _may_be_made_again(self, access: Access, dims: Dims) -> bool:
+        """Is all of a tensor wanted in this shape, and may the nest that made it have this one?
+
+        A map may have loops of extent 1. In a reduction they would be axes that other reductions
+        of the same elements lack, and neither could share what both accumulate.
+        """
+        made = self.again.made.get(access.key)
+        reduces = made is not None and made.combiner is not None
+        if reduces and not all(dims):
+            return False
+        return sorted(digits_of(access)) == sorted(self._flat(dims))
 
     @staticmethod
     def _flat(dims: Dims) -> list[int]:

@@ -126,7 +126,8 @@ class Simulated:
         results = []
         for kind, k in self.plan.results:
             address, shape = addresses[kind, k]
-            results.append(memory.get(address, shape, self.plan.buffers[k].dtype))
+            held = self.plan.arguments if kind == "argument" else self.plan.buffers
+            results.append(memory.get(address, shape, held[k].dtype))
         return results[0] if len(results) == 1 else results
 
 
