@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from view_programs import Views
+from view_writer import TYPES
 
 import neptune_mlir
 from neptune_mlir import compiler
@@ -21,6 +22,7 @@ from run_kernels import Simulated
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
+CASES = Path(__file__).resolve().parent / "view_cases"
 FIRST = int(os.environ.get("NEPTUNE_SEED", "0"))
 EXAMPLES = int(os.environ.get("NEPTUNE_EXAMPLES", "60"))
 TARGETS = ("sm_80", "gfx942")
@@ -90,7 +92,25 @@ def test_many_simulated(part):
         simulated(seed)
 
 
-# Programs that went wrong once.
-@pytest.mark.parametrize("seed", [11, 32, 33, 112, 150, 1020, 1346, 1565, 1810])
-def test_found_before(seed):
-    on_cpu(seed)
+def case_inputs(text):
+    """Arrays as the case's second line says: `4x3xf64`, or `7xi64<4` for positions under 4."""
+    rng = np.random.default_rng(0)
+    for spec in text.splitlines()[1].removeprefix("// inputs:").split():
+        *shape, kind = spec.split("x")
+        dtype, _, bound = kind.partition("<")
+        if bound:
+            yield rng.integers(0, int(bound), [int(n) for n in shape])
+        else:
+            yield rng.standard_normal([int(n) for n in shape]).astype(TYPES[dtype])
+
+
+@pytest.mark.parametrize("case", sorted(CASES.glob("*.mlir")), ids=lambda path: path.stem)
+def test_found_before(case):
+    """Programs that went wrong once."""
+    text = case.read_text()
+    arguments = list(case_inputs(text))
+    unfused = compiler.compile_unfused(text, "views", None, vectorize=False)
+    fused = neptune_mlir.compile(text)
+    for got, wanted in zip(as_list(fused(*arguments)), as_list(unfused(*arguments)), strict=True):
+        assert not np.isnan(wanted).any()
+        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9)
