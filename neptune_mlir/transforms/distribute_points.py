@@ -62,6 +62,9 @@ class PointWriter(KernelWriter):
             self._if(op)
         elif op.name == "scf.forall.in_parallel":
             self._in_parallel(op)
+        elif op.name == "math.sincos":
+            for result, name in zip(op.results, ("math.sin", "math.cos"), strict=True):
+                self.scalars[result] = self.s.op(name, self._here(op.operands), result.type)
         elif len(op.regions) or len(op.results) != 1:
             raise LoweringError(
                 f"'{op.name}' outside of any kernel has no GPU lowering",

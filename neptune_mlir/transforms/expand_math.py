@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Pass `expand-math`: elementary functions of f32 (scalars and vectors) become arithmetic.
 
-f16 and bf16 are widened first. What has no expansion here (f64, rarer functions) is left for
-`convert-math-to-libm`. `arith.maximumf` and `minimumf` are expanded too: x86 has no instruction
-for them, and LLVM's own expansion also orders zeros by sign, at twice the cost. So is
-`arith.truncf` from f64 to 16 bits, for which LLVM calls functions that not every C library has.
+f16 and bf16 are widened first. Ops that are a few plain ones on any type (`isnan`, `ipowi`) become
+these. What has no expansion here (f64, sin, cos, tan) is left for `convert-math-to-libm`.
+`arith.maximumf` and `minimumf` are expanded too: x86 has no instruction for them, and LLVM's own
+expansion also orders zeros by sign, at twice the cost. So is `arith.truncf` from f64 to 16 bits,
+for which LLVM calls functions that not every C library has.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.bindings import arith, ir
-from neptune_mlir.codegen.polynomials import Functions
+from neptune_mlir.codegen import plain_math
+from neptune_mlir.codegen.functions import Functions
 from neptune_mlir.targets import cpu
 from neptune_mlir.transforms.registry import register
 
@@ -23,22 +25,13 @@ _KEPT_NARROW = {"math.absf", "math.copysign"}  # only touch the sign bit
 def expand_math(module: Any, *, fma: str = "host", scalef: str = "host") -> None:
     has_fma = _chosen(fma, "fma")
     has_scalef = _chosen(scalef, "avx512f")
-    found: list[Any] = []
-    narrowed: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name.startswith("math.") or op.name in ("arith.maximumf", "arith.minimumf"):
-            found.append(op)
-        elif op.name == "arith.truncf" and _skips_f32(op):
-            narrowed.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for op in narrowed:
+    for op in _casts_past_f32(module):
         with ir.InsertionPoint(op), op.location:
             op.operands[0] = _rounded_to_odd(op.operands[0])
+    for op in _found(module):
+        _replace_plain(op)
     builders: dict[Any, Functions] = {}
-    for op in found:
+    for op in _found(module):
         kind = op.results[0].type
         element = _element(kind)
         with ir.InsertionPoint(op), op.location:
@@ -97,6 +90,39 @@ def _rounded_to_odd(value: Any) -> Any:
     step = arith.select(too_large, word(-1), word(1))  # of the magnitude, whatever the sign
     odd = arith.select(arith.andi(inexact, even), arith.addi(bits, step), bits)
     return arith.bitcast(floats, odd)
+
+
+def _casts_past_f32(module: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "arith.truncf" and _skips_f32(op):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _found(module: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("math.") or op.name in ("arith.maximumf", "arith.minimumf"):
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _replace_plain(op: Any) -> None:
+    with ir.InsertionPoint(op), op.location:
+        made = plain_math.expand(op)
+    if made is not None:
+        for old, new in zip(op.results, made, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
 
 
 def _chosen(text: str, feature: str) -> bool:
