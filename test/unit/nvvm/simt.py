@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scalar_ops
+from scalar_ops import NUMPY, bf16_round
 
 from neptune_mlir.bindings import ir
 
@@ -19,12 +21,6 @@ HEAP_ALIGN = 256
 
 def _kind(t: Any) -> str:
     return str(t)
-
-
-def bf16_round(x: np.ndarray) -> np.ndarray:
-    bits = np.asarray(x, np.float32).view(np.uint32)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return bits.astype(np.uint32).view(np.float32)
 
 
 def to_bytes(values: np.ndarray, kind: str) -> np.ndarray:
@@ -43,8 +39,6 @@ def from_bytes(raw: np.ndarray, kind: str) -> np.ndarray:
     return raw.view(NUMPY[kind])
 
 
-NUMPY = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.int16,
-         "i32": np.int32, "i64": np.int64, "i1": np.bool_, "index": np.int64}  # fmt: skip
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 
 
@@ -108,15 +102,23 @@ class Block:
         operands = [self.env[v] for v in op.operands]
         if handler is not None:
             result = handler(op, operands, mask)
-        elif op.name in BINARY:
-            result = BINARY[op.name](*operands)
         else:
-            raise NotImplementedError(op.name)
+            result = self._scalar(op, operands)
         if len(op.results) == 1:
             result = [result]
         for v, r in zip(op.results, result or [], strict=True):
-            kind = _kind(v.type)
-            self.env[v] = r.astype(NUMPY[kind]) if kind in NUMPY and kind != "bf16" else r
+            kind = NUMPY.get(self._vector(v.type)[0])
+            self.env[v] = r if kind is None else r.astype(kind, copy=False)
+
+    def _scalar(self, op: Any, operands: list[Any]) -> Any:
+        """An op on each thread's own values."""
+        dialect, _, name = op.name.partition(".")
+        if dialect == "arith":
+            kinds = [self._vector(v.type)[0] for v in op.operands]
+            made = scalar_ops.apply(name, operands, kinds, self._vector(op.results[0].type)[0])
+            if made is not None:
+                return made
+        raise NotImplementedError(op.name)
 
     # ---- control
 
@@ -316,77 +318,34 @@ class Block:
             return np.full((self.threads, kind.shape[0]), splat)
         return np.full(self.threads, value.value)
 
-    def _arith_truncf(self, op: Any, operands: Any, mask: Any) -> Any:
-        kind, _ = self._vector(op.results[0].type)
-        if kind == "bf16":
-            return bf16_round(operands[0])
-        with np.errstate(over="ignore"):  # an inf
-            return operands[0].astype(NUMPY[kind])
-
-    def _arith_extf(self, op: Any, operands: Any, mask: Any) -> Any:
-        return operands[0].astype(np.float32)
-
     def _llvm_call_intrinsic(self, op: Any, operands: Any, mask: Any) -> Any:
         name = ir.StringAttr(op.attributes["intrin"]).value.split(".")[1]
-        return INTRINSICS[name](*operands)
+        return scalar_ops.intrinsic(name, operands, self._vector(op.results[0].type)[0])
+
+    def _llvm_intr_fma(self, op: Any, operands: Any, mask: Any) -> Any:
+        return scalar_ops.fma(*operands, self._vector(op.results[0].type)[0])
+
+    def _nvvm_ex2(self, op: Any, operands: Any, mask: Any) -> Any:
+        return scalar_ops.exp2(operands[0])
+
+    def _nvvm_rcp_approx_ftz_f(self, op: Any, operands: Any, mask: Any) -> Any:
+        return scalar_ops.reciprocal(operands[0])
+
+    def _arith_select(self, op: Any, operands: Any, mask: Any) -> Any:
+        return _where(*operands)
 
     def _arith_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
         return self._llvm_bitcast(op, operands, mask)
 
     def _arith_cmpi(self, op: Any, operands: Any, mask: Any) -> Any:
-        a, b = operands
         code = ir.IntegerAttr(op.attributes["predicate"]).value
-        if code > 5:
-            a, b, code = a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}"), code - 4
-        return (a == b, a != b, a < b, a <= b, a > b, a >= b)[code]
+        kind, _ = self._vector(op.operands[0].type)
+        return scalar_ops.compare_integers(code, *operands, kind)
 
     def _arith_cmpf(self, op: Any, operands: Any, mask: Any) -> Any:
-        a, b = operands
         code = ir.IntegerAttr(op.attributes["predicate"]).value
-        nan = np.isnan(a) | np.isnan(b)
-        table = {1: a == b, 2: a > b, 3: a >= b, 4: a < b, 5: a <= b, 6: (a != b) & ~nan, 7: ~nan,
-                 8: (a == b) | nan, 13: a != b, 14: nan}  # fmt: skip
-        return table[code]
+        return scalar_ops.compare_floats(code, *operands)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
-    return np.where(condition[:, None] if a.ndim == 2 else condition, a, b)
-
-
-def _maximum(a: Any, b: Any) -> Any:
-    return np.maximum(a, b)
-
-
-def _quiet(f: Any) -> Any:
-    def call(*args: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return f(*args)
-
-    return call
-
-
-BINARY: dict[str, Any] = {
-    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply,
-    "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
-    "arith.shrui": np.right_shift, "arith.divui": np.floor_divide, "arith.remui": np.remainder,
-    "arith.shli": np.left_shift, "arith.divsi": lambda a, b: np.fix(a / b).astype(a.dtype),
-    "arith.remsi": np.fmod, "arith.floordivsi": np.floor_divide,
-    "arith.minsi": np.minimum, "arith.maxsi": np.maximum, "arith.index_cast": lambda a: a,
-    "arith.select": _where, "arith.addf": _quiet(np.add), "arith.subf": _quiet(np.subtract),
-    "arith.mulf": _quiet(np.multiply), "arith.divf": _quiet(np.divide),
-    "arith.negf": np.negative, "arith.maximumf": _maximum, "arith.minimumf": np.minimum,
-    "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.sitofp": lambda a: a,
-    "arith.extui": lambda a: a, "arith.extsi": lambda a: a, "arith.trunci": lambda a: a,
-    "llvm.intr.fma": _quiet(lambda a, b, c: (a.astype(np.float64) * b + c).astype(np.float32)),
-    "nvvm.ex2": _quiet(np.exp2), "arith.uitofp": lambda a: a,
-    "arith.fptosi": _quiet(lambda a: np.nan_to_num(a, posinf=0, neginf=0)),
-    "nvvm.rcp.approx.ftz.f": _quiet(lambda a: np.float32(1) / a),
-    "arith.shrsi": np.right_shift, "arith.ceildivsi": lambda a, b: -(-a // b),
-    "arith.ceildivui": lambda a, b: -(-a // b),
-    "arith.maxui": np.maximum, "arith.minui": np.minimum, "arith.index_castui": lambda a: a,
-}  # fmt: skip
-
-INTRINSICS: dict[str, Any] = {
-    "sqrt": _quiet(np.sqrt), "fabs": np.abs, "roundeven": np.round, "floor": np.floor,
-    "ceil": np.ceil, "copysign": np.copysign, "trunc": np.trunc, "fma": BINARY["llvm.intr.fma"],
-}  # fmt: skip
+    return np.where(condition[:, None] if a.ndim > condition.ndim else condition, a, b)

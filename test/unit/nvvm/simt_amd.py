@@ -166,10 +166,10 @@ class AmdBlock(simt.Block):
         return np.zeros((self.threads, count), simt.NUMPY.get(kind, np.float32))
 
     def _rocdl_exp2(self, op: Any, operands: Any, mask: Any) -> Any:
-        return simt.BINARY["nvvm.ex2"](*operands)
+        return self._nvvm_ex2(op, operands, mask)
 
     def _rocdl_rcp(self, op: Any, operands: Any, mask: Any) -> Any:
-        return simt.BINARY["nvvm.rcp.approx.ftz.f"](*operands)
+        return self._nvvm_rcp_approx_ftz_f(op, operands, mask)
 
 
 class Races:
