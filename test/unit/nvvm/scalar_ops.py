@@ -185,6 +185,7 @@ def _float_from_integer(x: np.ndarray, target: str) -> np.ndarray:
     if target in ("f32", "f64"):
         return x.astype(NUMPY[target])
     # f64 holds what has up to 53 bits; of more, the last one stands for those that are dropped
+    x = x.astype(np.uint64 if x.dtype.kind == "u" else np.int64)
     low = x & x.dtype.type(0x7FF)
     large = np.abs(x.astype(np.float64)) >= 2.0**52
     shortened = (x - low) | (low != 0).astype(x.dtype) << x.dtype.type(11)
