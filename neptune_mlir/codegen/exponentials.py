@@ -63,7 +63,7 @@ class Exponentials(Arithmetic):
         near = self.fma(arith.mulf(square, x), self.horner(square, P.TANH), x)
         e = self.exp(arith.addf(size, size))
         far = arith.subf(self.c(1.0), arith.divf(self.c(2.0), arith.addf(e, self.c(1.0))))
-        small = arith.cmpf(arith.CmpFPredicate.OLT, size, self.c(0.625))
+        small = arith.cmpf(arith.CmpFPredicate.OLT, size, self.c(P.TANH_NEAR))
         return self.signed_like(arith.select(small, near, far), x)
 
     def erf(self, x: Any) -> Any:

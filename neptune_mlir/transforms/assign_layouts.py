@@ -16,6 +16,7 @@ What the pass leaves, for `distribute-tiles`:
   `neptune.iteration`;
 * `linalg.copy` with a layout wherever elements must change threads, each with a remark;
 * `neptune.stages` on a loop that loads to shared memory;
+* `neptune.absolute` on a function whose relative error does not matter;
 * on the kernel `neptune.warps`, `neptune.held` (registers that matrix products hold in a loop) and,
   where an option asks for it, `neptune.blocks` (blocks that are to share a multiprocessor).
 """
@@ -49,6 +50,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
 from neptune_mlir.transforms.assign_layouts_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.assign_layouts_stages import is_staged, stages_of
+from neptune_mlir.transforms.assign_layouts_tolerance import mark_tolerant
 from neptune_mlir.transforms.program import PRECISION
 from neptune_mlir.transforms.registry import register, remark
 
@@ -69,6 +71,7 @@ def assign_layouts(
     for forall in foralls(module):
         slice_whole_arrays(forall)
         round_factors(forall, narrow)
+        mark_tolerant(forall)
         chosen = warps
         if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
             chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value

@@ -10,7 +10,7 @@ Rewrites, all of them properties of the operators:
 * `exp(x - g)` is `ex2(fma(x, log2 e, -(g * log2 e)))`, and a scale of x joins the factor;
 * `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
   of a product are multiplied now;
-* `tanh x` is `1 - 2 / (exp(2x) + 1)`;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless an absolute error will do;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
@@ -33,6 +33,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.bindings import ir
+from neptune_mlir.codegen.polynomials import TANH, TANH_NEAR
+from neptune_mlir.transforms.assign_layouts_tolerance import ABSOLUTE
 from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
@@ -254,7 +256,7 @@ class Scalars:
             made = self.compare(predicate, *operands)
             if made is not None:
                 return made
-        rewrite = _REWRITES.get(op.name)
+        rewrite = (_ROUGH if ABSOLUTE in op.attributes else _REWRITES).get(op.name)
         if rewrite is not None:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:
@@ -393,6 +395,20 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
 
 
 def _tanh(s: Scalars, x: Any) -> Any:
+    if x.type != s.f32:
+        return None
+    square = s.op("arith.mulf", [x, x], s.f32)
+    value = s.constant(TANH[-1], s.f32)
+    for coefficient in (*reversed(TANH[:-1]), 1.0):
+        value = s.fma(value, square, s.constant(coefficient, s.f32))
+    near = s.op("arith.mulf", [x, value], s.f32)
+    predicate = ir.IntegerAttr.get(s.i64, 4)
+    limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
+    is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
+    return s.select(is_near, near, _rough_tanh(s, x))
+
+
+def _rough_tanh(s: Scalars, x: Any) -> Any:
     """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
     if x.type != s.f32:
         return None
@@ -450,3 +466,4 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "arith.truncf": _round,
     "arith.sitofp": _to_float,
 }
+_ROUGH: dict[str, Callable[..., Any]] = {"math.tanh": _rough_tanh}
