@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scalar_ops
 
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.ttir import Options, kernel_text
+from neptune_mlir.codegen.ttir_scalars import _CMPF, _CMPI
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.transforms.distribute_host import GpuHost
 
@@ -245,62 +247,41 @@ class Kernel:
         if head == "arith.select":
             return np.where(*operands)
         if head in ("arith.cmpi", "arith.cmpf"):
-            return _compare(rest.split(",")[0], *operands)
-        if head.split(".")[1] in _CASTS:
-            return _cast(head.split(".")[1], operands[0], _element(to))
+            return _compare(head, rest.split(",")[0], *operands)
+        name = head.split(".")[1]
+        if name in scalar_ops.CASTS:
+            return _cast(name, operands[0], _element(to))
+        if name in scalar_ops.SIGNED or name in scalar_ops.UNSIGNED:
+            arrays = [np.asarray(x) for x in operands]
+            return scalar_ops.apply(name, arrays, [_kind(x) for x in arrays], _kind(arrays[0]))
         return _OPS[head](*operands)
 
 
+def _kind(x: Any) -> str:
+    dtype = np.asarray(x).dtype
+    return _KINDS.get(dtype.type, "f64")
+
+
 def _cast(name: str, x: Any, dtype: str) -> Any:
-    kind = _INTEGERS.get(dtype, np.float64)
-    x = np.asarray(x)
-    if name == "trunci" and dtype == "i1":
-        return (x & 1).astype(np.bool_)
-    if name == "extui" and x.dtype != np.bool_:
-        x = x.view(np.dtype(f"u{x.dtype.itemsize}"))
-    if name == "extsi" and x.dtype == np.bool_:
-        return -x.astype(kind)
-    return x.astype(kind)
+    """Floats of all types are float64 here."""
+    target = dtype if dtype in _INTEGERS else "f64"
+    return scalar_ops.cast(name, np.asarray(x), _kind(x), target)
 
 
-def _compare(predicate: str, a: Any, b: Any) -> Any:
-    if predicate[0] == "u" and not np.issubdtype(np.asarray(a).dtype, np.floating):
-        a, b = (np.asarray(x).view(f"u{np.asarray(x).dtype.itemsize}") for x in (a, b))
-        predicate = predicate[1:]
-    if predicate[0] == "u" and predicate not in ("uno",):
-        return _RELATIONS[predicate[1:]](a, b) | np.isnan(a) | np.isnan(b)
-    return _RELATIONS[predicate.lstrip("so") if predicate != "slt" else "lt"](a, b)
+def _compare(head: str, predicate: str, a: Any, b: Any) -> Any:
+    a, b = np.asarray(a), np.asarray(b)
+    if head == "arith.cmpi":
+        return scalar_ops.compare_integers(_CMPI.index(predicate), a, b, _kind(a))
+    return scalar_ops.compare_floats(_CMPF.index(predicate), a, b)
 
 
-def _truncated(a: Any, b: Any) -> Any:
-    quotient = np.abs(a) // np.abs(b)
-    return np.where((a < 0) != (b < 0), -quotient, quotient).astype(np.asarray(a).dtype)
-
-
-def _unsigned(operation: Any) -> Any:
-    def apply(a: Any, b: Any) -> Any:
-        kind = np.asarray(a).dtype
-        unsigned = f"u{kind.itemsize}"
-        return operation(np.asarray(a).view(unsigned), np.asarray(b).view(unsigned)).view(kind)
-
-    return apply
-
-
-_RELATIONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-              "gt": np.greater, "ge": np.greater_equal}  # fmt: skip
-_CASTS = {"extf", "truncf", "extsi", "extui", "trunci", "sitofp", "uitofp", "fptosi", "fptoui"}
+_KINDS = {kind: name for name, kind in _INTEGERS.items()}
 _LIBRARY = {"tanh": np.tanh, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power,
             "fmod": np.fmod}  # fmt: skip
 _OPS: dict[str, Any] = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply,
     "arith.divf": np.divide, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin,
-    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply,
-    "arith.divsi": _truncated, "arith.remsi": lambda a, b: a - _truncated(a, b) * b,
-    "arith.divui": _unsigned(np.floor_divide), "arith.remui": _unsigned(np.remainder),
-    "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift, "arith.shrsi": np.right_shift,
     "math.exp": np.exp, "math.exp2": np.exp2, "math.log": np.log, "math.log2": np.log2,
     "math.sin": np.sin, "math.cos": np.cos, "math.sqrt": np.sqrt,
     "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.absf": np.abs, "math.floor": np.floor,
