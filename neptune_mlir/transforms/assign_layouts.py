@@ -16,7 +16,7 @@ What the pass leaves, for `distribute-tiles`:
   `neptune.iteration`;
 * `linalg.copy` with a layout wherever elements must change threads, each with a remark;
 * `neptune.stages` on a loop that loads to shared memory;
-* `neptune.absolute` on a function whose relative error does not matter;
+* `neptune.rough` on functions that need few digits (`assign_layouts_tolerance`);
 * on the kernel `neptune.warps`, `neptune.held` (registers that matrix products hold in a loop) and,
   where an option asks for it, `neptune.blocks` (blocks that are to share a multiprocessor).
 """

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which functions in a kernel need an absolute error only: part of `assign-layouts`.
+"""Which functions in a kernel need few digits: part of `assign-layouts`.
 
 `tanh` is two instructions and some arithmetic where results near 0 may be off by 2^-22, and twice
-that where they are right to some units in the last place. A cap on scores, c tanh(s / c), is the
-first kind: only differences of scores matter, as exponents of weights that are rounded to 16 bits.
-So a `math.tanh` is marked (`neptune.absolute`) where its value, times numbers up to `LARGEST`, goes
-nowhere but into maxima of rows and exponentials, and the program returns 16-bit floats only and
-takes no logarithm (which would turn a relative error into an absolute one).
+that where they are right to some units in the last place; `exp` is one instruction and a product
+where a relative error of |x| 2^-23 will do. A program that returns 16-bit floats only, and takes no
+logarithm (which would turn a relative error into an absolute one), needs no better `exp`. Nor does
+it need a better `tanh` where it caps scores, c tanh(s / c): only differences of scores matter, as
+exponents. So functions are marked `neptune.rough` in such programs: every `math.exp`, and each
+`math.tanh` whose value, times numbers up to `LARGEST`, goes nowhere but into maxima of rows and
+exponentials.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 from neptune_mlir.bindings import ir
 
-ABSOLUTE = "neptune.absolute"
+ROUGH = "neptune.rough"
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
 _SUMS = ("arith.addf", "arith.subf", "arith.negf")
 _MAXIMA = ("arith.maximumf", "arith.maxnumf")
@@ -23,21 +25,20 @@ _LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 
 def mark_tolerant(forall: Any) -> None:
-    """Mark the functions of a kernel that need an absolute error only."""
-    found = _ops(forall, "math.tanh")
-    if not found:
+    """Mark the functions of a kernel that need few digits."""
+    exponentials, tangents = (_ops(forall, name) for name in ("math.exp", "math.tanh"))
+    if not (exponentials or tangents) or not _rounds_to_16_bits(forall.parent):
         return
-    program = forall.parent
-    narrow = all(
-        isinstance(t.element_type, (ir.F16Type, ir.BF16Type, ir.IntegerType))
-        if isinstance(t, ir.RankedTensorType) else not isinstance(t, ir.FloatType)
-        for t in ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
-    )  # fmt: skip
-    if not narrow or any(_ops(program, name) for name in _LOGARITHMS):
-        return
-    for op in found:
-        if _is_exponent(op.results[0], 1.0):
-            op.attributes[ABSOLUTE] = ir.UnitAttr.get()
+    for op in (*exponentials, *(t for t in tangents if _is_exponent(t.results[0], 1.0))):
+        op.attributes[ROUGH] = ir.UnitAttr.get()
+
+
+def _rounds_to_16_bits(program: Any) -> bool:
+    """Whether a function returns no wider floats, and takes no logarithm."""
+    made = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
+    elements = [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in made]
+    wide = [t for t in elements if isinstance(t, (ir.F32Type, ir.F64Type))]
+    return not wide and not any(_ops(program, name) for name in _LOGARITHMS)
 
 
 def _ops(root: Any, name: str) -> list[Any]:

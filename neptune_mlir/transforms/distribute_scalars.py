@@ -10,7 +10,8 @@ Rewrites, all of them properties of the operators:
 * `exp(x - g)` is `ex2(fma(x, log2 e, -(g * log2 e)))`, and a scale of x joins the factor;
 * `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
   of a product are multiplied now;
-* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless an absolute error will do;
+* other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
@@ -34,10 +35,12 @@ from typing import Any
 
 from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.polynomials import TANH, TANH_NEAR
-from neptune_mlir.transforms.assign_layouts_tolerance import ABSOLUTE
+from neptune_mlir.transforms.assign_layouts_tolerance import ROUGH
 from neptune_mlir.transforms.distribute_chip import Chip
 
 LOG2_E = math.log2(math.e)
+_LOG2_E_LOST = 1.925963033500665e-08  # by rounding log2 e to f32
+_OVERFLOWS = 88.72283935546875  # of what ex2 is infinite, the least
 FMA = "llvm.intr.fma"
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
@@ -256,7 +259,9 @@ class Scalars:
             made = self.compare(predicate, *operands)
             if made is not None:
                 return made
-        rewrite = (_ROUGH if ABSOLUTE in op.attributes else _REWRITES).get(op.name)
+        rewrite = _REWRITES.get(op.name)
+        if ROUGH not in op.attributes:
+            rewrite = _EXACT.get(op.name, rewrite)
         if rewrite is not None:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:
@@ -394,6 +399,20 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
     return s.fma(x, y, rest)
 
 
+def _exact_exponential(s: Scalars, x: Any) -> Any:
+    """exp x, also where the product with log2 e loses bits: ex2(t) (1 + ln 2 (x log2 e - t))."""
+    if x.type != s.f32 or s.parts(x, "arith.subf"):
+        return _exponential(s, x)
+    # what is beyond gives infinity and 0 too, and infinities would give NaN
+    x = s.op("arith.minimumf", [x, s.constant(_OVERFLOWS, s.f32)], s.f32)
+    x = s.op("arith.maximumf", [x, s.constant(-104.0, s.f32)], s.f32)
+    t = s.op("arith.mulf", [x, s.constant(LOG2_E, s.f32)], s.f32)
+    lost = s.fma(x, s.constant(LOG2_E, s.f32), s.negate(t))
+    ln_2, rest = s.constant(math.log(2), s.f32), s.constant(_LOG2_E_LOST * math.log(2), s.f32)
+    made = s.ex2(t)
+    return s.fma(made, s.fma(x, rest, s.op("arith.mulf", [lost, ln_2], s.f32)), made)
+
+
 def _tanh(s: Scalars, x: Any) -> Any:
     if x.type != s.f32:
         return None
@@ -457,7 +476,7 @@ def _widen(s: Scalars, x: Any) -> Any:
 _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": _exponential,
     "math.exp2": _exponential_2,
-    "math.tanh": _tanh,
+    "math.tanh": _rough_tanh,
     "arith.addf": _add,
     "arith.mulf": _multiply,
     "arith.divf": _divide,
@@ -466,4 +485,5 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "arith.truncf": _round,
     "arith.sitofp": _to_float,
 }
-_ROUGH: dict[str, Callable[..., Any]] = {"math.tanh": _rough_tanh}
+# what takes their place where a program needs all digits
+_EXACT: dict[str, Callable[..., Any]] = {"math.exp": _exact_exponential, "math.tanh": _tanh}

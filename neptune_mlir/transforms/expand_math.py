@@ -18,6 +18,7 @@ from neptune_mlir.codegen.functions import Functions
 from neptune_mlir.targets import cpu
 from neptune_mlir.transforms.registry import register
 
+_ARITH = {"arith.maximumf", "arith.minimumf", "arith.remf"}
 _KEPT_NARROW = {"math.absf", "math.copysign"}  # only touch the sign bit
 
 
@@ -108,7 +109,7 @@ def _found(module: Any) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name.startswith("math.") or op.name in ("arith.maximumf", "arith.minimumf"):
+        if op.name.startswith("math.") or op.name in _ARITH:
             found.append(op)
         return ir.WalkResult.ADVANCE
 
