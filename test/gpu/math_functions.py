@@ -156,7 +156,7 @@ EDGES = np.array(
      0.625, 2.0**30, 10.05, 0.99999994, 1.0000001], np.float32)  # fmt: skip
 
 
-def samples(count: int = 4000) -> np.ndarray:
+def samples(count: int) -> np.ndarray:
     """f32 numbers of every magnitude, and more where functions bend, turn or end."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32).view(np.float32)
@@ -183,14 +183,14 @@ def partners(x: np.ndarray) -> np.ndarray:
     return y
 
 
-def operands(kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors for `program`, as f32 numbers that are of the type."""
+def operands(kind: str, count: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors for `program`, as f32 numbers that are of the type: all of 16 bits, or samples."""
     if kind != "f32":
         x = every_value(kind)
         y = partners(np.where(np.isnan(x), 1, x))
         return x, _to(y, kind)
     pairs = [p.ravel() for p in np.meshgrid(EDGES, EDGES)]
-    x = samples()
+    x = samples(count)
     return np.concatenate([pairs[0], x]), np.concatenate([pairs[1], partners(x)])
 
 

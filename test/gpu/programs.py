@@ -10,6 +10,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import math_functions
+
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
@@ -96,6 +98,10 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
             _whole, (INPUTS / "lookup_attention_argmax.mlir").read_text,
             [[11, 16], ["n"], ["n", 16], ["n", 16]],
         ),
+        **{
+            f"math-{kind}": partial(_whole, partial(math_functions.program, kind), [["n"], ["n"]])
+            for kind in ("f32", "f16", "bf16")
+        },
         "ampere": _attention(64, options={"target": "sm_80"}),
     }
 
