@@ -48,4 +48,17 @@ func.func @narrowed(%x: vector<8xf64>, %y: f64) -> (vector<8xbf16>, f32) {
   %a = arith.truncf %x : vector<8xf64> to vector<8xbf16>
   %b = arith.truncf %y : f64 to f32
   return %a, %b : vector<8xbf16>, f32
+// What is a few plain operations on any type becomes these, whatever the type.
+// CHECK-LABEL: func.func @plain
+// CHECK-NOT: math.
+// CHECK: arith.cmpf uno, %{{.*}}, %{{.*}} : f64
+// CHECK-NOT: math.
+// CHECK: scf.for
+// CHECK: arith.muli {{.*}} : vector<4xi16>
+// CHECK-NOT: math.
+// CHECK: return
+func.func @plain(%d: f64, %a: vector<4xi16>, %b: vector<4xi16>) -> (i1, vector<4xi16>) {
+  %n = math.isnan %d : f64
+  %p = math.ipowi %a, %b : vector<4xi16>
+  return %n, %p : i1, vector<4xi16>
 }

@@ -39,6 +39,15 @@ def test_within_bounds(kind):
     check(kind, M.FUNCTIONS, run(*given), x, y)
 
 
+def test_bounds_are_documented():
+    text = (Path(__file__).parents[3] / "docs" / "numerics.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    stated = {name: (float(row[1]), float(row[3])) for row in rows
+              if len(row) == 5 and row[1].replace(".", "").isdigit()
+              for name in row[0].split(", ")}  # fmt: skip
+    assert stated == {f.name: (f.gpu, f.cpu) for f in M.FUNCTIONS}
+
+
 @pytest.mark.parametrize("chip", sorted(NAMED))
 @pytest.mark.parametrize("name", ["exp", "log", "atan"])
 def test_without_wide_instructions(name, chip):
