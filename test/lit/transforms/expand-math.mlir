@@ -48,6 +48,8 @@ func.func @narrowed(%x: vector<8xf64>, %y: f64) -> (vector<8xbf16>, f32) {
   %a = arith.truncf %x : vector<8xf64> to vector<8xbf16>
   %b = arith.truncf %y : f64 to f32
   return %a, %b : vector<8xbf16>, f32
+}
+
 // What is a few plain operations on any type becomes these, whatever the type.
 // CHECK-LABEL: func.func @plain
 // CHECK-NOT: math.
