@@ -7,8 +7,8 @@
 
 The programs are the zoo, test/inputs and the benchmark suites. The compiler is that of the first
 checkout on PYTHONPATH, else this one's, so the tool records other commits too; it needs of them
-`neptune_mlir.compile`, `Kernel.bundle`, the command `neptune compile` and the list of benchmark
-programs. A record has, by program and target, hashes at these levels:
+`compiler.compile_text`, the command `neptune compile` and the list of benchmark programs. A record
+has, by program and target, hashes at these levels:
 
     program  the text that is compiled
     tile     what `neptune compile --emit tile` prints
@@ -49,6 +49,7 @@ LEVELS = ("program", "tile", "text", "code", "plan", "error")
 DTYPES = ("f16", "bf16")
 PACKAGES = ("torch-mlir", "llvmlite", "ziglang", "nvidia-cuda-nvcc")
 TIMEOUT = 1800  # seconds for one program, all targets
+_PLACE = re.compile(r'loc\("[^"]*":\d+:\d+\)')  # a line of this file: whoever builds a program
 
 
 def tree() -> Path:
@@ -72,7 +73,7 @@ def programs(only: str = "*") -> dict[str, str]:
         for stem, build, spec, _ in suites(SUITES, DTYPES, Path(folder)):
             name = f"{spec['suite']}/{stem.removeprefix(spec['suite'] + '-')}"
             if fnmatch.fnmatch(name, only):
-                found[name] = build().to_mlir()
+                found[name] = _PLACE.sub('loc("program":1:1)', build().to_mlir())
     return found
 
 
@@ -82,15 +83,17 @@ def digest(data: bytes | str) -> str:
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
 
 
-def levels_of(text: str, target: str, tools: golden_tools.Tools, keep: str) -> dict[str, str]:
-    """The hashes of a program for a target. `keep`: how names of files to write begin, or ""."""
-    import neptune_mlir
+def levels_of(
+    name: str, text: str, target: str, tools: golden_tools.Tools, keep: str
+) -> dict[str, str]:
+    """The hashes of a program for a target. `keep`: a folder for files, or ""."""
+    from neptune_mlir.compiler import compile_text
     from neptune_mlir.errors import NeptuneError
 
     hashes = {"program": digest(text)}
     tools.begin()
     try:
-        bundle = neptune_mlir.compile(text, target).bundle
+        bundle = compile_text(text, name, target, None, None)
         given = tools.end()
         tile = _emit(text, target, "tile")
     except NeptuneError as error:
@@ -100,7 +103,7 @@ def levels_of(text: str, target: str, tools: golden_tools.Tools, keep: str) -> d
         tools.end()
         return hashes | {"error": _without_folders(f"defect, {type(error).__name__}: {error}")}
     if keep:
-        _keep(Path(f"{keep}.{target}"), tile, given)
+        _keep(Path(keep) / f"{name}.{target}", tile, given)
     return hashes | {
         "tile": digest(tile),
         "text": digest("\n".join(sorted(map(digest, given)))),
@@ -146,11 +149,12 @@ def compile_one() -> int:
     request = json.load(sys.stdin)
     tools = golden_tools.Tools(Path(request["cache"]), tree())
     found, seconds = {}, {}
-    with tempfile.TemporaryDirectory() as fresh, tools.installed():
-        os.environ["NEPTUNE_CACHE_DIR"] = fresh  # no bundle that was compiled before
+    with tools.installed():
         for target in request["targets"]:
             started = time.perf_counter()
-            found[target] = levels_of(request["text"], target, tools, request["keep"])
+            found[target] = levels_of(
+                request["name"], request["text"], target, tools, request["keep"]
+            )
             seconds[target] = time.perf_counter() - started
     print()
     print(json.dumps({"found": found, "seconds": seconds}))
@@ -172,8 +176,8 @@ def environment() -> dict[str, str]:
 def ask(name: str, text: str, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one program, of a child."""
     targets = options.targets.split(",")
-    keep = str(options.keep.resolve() / name) if options.keep else ""
-    request = {"text": text, "targets": targets, "cache": str(options.cache), "keep": keep}
+    request = {"name": name, "text": text, "targets": targets, "cache": str(options.cache),
+               "keep": str(options.keep or "")}  # fmt: skip
     try:
         done = subprocess.run(
             [sys.executable, __file__, "compile-one"], input=json.dumps(request), text=True,

@@ -78,6 +78,11 @@ def test_the_tree_is_the_first_on_pythonpath(golden, tmp_path, monkeypatch):
     assert golden.tree() == ROOT
 
 
+def test_programs_do_not_depend_on_where_the_tool_builds_them(golden):
+    (text,) = golden.programs("zoo/softmax").values()
+    assert 'loc("program":1:1)' in text and "golden.py" not in text
+
+
 def test_the_sources_of_a_tool_are_those_it_imports(golden, tmp_path):
     import golden_tools
 
