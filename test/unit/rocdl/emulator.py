@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs compiled by this tree, run as AMD machine code in an emulator, against float64.
+
+The emulator is no part of this repository: a folder with `amdemu.py`, a patched copy of tinygrad's
+emulator, found by NEPTUNE_AMD_EMULATOR or in `shared/amd_emulator` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.cli.inputs import to_float64
+from neptune_mlir.compiler import compile_text
+from neptune_mlir.kernel import Source
+from neptune_mlir.runtime import cache
+from neptune_mlir.zoo import relative_error
+
+ROOT = Path(__file__).resolve().parents[3]
+TINYGRAD = "0.14.0"  # the emulator uses what is private in it
+ORDERS = ("up", "down", "random")  # in which waves run between barriers
+TIMEOUT = 900
+
+
+@dataclass(frozen=True)
+class Run:
+    """`errors`: of each result, by every image that the bundle has for the chip."""
+
+    order: str
+    errors: list[float]
+    instructions: int
+
+
+class OutOfBounds(Exception):
+    """The code touched memory that is no array of the call."""
+
+
+def folder() -> Path:
+    chosen = os.environ.get("NEPTUNE_AMD_EMULATOR")
+    return Path(chosen) if chosen else ROOT.parent / "shared" / "amd_emulator"
+
+
+def missing() -> str:
+    """Why the emulator cannot run here, or ""."""
+    if not (folder() / "amdemu.py").is_file():
+        return "no emulator of AMD machine code (set NEPTUNE_AMD_EMULATOR)"
+    try:
+        found = importlib.metadata.version("tinygrad")
+    except importlib.metadata.PackageNotFoundError:
+        found = "none"
+    if found != TINYGRAD:
+        return f"tinygrad {TINYGRAD} is needed, found {found} (install the extra 'emulator')"
+    if not shutil.which("clang") and importlib.util.find_spec("ziglang") is None:
+        return "a clang is needed (install the extra 'amd')"
+    return ""
+
+
+class Emulator:
+    """A process for one chip; a new one after a crash. `scratch`: a folder for files."""
+
+    def __init__(self, chip: str, scratch: Path):
+        self.chip, self.scratch = chip, scratch
+        self._process: subprocess.Popen[str] | None = None
+
+    def close(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def results(
+        self, bundle: Any, inputs: Sequence[Any], order: str, strided: bool = False, short: int = 0
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """What the kernels computed, those of each image in turn, and what the process said.
+
+        Raises:
+            OutOfBounds: see there.
+            AssertionError: the emulator cannot run the code, or the code wrote to an input.
+        """
+        paths = [self.scratch / name for name in ("program.bundle", "inputs.npz", "results.npz")]
+        paths[0].write_bytes(bundle.to_bytes())
+        np.savez(paths[1], **{f"arg{k}": _bits(x) for k, x in enumerate(inputs)})
+        request = dict(
+            zip(("bundle", "inputs", "output"), map(str, paths), strict=True),
+            chip=self.chip, order=order, strided=strided, short=short,
+        )  # fmt: skip
+        process = self._process or self._start()
+        print(json.dumps(request), file=process.stdin, flush=True)
+        answer = process.stdout.readline()
+        if not answer:
+            _, reason = process.communicate()
+            self._process = None
+            if process.returncode == -signal.SIGSEGV:
+                raise OutOfBounds(f"{self.chip}, order {order}")
+            raise AssertionError(f"it stopped with {process.returncode}: {reason[-2000:]}")
+        said = json.loads(answer)
+        assert "error" not in said, said["error"]
+        with np.load(paths[2]) as archive:
+            return [archive[f"arr_{k}"] for k in range(len(archive))], said
+
+    def check(
+        self, program: Any, inputs: Sequence[Any], orders: Sequence[str] = ORDERS,
+        strided: bool = False,
+    ) -> list[Run]:  # fmt: skip
+        """Compile a program of `neptune_mlir.ops` and compare its results with its definition."""
+        return self.compare(compiled(program, self.chip), program, inputs, orders, strided)
+
+    def compare(
+        self, bundle: Any, program: Any, inputs: Sequence[Any], orders: Sequence[str] = ORDERS,
+        strided: bool = False,
+    ) -> list[Run]:  # fmt: skip
+        given = zip(inputs, bundle.plan.arguments, strict=True)
+        wide = [to_float64(x, a.dtype) if _is_float(a.dtype) else x for x, a in given]
+        wanted = program.reference(*wide)
+        wanted = list(wanted) if isinstance(wanted, tuple) else [wanted]
+        plan, runs = bundle.plan, []
+        kinds = [(plan.buffers if b == "buffer" else plan.arguments)[k].dtype
+                 for b, k in plan.results]  # fmt: skip
+        for order in orders:
+            got, said = self.results(bundle, inputs, order, strided)
+            assert len(got) == said["images"] * len(wanted) > 0
+            errors = [
+                error(to_float64(g, kinds[k % len(wanted)]), wanted[k % len(wanted)])
+                for k, g in enumerate(got)
+            ]
+            runs.append(Run(order, errors, said["instructions"]))
+        return runs
+
+    def _start(self) -> subprocess.Popen[str]:
+        own = dict(os.environ, PYTHONPATH=str(ROOT), TMPDIR=str(self.scratch), CC=self._clang(),
+                   CACHEDB=str(self.scratch / "tinygrad.db"))  # fmt: skip
+        command = [sys.executable, Path(__file__).with_name("emulate.py"), folder(), cache.folder()]
+        self._process = subprocess.Popen(
+            command, env=own, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        return self._process
+
+    def _clang(self) -> str:
+        found = shutil.which("clang")
+        if found:
+            return found
+        (package,) = importlib.util.find_spec("ziglang").submodule_search_locations
+        script = self.scratch / "clang"
+        script.write_text(f'#!/bin/sh\nexec "{package}/zig" clang "$@"\n')
+        script.chmod(0o755)
+        return str(script)
+
+
+def compiled(program: Any, chip: str) -> Any:
+    return compile_text(Source.of(program).text, program.name, chip, None, None)
+
+
+def error(got: Any, wanted: Any) -> float:
+    """The relative Frobenius error; infinite where only one of the two is NaN."""
+    undefined = np.isnan(wanted)
+    if got.shape != wanted.shape or not np.array_equal(np.isnan(got), undefined):
+        return float("inf")
+    return relative_error(np.where(undefined, 0, got), np.where(undefined, 0, wanted))
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def _bits(x: Any) -> Any:
+    """An array that .npz files can hold."""
+    array = np.asarray(x)
+    return array if array.dtype.kind in "fiub" else array.view(np.uint16)
