@@ -219,8 +219,9 @@ def test_zoo(emulator, example):
 @pytest.mark.nightly
 @on(ALL_CHIPS)
 def test_each_missing_barrier_is_seen(emulator, monkeypatch):
-    """By one order of waves at least: none of the three sees all of them."""
-    program, inputs = PROGRAMS["attention"][1]()
+    """By one order of waves at least: none of the three sees all of them. The keys are so many that
+    each loop over them, with a mask and without, takes several tiles."""
+    program, inputs = attention(causal=True, q_len=130, kv_len=400)
     whole, real = compiled(program, emulator.chip).code, Amd.barrier
     counter, skipped, seen = itertools.count(), 0, 0
 
@@ -235,7 +236,7 @@ def test_each_missing_barrier_is_seen(emulator, monkeypatch):
             break
         if bundle.code != whole:  # else the candidate was not taken
             runs = emulator.compare(bundle, program, inputs)
-            assert max(max(run.errors) for run in runs) > 0.02, skipped
+            assert max(max(run.errors) for run in runs) > 3 * TOLERANCE["f16"], skipped
             seen += 1
         counter, skipped = itertools.count(), skipped + 1
     assert seen >= 2
