@@ -255,20 +255,25 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str,
     second record lacks although it asked for it is a difference ("gone"); one that only the
     second has is "new", which `compare` prints but does not count.
     """
-    both = [t for t in before["targets"] if t in after["targets"]]
     found = []
-    for target in both:
-        for name in sorted({*before["programs"], *after["programs"]}):
-            if not all(fnmatch.fnmatch(name, one["only"]) for one in (before, after)):
-                continue
-            old, new = (one["programs"].get(name, {}).get(target) for one in (before, after))
-            if old is None or new is None:
-                levels = ["new" if old is None else "gone"]
-            else:
-                levels = [level for level in LEVELS if old.get(level) != new.get(level)]
-            if levels:
-                found.append({"program": name, "target": target, "levels": levels})
+    for target, name in asked(before, after):
+        old, new = (one["programs"].get(name, {}).get(target) for one in (before, after))
+        if old is None or new is None:
+            levels = ["new" if old is None else "gone"]
+        else:
+            levels = [level for level in LEVELS if old.get(level) != new.get(level)]
+        if levels:
+            found.append({"program": name, "target": target, "levels": levels})
     return found
+
+
+def asked(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
+    """Each target and program that both records asked for and one has at least."""
+    names = [
+        name for name in sorted({*before["programs"], *after["programs"]})
+        if all(fnmatch.fnmatch(name, one["only"]) for one in (before, after))
+    ]  # fmt: skip
+    return [(t, name) for t in before["targets"] if t in after["targets"] for name in names]
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -288,8 +293,7 @@ def compare(options: argparse.Namespace) -> int:
             print(f"note: {name} {old} made the first record, {new} the second")
     for d in found:
         print(f"{d['target']:8} {d['program']:48} {', '.join(d['levels'])}")
-    total = sum(len(of) for of in before["programs"].values())
-    print(f"{len(counted)} of {total} differ")
+    print(f"{len(counted)} of {len(asked(before, after))} differ")
     return bool(counted)
 
 

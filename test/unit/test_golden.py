@@ -48,6 +48,7 @@ def test_only_what_both_records_asked_for_counts(golden):
         {"program": "zoo/c", "target": "sm_80", "levels": ["gone"]},
         {"program": "zoo/d", "target": "sm_80", "levels": ["new"]},
     ]
+    assert golden.asked(before, after) == [("sm_80", f"zoo/{name}") for name in "acd"]
 
 
 def test_compare_exits_with_1_where_code_differs(golden, tmp_path, capsys):
