@@ -22,6 +22,7 @@ from neptune_mlir.pipelines.lowering import (
     count,
     parallelism,
 )
+from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
@@ -274,10 +275,27 @@ def compile_unfused(text: str, source: str, entry: str | None, *, vectorize: boo
     Raises:
         NeptuneError: the program has no lowering to loops.
     """
+    return _through_loops(Lowering.of_text(text, source), source, entry, vectorize)
+
+
+@bindings.exclusive
+def compile_reference(text: str, source: str, entry: str | None) -> Any:
+    """The program as written, all of its floats f64 (arguments and results too): what errors
+    count from.
+
+    Raises:
+        NeptuneError: the program has no lowering to loops, or reads floats as bits.
+    """
+    lowering = Lowering.of_text(text, source)
+    with bindings.source_name(source):
+        lowering.run([Step("widen-floats")])
+    return _through_loops(lowering, source, entry, vectorize=False)
+
+
+def _through_loops(lowering: Lowering, source: str, entry: str | None, vectorize: bool) -> Any:
     from neptune_mlir.pipelines import cpu
     from neptune_mlir.runtime.function import FunctionExecutable
 
-    lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")

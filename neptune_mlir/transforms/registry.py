@@ -52,6 +52,7 @@ _MODULES: dict[str, str] = {
     "expand-math": "neptune_mlir.transforms.expand_math",
     "copies-to-linalg": "neptune_mlir.transforms.copies_to_linalg",
     "interchange-reductions": "neptune_mlir.transforms.interchange_reductions",
+    "widen-floats": "neptune_mlir.transforms.widen_floats",
 }
 
 
