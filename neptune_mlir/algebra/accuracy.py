@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""When a fused program counts as right: its error beside that of the program as written.
+
+Both are measured against the program in float64. The rule, for every result:
+
+* NaN, +inf and -inf stand where the program defines them, element by element. The program
+  defines them where the unfused program and float64 agree. Where they do not, or where the
+  result is a number too large for its type, the program as written leaves the range of its
+  types: the fused one may give what either gives, or anything that is not finite.
+* error(fused) <= 2 error(unfused) + 4 ulp. The error of a row (the last dimension; each element
+  of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
+  result's type; that of a result is its worst row's. So a row of large numbers hides no error of
+  a small one, and the cancellation in one element of a product decides nothing.
+* Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
+  on inputs that differ in the last place, and the bound holds for the root mean square over these.
+* A row that a change in the last place of the inputs moves by a quarter of its size or more has
+  no digits to lose: errors up to that movement are accepted.
+* A row that float64 does not know either is not compared: one that a change in the last places of
+  float64 moves by more than a quarter of an ulp (the variance of equal numbers is 0, or rounding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+# One unit in the last place of 1, the smallest normal number and the largest, by element type.
+EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
+SMALLEST = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
+LARGEST = {
+    "f16": 65504.0, "bf16": (2 - 2.0**-7) * 2.0**127, "f32": (2 - 2.0**-23) * 2.0**127,
+    "f64": float(np.finfo(np.float64).max),
+}  # fmt: skip
+
+TIMES = 2.0
+# The reference of an f64 program is another order of the same sums: 1e-12 instead of 4 ulp.
+SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
+AGAIN = 16  # runs that even out luck
+NO_DIGITS = 0.25
+WIGGLE = 2.0**-50  # relative, of inputs, to see what float64 knows
+
+# What two programs that compute the same may differ by, relative and over the whole result
+# (Frobenius), where nobody asks which of them is nearer to float64.
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
+
+
+def rounded(values: Any, dtype: str) -> Array:
+    """The nearest values of a float type, as float64; integers and conditions unchanged."""
+    if dtype not in EPSILON or dtype == "f64":
+        return np.asarray(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype != "bf16":
+            narrow = np.float16 if dtype == "f16" else np.float32
+            return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
+        bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32)
+        even = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
+        found = even.astype(np.uint32).view(np.float32).astype(np.float64)
+        found = found.reshape(np.shape(values))
+        return np.where(np.isnan(values), np.nan, found)
+
+
+def jittered(values: Any, dtype: str, generator: np.random.Generator) -> Array:
+    """The same values, each moved by at most one unit in the last place of its type.
+
+    Whole numbers that occur twice stay: they are masks, counts and constants, not data.
+    """
+    values = np.asarray(values)
+    if dtype not in EPSILON:
+        return values
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = values * (1 + EPSILON[dtype] * generator.integers(-1, 2, values.shape))
+        whole = values == np.rint(values)
+        _, number, times = np.unique(values, return_inverse=True, return_counts=True)
+        constant = whole & (times[number.reshape(values.shape)] > 1)
+        moved = rounded(moved, dtype)
+        data = np.isfinite(values) & np.isfinite(moved) & ~constant
+        return np.where(data, moved, values)
+
+
+def wiggled(values: Any, dtype: str, generator: np.random.Generator) -> Array:
+    """Floats moved by a few units in the last place of float64."""
+    values = np.asarray(values)
+    if dtype not in EPSILON:
+        return values
+    with np.errstate(invalid="ignore"):
+        return values * (1 + WIGGLE * generator.uniform(-1, 1, values.shape))
+
+
+def kinds(values: Array) -> Array:
+    """Of each element: 0 finite, 1 +inf, 2 -inf, 3 NaN."""
+    found = np.isposinf(values) + 2 * np.isneginf(values) + 3 * np.isnan(values)
+    return np.asarray(found, np.int8)
+
+
+KIND_NAMES = ("finite", "inf", "-inf", "NaN")
+
+
+def frobenius(got: Array, wanted: Array) -> float:
+    """Norm of the difference over that of `wanted`, where both are finite."""
+    both = np.isfinite(got) & np.isfinite(wanted)
+    return _ratio(_norm(np.where(both, got - wanted, 0.0)), _norm(np.where(both, wanted, 0.0)))
+
+
+def _ratio(error: Any, scale: Any) -> float:
+    return float(error / scale) if scale else float(error)
+
+
+def _norm(values: Array, axis: int | None = None) -> Array:
+    """Euclidean norms that do not overflow."""
+    size = np.abs(values).max(axis=axis, keepdims=axis is not None, initial=0.0)
+    size = np.where(size > 0, size, 1.0)
+    total = np.sqrt(np.square(values / size).sum(axis=axis, keepdims=axis is not None)) * size
+    return total if axis is None else np.squeeze(total, axis)
+
+
+@dataclass
+class Comparison:
+    """One result of a fused and of an unfused program against float64, over one or more runs."""
+
+    dtype: str
+    slack: float | None = None  # instead of SLACK
+    runs: int = 0
+    strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
+    example: str = ""
+    unknown: int = 0  # elements that float64 does not know
+    overflows: int = 0  # elements where the unfused program leaves the range of its types
+    frobenius_fused: float = 0.0
+    frobenius_unfused: float = 0.0
+    difference: float = 0.0  # the largest, of an element, fused and unfused
+    _fused: list[Array] = field(default_factory=list)  # norms of errors, by row
+    _unfused: list[Array] = field(default_factory=list)
+    _sizes: list[Array] = field(default_factory=list)
+    _exact: list[Array] = field(default_factory=list)
+
+    def add(self, fused: Any, unfused: Any, exact: Any, known: Any = None) -> None:
+        """One run. Arrays are float64, `exact` before any rounding; `known` is `exact` of inputs
+        that differ in the last places of float64."""
+        fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
+        self.runs += 1
+        if fused.shape != exact.shape:
+            self._stranger(max(fused.size, 1), f"shape {fused.shape} instead of {exact.shape}")
+            return
+        if self.dtype not in EPSILON:
+            wrong = (fused != unfused) & (fused != exact)
+            self._count(wrong, fused, unfused)
+            return
+        with np.errstate(all="ignore"):
+            unknown = self._unknown(exact, known)
+            self.unknown = max(self.unknown, int(unknown.sum()))
+            self._patterns(fused, unfused, exact, unknown)
+            self._errors(fused, unfused, exact, unknown)
+
+    def _stranger(self, number: int, example: str) -> None:
+        self.strangers += number
+        self.example = self.example or example
+
+    def _count(self, wrong: Array, fused: Array, unfused: Array) -> None:
+        if wrong.any():
+            at = tuple(int(k) for k in np.argwhere(wrong)[0])
+            place = f"[{', '.join(map(str, at))}]"
+            text = f"element {place} is {fused[at]:.6g}, unfused {unfused[at]:.6g}"
+            self._stranger(int(wrong.sum()), text)
+
+    def _unknown(self, exact: Array, known: Any) -> Array:
+        """Which elements are in rows that float64 does not know."""
+        if known is None or not exact.size:
+            return np.zeros(exact.shape, bool)
+        here, there = rounded(exact, self.dtype), rounded(known, self.dtype)
+        finite = np.isfinite(here) & np.isfinite(there)
+        moved = self._rows(np.where(finite, exact - known, 0.0))
+        size = self._rows(np.where(finite, exact, 0.0))
+        limit = EPSILON[self.dtype] / 4 * np.maximum(size, SMALLEST[self.dtype])
+        if self.dtype == "f64":
+            limit = self.bound_of(0.0) * EPSILON["f64"] * size
+        rows = (moved > limit)[:, None]
+        width = exact.shape[-1] if exact.ndim > 1 else 1
+        spread = np.broadcast_to(rows, (rows.shape[0], width)).reshape(exact.shape)
+        return spread | (kinds(here) != kinds(there))
+
+    def _patterns(self, fused: Array, unfused: Array, exact: Array, unknown: Array) -> None:
+        of_fused, of_unfused = kinds(fused), kinds(unfused)
+        of_exact = kinds(rounded(exact, self.dtype))
+        # The unfused program left the range of its types, or the result itself is out of it.
+        left = (of_unfused != of_exact) & (of_unfused != 0)
+        left |= np.isfinite(exact) & (of_exact != 0)
+        right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
+        self.overflows = max(self.overflows, int(left.sum()))
+        self._count(~(right | unknown), fused, unfused)
+
+    def _rows(self, values: Array) -> Array:
+        """The norms of the rows."""
+        width = values.shape[-1] if values.ndim > 1 else 1
+        return _norm(values.reshape(-1, width) if values.size else values.reshape(0, 1), 1)
+
+    def _errors(self, fused: Array, unfused: Array, exact: Array, unknown: Array) -> None:
+        compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
+        known = np.where(compared, exact, 0.0)
+
+        def errors(got: Array) -> Array:
+            return self._rows(np.where(compared & np.isfinite(got), got - exact, 0.0))
+
+        self._fused.append(errors(fused))
+        self._unfused.append(errors(unfused))
+        self._sizes.append(self._rows(known))
+        self._exact.append(known)
+        self.frobenius_fused = max(self.frobenius_fused, frobenius(fused, exact))
+        self.frobenius_unfused = max(self.frobenius_unfused, frobenius(unfused, exact))
+        both = np.isfinite(fused) & np.isfinite(unfused)
+        apart = np.abs(np.where(both, fused - unfused, 0.0))
+        self.difference = max(self.difference, float(apart.max(initial=0.0)))
+
+    def _ulps(self, errors: Sequence[Array], skipped: Array | None = None) -> float:
+        """The worst row's error in ulps, its root mean square over the runs."""
+        if not errors:
+            return 0.0
+        sizes = np.asarray(self._sizes)
+        if self.runs > 1:
+            mean = np.asarray(_norm(sizes)) / np.sqrt(max(sizes.size, 1))
+            sizes = np.maximum(sizes, np.minimum(self._movement() / EPSILON[self.dtype], mean))
+        unit = EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype])
+        by_row = _norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors))
+        if skipped is not None:
+            by_row = np.where(skipped, 0.0, by_row)
+        return float(by_row.max(initial=0.0))
+
+    def _movement(self) -> Array:
+        """How far the last place of the inputs moves each row."""
+        moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
+        return np.asarray(_norm(moved, 0) / np.sqrt(len(moved)))
+
+    def _without_digits(self) -> Array:
+        """Rows that the last place of the inputs decides, and whose errors are no larger."""
+        moved = self._movement()
+        error = _norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+        size = _norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
+        return np.asarray((moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS))
+
+    @property
+    def fused(self) -> float:
+        """The error of the fused program in ulps."""
+        return self._ulps(self._fused)
+
+    @property
+    def unfused(self) -> float:
+        return self._ulps(self._unfused)
+
+    @property
+    def bound(self) -> float:
+        """What the error of the fused program may be, in ulps."""
+        return self.bound_of(self.unfused)
+
+    def bound_of(self, unfused: float) -> float:
+        slack = SLACK.get(self.dtype, 0.0) if self.slack is None else self.slack
+        return TIMES * unfused + slack
+
+    @property
+    def ok(self) -> bool:
+        if self.strangers or not self._fused:
+            return not self.strangers
+        if self.runs > 1:
+            return self._ulps(self._fused, self._without_digits()) <= self.bound
+        return self.fused <= self.bound
+
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
+
+
+@dataclass(frozen=True)
+class Programs:
+    """One program three ways, and the element types of its arguments and results."""
+
+    fused: Run
+    unfused: Run
+    exact: Run
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[Comparison]:
+    """The results of a program on these arguments, by the rule above.
+
+    Arguments are plain: floats as float64 arrays of values that their type has, integers and
+    conditions as they are.
+    """
+    found = [Comparison(dtype) for dtype in programs.results]
+    _run(programs, arguments, found)
+    if all(c.ok for c in found):
+        return found
+    # From here on it costs more: does float64 know, and is it luck?
+    generator = np.random.default_rng(seed)
+    found = [Comparison(dtype) for dtype in programs.results]
+    _run(programs, arguments, found, generator)
+    if all(c.ok or c.strangers for c in found):
+        return found
+    for _ in range(AGAIN - 1):
+        _run(programs, _changed(jittered, programs, arguments, generator), found, generator)
+    return found
+
+
+def _changed(
+    change: Callable[..., Array], programs: Programs, arguments: Sequence[Any],
+    generator: np.random.Generator,
+) -> list[Any]:  # fmt: skip
+    return [
+        change(value, dtype, generator)
+        for value, dtype in zip(arguments, programs.arguments, strict=True)
+    ]
+
+
+def _run(
+    programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
+    generator: np.random.Generator | None = None,
+) -> None:  # fmt: skip
+    results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
+    known: Sequence[Any] = [None] * len(found)
+    if generator is not None:
+        known = programs.exact(_changed(wiggled, programs, arguments, generator))
+    for comparison, fused, unfused, exact, near in zip(found, *results, known, strict=True):
+        comparison.add(fused, unfused, exact, near)

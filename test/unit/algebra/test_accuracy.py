@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The rule that a fused program counts as right by."""
+
+import numpy as np
+import pytest
+
+from neptune_mlir.algebra.accuracy import (
+    AGAIN,
+    EPSILON,
+    LARGEST,
+    Comparison,
+    Programs,
+    frobenius,
+    jittered,
+    judge,
+    kinds,
+    rounded,
+    wiggled,
+)
+
+NAN, INF = np.nan, np.inf
+
+
+def compared(fused, unfused, exact, dtype="f32"):
+    found = Comparison(dtype)
+    found.add(np.asarray(fused, float), np.asarray(unfused, float), np.asarray(exact, float))
+    return found
+
+
+def programs(fused, unfused, exact, arguments=("f32",), results=("f32",)):
+    """Functions of arrays as programs with one result."""
+    runs = [lambda values, f=f: [np.asarray(f(*values), float)] for f in (fused, unfused, exact)]
+    return Programs(*runs, arguments, results)
+
+
+def single(function):
+    """A function computed in float32."""
+    return lambda *values: function(*[np.asarray(v, np.float32) for v in values])
+
+
+@pytest.mark.parametrize(
+    ("fused", "unfused", "exact", "right"),
+    [
+        (NAN, NAN, NAN, True),
+        (0.0, NAN, NAN, False),  # a NaN that vanishes
+        (NAN, 1.0, 1.0, False),
+        (INF, 1.0, 1.0, False),
+        (INF, INF, INF, True),
+        (NAN, INF, INF, False),  # an infinite input: the program defines inf
+        (-INF, INF, INF, False),
+        (1.0, INF, INF, False),
+        (1.0, INF, 1.0, True),  # the unfused program overflows, the fused one is right
+        (NAN, INF, 1.0, True),  # or overflows as well
+        (INF, NAN, 1.0, True),
+        (2.0, INF, 1.0, False),  # but a number has to be right
+        (NAN, INF, 1e60, True),  # too large for f32: overflow is overflow
+        (3e38, INF, 1e60, False),
+        (NAN, 0.0, NAN, True),  # float64 and the fused program see what the unfused one lost
+    ],
+)
+def test_patterns_of_nan_and_inf(fused, unfused, exact, right):
+    found = compared([1.0, fused], [1.0, unfused], [1.0, exact])
+    assert found.ok == right, found
+    if found.strangers:
+        assert found.example.startswith("element [1] is")
+
+
+def test_the_bound_is_twice_the_unfused_error_and_four_ulps():
+    ulp = EPSILON["f32"]
+    exact = np.full(3, 1.0)
+    assert compared(exact * (1 + 4 * ulp), exact, exact).ok
+    assert not compared(exact * (1 + 4.5 * ulp), exact, exact).ok
+    assert compared(exact * (1 + 24 * ulp), exact * (1 + 10 * ulp), exact).ok
+    found = compared(exact * (1 + 25 * ulp), exact * (1 - 10 * ulp), exact)
+    assert not found.ok
+    assert found.fused == pytest.approx(25) and found.bound == pytest.approx(24)
+
+
+def test_rows_have_their_own_size():
+    """A row of large numbers hides no error of a small one; one element of a row may cancel."""
+    exact = np.array([[1e20, 1e20], [1.0, 1.0]])
+    off = np.array([[1e20, 1e20], [1.0, 1.001]])
+    assert not compared(off, exact, exact).ok
+    cancelled = np.array([[1.0, 1e-9]])
+    assert compared(cancelled + np.array([[0, 1e-7]]), cancelled, cancelled).ok
+
+
+def test_a_result_of_another_shape_fails():
+    assert not compared(np.zeros(3), np.zeros(2), np.zeros(2)).ok
+
+
+def test_integers_are_what_either_program_gives():
+    assert compared([1, 2], [1, 2], [1, 2], "i64").ok
+    assert compared([1, 3], [1, 2], [1, 3], "i64").ok
+    assert not compared([1, 4], [1, 2], [1, 3], "i64").ok
+
+
+def test_types_have_their_own_ulps():
+    exact = np.array([1.0])
+    for dtype in ("f16", "bf16", "f32"):
+        assert compared(exact + 4 * EPSILON[dtype], exact, exact, dtype).ok
+        assert not compared(exact + 5 * EPSILON[dtype], exact, exact, dtype).ok
+    assert compared(exact + 9e-13, exact, exact, "f64").ok
+    assert not compared(exact + 2e-12, exact, exact, "f64").ok
+
+
+def test_luck_is_evened_out():
+    """Sums in two orders differ by luck; what is wrong is wrong each time."""
+    forward = single(lambda x: np.add.accumulate(x, axis=1)[:, -1])
+    backward = single(lambda x: np.add.accumulate(x[:, ::-1], axis=1)[:, -1])
+    exact = lambda x: np.asarray(x).sum(1)  # noqa: E731
+    generator = np.random.default_rng(0)
+    ran_again = 0
+    for seed in range(200):
+        x = rounded(generator.standard_normal((4, 300)), "f32")
+        (found,) = judge(programs(backward, forward, exact), [x], seed)
+        assert found.ok, (seed, found.fused, found.unfused)
+        ran_again += found.runs == AGAIN
+    assert ran_again  # the bound alone fails some
+    shifted = single(lambda x: np.add.accumulate(x, axis=1)[:, -1] + np.float32(1e-3))
+    (found,) = judge(programs(shifted, forward, exact), [x])
+    assert not found.ok and found.runs == AGAIN
+
+
+def test_multiplying_out_is_never_luck():
+    def variance(x):
+        d = x - x.mean(1, keepdims=True)
+        return (d * d).mean(1)
+
+    expanded = single(lambda x: (x * x).mean(1) - x.mean(1) ** 2)
+    for mean in (30, 100, 1e4):
+        x = rounded(mean + np.random.default_rng(0).standard_normal((8, 512)), "f32")
+        (found,) = judge(programs(expanded, single(variance), variance), [x])
+        assert not found.ok
+        (found,) = judge(programs(single(variance), single(variance), variance), [x])
+        assert found.ok
+
+
+def test_what_float64_does_not_know_is_not_compared():
+    """The variance of equal numbers is 0, or noise of whoever computes it."""
+
+    def ratio(x, noise):
+        d = x - x.mean(1, keepdims=True)
+        return (d * d).mean(1) / (d * d).mean(1) if noise else (d * d).mean(1)
+
+    x = np.full((2, 300), rounded(100.1, "f32"))
+    (found,) = judge(
+        programs(lambda x: np.full(2, 1e-9), single(lambda x: ratio(x, False)),
+                 lambda x: ratio(x, False)), [x],
+    )  # fmt: skip
+    assert found.ok and found.unknown == 2
+
+
+def test_a_constant_in_place_of_a_result_fails():
+    x = rounded(np.random.default_rng(0).standard_normal((4, 300)), "f32")
+    total = lambda x: np.asarray(x).sum(1)  # noqa: E731
+    (found,) = judge(programs(lambda x: np.zeros(4), single(total), total), [x])
+    assert not found.ok
+
+
+def test_rounding():
+    values = [1.0, 1.00390625, 1.01171875, -2.5, INF, NAN, 1e39, -1e39]
+    wanted = [1.0, 1.0, 1.015625, -2.5, INF, NAN, INF, -INF]
+    np.testing.assert_array_equal(rounded(values, "bf16"), wanted)
+    assert rounded(0.1, "f32") == np.float32(0.1) and rounded(70000.0, "f16") == INF
+    for dtype, largest in LARGEST.items():
+        assert rounded(largest, dtype) == largest
+    assert rounded(np.array([1, 2]), "i64").dtype == np.int64
+
+
+def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
+    generator = np.random.default_rng(0)
+    values = np.array([0.5, 0.0, 1.0, 1.0, 0.0, -1e9, -1e9, INF, NAN, 123456.0])
+    moved = {tuple(np.nan_to_num(jittered(values, "f32", generator))) for _ in range(50)}
+    columns = [set(column) for column in zip(*moved, strict=True)]
+    assert [len(c) > 1 for c in columns] == [True] + [False] * 8 + [True]
+    assert max(columns[0]) - 0.5 <= EPSILON["f32"]
+    np.testing.assert_array_equal(jittered(np.array([1, 2]), "i64", generator), [1, 2])
+    assert abs(wiggled(values, "f32", generator)[0] - 0.5) < 1e-14
+
+
+def test_kinds_and_norms():
+    assert kinds(np.array([0.0, INF, -INF, NAN])).tolist() == [0, 1, 2, 3]
+    got, wanted = np.array([3e200, 4.5e200, NAN]), np.array([3e200, 4e200, 1.0])
+    assert frobenius(got, wanted) == pytest.approx(0.1)
