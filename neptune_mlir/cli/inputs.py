@@ -115,6 +115,52 @@ def _random(generator: np.random.Generator, argument: Any, shape: list[int]) -> 
     return int(drawn) if argument.kind == "scalar" else drawn.astype(storage_dtype(dtype))
 
 
+LONG, FEW = 261, 2  # several tiles of a stream with a ragged tail; of what comes before the rows
+
+
+def hostile_extents(plan: Any) -> tuple[dict[tuple[int, int], int], int]:
+    """Run-time extents for inputs that hurt: `known` and `size` of `random_inputs`.
+
+    The last two dimensions of a tensor are long; what comes before them (a batch, heads) is small,
+    as are extents that equal such a one.
+    """
+    few = {
+        (k, axis)
+        for k, argument in enumerate(plan.arguments)
+        for axis in range(max(len(argument.shape) - 2, 0))
+    }
+    before = 0
+    while len(few) > before:
+        before = len(few)
+        for left, right in plan.equal:
+            places = {p for p in (_place(left), _place(right)) if p}
+            if places & few:
+                few |= places
+    open_places = {
+        (k, axis)
+        for k, argument in enumerate(plan.arguments)
+        for axis, extent in enumerate(argument.shape)
+        if extent is None
+    }
+    fixed = shapes(plan, LONG, {})
+    return {(k, a): FEW for k, a in few & open_places if fixed[k][a] == LONG}, LONG
+
+
+def stored(value: Any, argument: Any) -> Any:
+    """A plain array (floats as float64) as the runtime takes an argument of a plan."""
+    from neptune_mlir.runtime.arrays import storage_dtype
+
+    array = np.asarray(value)
+    if argument.kind == "scalar":
+        return array.item()
+    kind = storage_dtype(argument.dtype)
+    if argument.dtype == "bf16":
+        bits = bf16_bits(array.astype(np.float32))
+        return bits if kind == np.uint16 else bits.view(kind)
+    with np.errstate(over="ignore"):
+        return array.astype(kind)
+
+
 def bf16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """float32 rounded to bfloat16 (nearest even), as its 16 bits. NaN stays NaN."""
     bits = np.asarray(values, dtype=np.float32).view(np.uint32)

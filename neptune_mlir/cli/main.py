@@ -21,7 +21,7 @@ from neptune_mlir.errors import UsageError
 COMMANDS = {
     "compile": "compile a program for a target, or show a level of it",
     "inspect": "what a bundle holds: launches, registers, spills, where it comes from",
-    "run": "compile a program and run it, with --check against the unfused one",
+    "run": "compile a program and run it, with --check its error beside the unfused one's",
     "explain": "show the fused loop nest as pseudo-code, with every correction",
     "verify": "stress-test the corrections of a program",
     "zoo": "the example programs: reductions, kernels, corrections, proofs, errors",

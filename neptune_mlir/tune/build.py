@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.algebra.accuracy import TOLERANCE
 from neptune_mlir.bench.process import Worker
-from neptune_mlir.cli.run import TOLERANCE
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.gpu import gpu_target

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What `neptune run --check` does: the errors of the fused and the unfused program against float64.
+
+The rule is that of `algebra/accuracy.py`. `--check=hostile` applies it to the inputs of
+`algebra/hostile.py` as well.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra import hostile as hostile_inputs
+from neptune_mlir.algebra.accuracy import (
+    EPSILON,
+    TOLERANCE,
+    Comparison,
+    Programs,
+    judge,
+)
+from neptune_mlir.cli.inputs import hostile_extents, random_inputs, stored, to_float64
+from neptune_mlir.cli.run import result_dtype, time_text, timed
+from neptune_mlir.errors import InputError, NeptuneError
+
+Report = dict[str, Any]
+
+
+def check(
+    source: Any, entry: str | None, run: Callable[..., Any], plan: Any, arguments: Sequence[Any],
+    report: Report, *, hostile: bool = False, sizes_given: bool = False, seed: int = 0,
+) -> bool:  # fmt: skip
+    """Judge `run` on these arguments, and with `hostile` on many more; fills the report.
+
+    Args:
+        sizes_given: the shapes of the arguments are what the user wants; else run-time extents
+            of hostile inputs are such that they take several tiles.
+    """
+    from neptune_mlir.compiler import compile_unfused
+
+    unfused = compile_unfused(source.text, source.name, entry)
+    values, unfused_s = timed(unfused, arguments, 1)
+    if len(values) != len(plan.results):
+        raise InputError("the unfused program gives another number of results")
+    programs, exact = three_ways(source, entry, run, unfused, plan)
+    report["unfused_s"] = unfused_s
+    plain = [plain_values(a, d) for a, d in zip(arguments, programs.arguments, strict=True)]
+    found = judged(programs, plain, exact, seed)
+    passed = all(c.ok for c in found)
+    _describe(found, report, exact, unfused_s)
+    if hostile:
+        if not sizes_given:
+            known, size = hostile_extents(plan)
+            given = random_inputs(plan, size, seed, known)
+            plain = [plain_values(a, d) for a, d in zip(given, programs.arguments, strict=True)]
+        passed &= _hostile(programs, plan, plain, exact, report, seed)
+    if not passed:
+        print("the check failed", file=sys.stderr)
+    return passed
+
+
+def three_ways(
+    source: Any, entry: str | None, run: Callable[..., Any], unfused: Callable[..., Any], plan: Any
+) -> tuple[Programs, str]:
+    """The program fused, unfused and in float64; why there is no float64, where there is none."""
+    from neptune_mlir.compiler import compile_reference
+
+    arguments = tuple(a.dtype for a in plan.arguments)
+    results = tuple(result_dtype(plan, k) for k in range(len(plan.results)))
+
+    def native(function: Callable[..., Any]) -> Callable[[Sequence[Any]], list[Any]]:
+        def call(values: Sequence[Any]) -> list[Any]:
+            found = function(*[
+                stored(v, a) for v, a in zip(values, plan.arguments, strict=True)
+            ])  # fmt: skip
+            listed = found if isinstance(found, tuple) else (found,)
+            return [to_float64(r, d) for r, d in zip(listed, results, strict=True)]
+
+        return call
+
+    try:
+        reference = compile_reference(source.text, source.name, entry)
+    except NeptuneError as error:
+        return Programs(native(run), native(unfused), native(unfused), arguments, results), (
+            error.message
+        )
+
+    def exact(values: Sequence[Any]) -> list[Any]:
+        found = reference(*map(_as_wide, values))
+        return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
+
+    return Programs(native(run), native(unfused), exact, arguments, results), ""
+
+
+def _as_wide(value: Any) -> Any:
+    array = np.asarray(value)
+    return array if array.ndim else array.item()
+
+
+def plain_values(value: Any, dtype: str) -> Any:
+    """An argument as `algebra/accuracy.py` has it; a number as its type rounds it."""
+    if dtype not in EPSILON:
+        return np.asarray(value)
+    if isinstance(value, float | int):
+        value = hostile_inputs.rounded(value, dtype)
+    return to_float64(value, dtype)
+
+
+def judged(programs: Programs, values: Sequence[Any], exact: str, seed: int) -> list[Comparison]:
+    """`judge`, or without a float64 reference (`exact` says why) the tolerances between two."""
+    if not exact:
+        return judge(programs, values, seed)
+    found = [
+        Comparison(d, slack=TOLERANCE[d] / EPSILON[d]) if d in EPSILON else Comparison(d)
+        for d in programs.results
+    ]
+    fused, unfused = programs.fused(values), programs.unfused(values)
+    for comparison, a, b in zip(found, fused, unfused, strict=True):
+        comparison.add(a, b, b)
+    return found
+
+
+def _worst(found: Sequence[Comparison]) -> Comparison:
+    """The result to speak of: one that fails, or the one nearest to it."""
+    return max(found, key=lambda c: (not c.ok, c.strangers, c.fused / max(c.bound, 1e-30)))
+
+
+def _entry(found: Sequence[Comparison]) -> Report:
+    """What a report says of one set of inputs."""
+    worst = _worst(found)
+    return {
+        "fused_ulps": worst.fused, "unfused_ulps": worst.unfused, "bound_ulps": worst.bound,
+        "strangers": sum(c.strangers for c in found), "runs": max(c.runs for c in found),
+        "why": worst.example if worst.strangers else "",
+        "ok": all(c.ok for c in found),
+    }  # fmt: skip
+
+
+def _describe(found: Sequence[Comparison], report: Report, exact: str, unfused_s: float) -> None:
+    entry = _entry(found)
+    floats = [c for c in found if c.dtype in EPSILON]
+    entry["fused_relative"] = max((c.frobenius_fused for c in floats), default=0.0)
+    entry["unfused_relative"] = max((c.frobenius_unfused for c in floats), default=0.0)
+    report["check"] = entry
+    report["max_abs"] = max((c.difference for c in floats), default=0.0)
+    report["max_rel"] = entry["fused_relative"]
+    verdict = "ok" if entry["ok"] else "FAILED"
+    if exact:
+        print(f"no float64 reference: {exact}")
+    print(
+        f"error against {'the unfused program' if exact else 'float64'}, in ulps of the row: fused "
+        f"{entry['fused_ulps']:.2g}, unfused {entry['unfused_ulps']:.2g}, at most "
+        f"{entry['bound_ulps']:.2g}: {verdict}"
+    )
+    print(
+        f"  relative (Frobenius): fused {entry['fused_relative']:.1e}, unfused "
+        f"{entry['unfused_relative']:.1e}; they differ by at most {report['max_abs']:.1e}"
+    )
+    if entry["why"]:
+        print(f"  {entry['strangers']} elements are of another kind: {entry['why']}")
+    overflows = sum(c.overflows for c in found)
+    if overflows:
+        print(f"  {overflows} elements leave the range of their type in the unfused program")
+    ratio = unfused_s / report["run_s"]
+    print(f"unfused runs in {time_text(unfused_s)}: the fused one is {ratio:.2f}x as fast")
+
+
+def _hostile(
+    programs: Programs, plan: Any, values: Sequence[Any], exact: str, report: Report, seed: int
+) -> bool:
+    """Judge all hostile cases and print them as a table."""
+    started = time.perf_counter()
+    names = [a.name or f"argument {k}" for k, a in enumerate(plan.arguments)]
+    rows = []
+    for case in hostile_inputs.cases(values, programs.arguments, names, seed=seed):
+        found = judged(programs, case.arguments, exact, seed)
+        rows.append({"case": case.name, **_entry(found)})
+    report["hostile"] = rows
+    width = max(len(r["case"]) for r in rows)
+    print(f"\n{'hostile inputs':{width}}  {'fused':>8} {'unfused':>8}   (ulps of the row)")
+    for r in rows:
+        why = r["why"] or f"at most {r['bound_ulps']:.2g}"
+        verdict = "ok" if r["ok"] else f"FAILED {why}"
+        line = f"{r['case']:{width}}  {r['fused_ulps']:8.2g} {r['unfused_ulps']:8.2g}   {verdict}"
+        print(line)
+    failed = sum(not r["ok"] for r in rows)
+    print(f"{len(rows)} cases, {failed} failed, {time_text(time.perf_counter() - started)}")
+    return not failed
