@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Judges programs on hostile inputs, on the CPU and on the GPU simulators; keeps what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hostile_programs import ROLES, Choices, Grammar, shapes
+
+from neptune_mlir.algebra import hostile
+from neptune_mlir.algebra.accuracy import Comparison, Programs, judge
+from neptune_mlir.cli.check import three_ways
+from neptune_mlir.cli.inputs import stored
+from neptune_mlir.compiler import compile_text, compile_unfused, lower_text
+from neptune_mlir.kernel import Source, _load
+from neptune_mlir.runtime.plan import Argument
+
+CPU = "cpu"
+
+
+@dataclass
+class Failure:
+    """Arguments on which a program is wrong."""
+
+    case: hostile.Case
+    dtypes: Sequence[str]
+    found: Sequence[Comparison]
+
+    def __str__(self) -> str:
+        texts = []
+        for k, c in enumerate(self.found):
+            if not c.ok:
+                wrong = c.example or f"{c.fused:.3g} ulps, unfused {c.unfused:.3g}"
+                texts.append(f"result {k}: {wrong}")
+        return f"{self.case.name}: {'; '.join(texts)}"
+
+
+def programs_of(text: str, target: str = CPU) -> Programs:
+    """A program three ways; on a simulator where the target is a GPU."""
+    bundle = compile_text(text, "program", CPU, None, None)
+    unfused = compile_unfused(text, "program", None, vectorize=False)
+    run = _load(bundle) if target == CPU else simulated(text, target)
+    found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
+    assert not missing, missing
+    return found
+
+
+def simulated(text: str, target: str) -> Callable[..., Any]:
+    from run_kernels import Simulated
+
+    module, _ = lower_text(text, "program", target, None, "tile")
+    run = Simulated(module, target=target)
+
+    def call(*arguments: Any) -> Any:
+        found = run(*arguments)
+        return tuple(found) if isinstance(found, list) else found
+
+    return call
+
+
+def failures(
+    programs: Programs, cases: Sequence[hostile.Case], most: int = 1000
+) -> list[Failure]:
+    """The first `most` cases that a program fails."""
+    found: list[Failure] = []
+    for case in cases:
+        comparisons = judge(programs, case.arguments)
+        if not all(c.ok for c in comparisons):
+            found.append(Failure(case, programs.arguments, comparisons))
+            if len(found) >= most:
+                break
+    return found
+
+
+def cases_of(
+    dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], names: Sequence[str] = ()
+) -> list[hostile.Case]:
+    generator = np.random.default_rng(7)
+    given = [hostile.plain(generator, s, d) for s, d in zip(sizes, dtypes, strict=True)]
+    roles = [ROLES.get(name, "") for name in names]
+    return list(hostile.cases(given, dtypes, names, roles))
+
+
+def attempt(
+    choices: Choices, target: str = CPU, most: int | None = None
+) -> tuple[str, list[Failure]]:
+    """The text of the program that these choices make, and the first thing that is wrong with it.
+
+    Args:
+        most: how many cases are tried, spread over all of them.
+    """
+    program = Grammar(choices).build()
+    text = Source.of(program).text
+    programs = programs_of(text, target)
+    cases = cases_of(programs.arguments, shapes(program), list(program.inputs))
+    if most is not None and len(cases) > most:
+        cases = [cases[k * len(cases) // most] for k in range(most)]
+    return text, failures(programs, cases, 1)
+
+
+def shrunk(choices: Sequence[int], fails: Callable[[Sequence[int]], bool], tries: int = 60):
+    """Choices that still fail, shorter and with smaller numbers."""
+    best = list(choices)
+    changed = True
+    while changed and tries > 0:
+        changed = False
+        for k in range(len(best)):
+            for smaller in ([*best[:k], *best[k + 1 :]], [*best[:k], 0, *best[k + 1 :]]):
+                if smaller == best or tries <= 0 or (not best[k] and len(smaller) == len(best)):
+                    continue
+                tries -= 1
+                if fails(smaller):
+                    best, changed = smaller, True
+                    break
+            if k >= len(best) - 1:
+                break
+    return best
+
+
+def described(choices: Sequence[int]) -> str:
+    """A program in index notation."""
+    program = Grammar(Choices(given=choices)).build()
+    inputs = (f"{n}: {t.dtype} {[a.name for a in t.shape]}" for n, t in program.inputs.items())
+    lines = [", ".join(inputs)]
+    for s in program.steps:
+        names = ", ".join(program.axis_list[k].name for k in s.removed)
+        lines.append(f"{s.key} = {s.combiner} over {names} of {program.show(s.body)}")
+    return "\n".join([*lines, *(f"return {program.show(o.term)}" for o in program.outputs)])
+
+
+def keep(folder: Path, name: str, text: str, failure: Failure, verdict: str) -> None:
+    """Write a failing program, its inputs and the verdict."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.mlir").write_text(text)
+    arrays = {}
+    for k, (a, dtype) in enumerate(zip(failure.case.arguments, failure.dtypes, strict=True)):
+        array = stored(a, Argument("tensor", dtype, np.shape(a)))
+        arrays[f"arg{k}"] = array.view(np.uint16) if dtype == "bf16" else array
+    np.savez(folder / f"{name}.npz", **arrays)
+    (folder / f"{name}.txt").write_text(verdict + "\n")

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Hostile inputs on the simulators: the arithmetic of GPUs (exp2, fused multiply-add).
+
+The rule is that of CPUs. See test_hostile_inputs.py and test_hostile_property.py.
+"""
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+from hostile_programs import Choices
+from hostile_runs import attempt, cases_of, described, failures, programs_of
+
+FOLDER = Path(__file__).parents[2] / "inputs" / "hostile"
+CHIPS = ("sm_80", "gfx942")
+SIZES = {"softmax": ("1000", "150"), "sum_exp": ("1000", "150"), "logsumexp": ("300", "150"),
+         "entropy": ("520", "150")}  # fmt: skip
+KINDS = ("mask", "mean", "moves", "one")
+START = int(os.environ.get("NEPTUNE_SEED", "0"))
+QUICK, NIGHTLY, BATCH, CASES = 4, 300, 20, 12
+
+# Kinds of inputs on which a program is still wrong on a chip, and programs by number.
+KNOWN: dict[tuple[str, str], set[str]] = {
+    ("entropy", "sm_80"): {"mask", "mean", "moves"},
+    ("entropy", "gfx942"): {"mask", "mean", "moves"},
+    ("logsumexp", "sm_80"): {"mask", "one"},
+    ("logsumexp", "gfx942"): {"mask", "one"},
+    ("softmax", "sm_80"): {"mask"},
+    ("softmax", "gfx942"): {"mask", "mean", "moves"},
+    ("sum_exp", "sm_80"): {"mask", "mean", "moves"},
+    ("sum_exp", "gfx942"): {"mask", "mean", "moves"},
+}
+KNOWN_SEEDS: dict[str, set[int]] = {}
+
+
+def known(request, is_known):
+    if is_known:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
+
+
+@functools.cache
+def program(name, chip):
+    long, short = SIZES[name]
+    text = (FOLDER / f"{name}.mlir").read_text()
+    assert f"4x{long}x" in text
+    return programs_of(text.replace(f"4x{long}x", f"4x{short}x"), chip), int(short)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", SIZES)
+def test_hostile_inputs(name, chip, kind, request):
+    known(request, kind in KNOWN.get((name, chip), ()))
+    programs, length = program(name, chip)
+    cases = [case for case in cases_of(["f32"], [(4, length)]) if case.kind == kind]
+    found = failures(programs, cases, 1)
+    assert not found, str(found[0])
+
+
+def wrong_with(seed, chip):
+    choices = Choices(seed)
+    _, found = attempt(choices, chip, CASES)
+    return f"program {seed}\n{described(choices.taken)}\n{found[0]}" if found else ""
+
+
+@pytest.mark.parametrize("seed", range(QUICK))
+@pytest.mark.parametrize("chip", CHIPS)
+def test_hostile_program(chip, seed, request):
+    known(request, seed in KNOWN_SEEDS.get(chip, ()))
+    wrong = wrong_with(seed, chip)
+    assert not wrong, wrong
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(NIGHTLY // BATCH))
+@pytest.mark.parametrize("chip", CHIPS)
+def test_hostile_programs(chip, batch):
+    first = START + QUICK + batch * BATCH
+    wrong = [w for seed in range(first, first + BATCH) if (w := wrong_with(seed, chip))]
+    assert not wrong, "\n\n".join(wrong)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs that lost their numbers once, on every input that hurts, by the rule of `--check`.
+
+Each file of test/inputs/hostile is what torch-mlir makes of a few lines of PyTorch. Tiles are
+small, so that rows take many steps and a ragged last one.
+"""
+
+import functools
+from pathlib import Path
+
+import pytest
+from hostile_runs import cases_of, failures, programs_of
+
+from neptune_mlir.bindings import parse
+
+FOLDER = Path(__file__).parents[1] / "inputs" / "hostile"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.mlir"))
+pytestmark = pytest.mark.usefixtures("small_tiles")
+
+# Kinds of inputs (`Case.kind`) on which a program is still wrong. A row that is right has to go.
+KNOWN: dict[str, set[str]] = {
+    "entropy": {"mask"},
+    "least_squares_residual": {"mask", "mean", "magnitude", "weights", "moves"},
+    "logsumexp": {"one"},
+    "masked_variance_count": {
+        "as", "mask", "mean", "magnitude", "weights", "one", "moves", "shows",
+    },
+    "masked_variance_weights": {"mask", "mean", "magnitude", "weights", "moves"},
+    "stable_norm": {"mask", "magnitude"},
+    "sum_exp": {"mask"},
+}  # fmt: skip
+
+
+@functools.cache
+def program(name):
+    """The program three ways, and its cases."""
+    text = (FOLDER / f"{name}.mlir").read_text()
+    found = programs_of(text)
+    function = parse(text).body.operations[0]
+    return found, cases_of(found.arguments, [tuple(t.shape) for t in function.type.inputs])
+
+
+# "shows" and "count" are for conditions and integers, which not every program has
+KINDS = ("as", "mask", "mean", "magnitude", "weights", "one", "moves", "shows", "count")
+
+
+def test_there_are_programs():
+    assert len(NAMES) >= 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_inputs(name, kind, request):
+    if kind in KNOWN.get(name, ()):
+        request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
+    programs, cases = program(name)
+    found = failures(programs, [case for case in cases if case.kind == kind])
+    assert not found, "\n".join(map(str, found))

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random programs that could lose digits, on inputs that hurt, by the rule of `--check`.
+
+A number stands for a program; `NEPTUNE_SEED=1234 pytest -m nightly` starts elsewhere. What fails
+is made smaller, printed in index notation, and written to a folder (`NEPTUNE_FAILURES`, else a
+temporary one) as .mlir, .npz and verdict: `neptune run F.mlir --inputs F.npz --check` shows it.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hostile_programs import Choices, Grammar
+from hostile_runs import attempt, described, keep, shrunk
+
+pytestmark = pytest.mark.usefixtures("small_tiles")
+
+QUICK, NIGHTLY, BATCH = 60, 3000, 50
+START = int(os.environ.get("NEPTUNE_SEED", "0"))
+
+# Programs among the quick ones that are still wrong. What is right has to go from the list.
+KNOWN: set[int] = set()
+
+
+def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:
+    """Empty where the program is right, else what is wrong with a smaller one."""
+    _, found = attempt(choices)
+    if not found:
+        return ""
+
+    def fails(smaller):
+        try:
+            return bool(attempt(Choices(given=smaller))[1])
+        except Exception:  # another failure than the one that is looked for
+            return False
+
+    best = shrunk(choices.taken, fails, tries)
+    text, found = attempt(Choices(given=best))
+    verdict = f"program {name}, made smaller: {best}\n{described(best)}\n{found[0]}"
+    keep(folder, f"hostile-{name}", text, found[0], verdict)
+    return f"{verdict}\nkept in {folder}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Path(os.environ.get("NEPTUNE_FAILURES", tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(QUICK))
+def test_hostile_program(seed, folder, request):
+    if seed in KNOWN:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
+    wrong = examine(Choices(seed), seed, folder, 0 if seed in KNOWN else 40)
+    assert not wrong, wrong
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(NIGHTLY // BATCH))
+def test_hostile_programs(batch, folder):
+    first = START + QUICK + batch * BATCH
+    seeds = range(first, first + BATCH)
+    wrong = [w for seed in seeds if (w := examine(Choices(seed), seed, folder))]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_the_same_number_is_the_same_program():
+    one, other = Choices(5), Choices(5)
+    Grammar(one).build(), Grammar(other).build()
+    assert one.taken == other.taken and described(one.taken) == described(other.taken)
+    assert len({described(taken(seed)) for seed in range(50)}) > 45
+
+
+def taken(seed):
+    choices = Choices(seed)
+    Grammar(choices).build()
+    return choices.taken
+
+
+def test_shrinking_keeps_what_matters():
+    """Of all choices, those stay without which it does not fail."""
+    best = shrunk([3, 1, 4, 1, 5, 9], lambda c: 9 in c and 4 in c)
+    assert [k for k in best if k] == [4, 9] and len(best) <= 3
+
+
+def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):
+    """The harness itself: a kernel whose numbers are off is noticed, and what is kept shows it."""
+    import hostile_runs
+
+    from neptune_mlir.cli import main
+    from neptune_mlir.kernel import Kernel
+
+    honest = hostile_runs._load
+
+    def off(bundle):
+        run = honest(bundle)
+        return lambda *arguments: run(*arguments) * np.float32(1.0001)
+
+    monkeypatch.setattr(hostile_runs, "_load", off)
+    wrong = examine(Choices(given=[]), "simple", tmp_path, 0)
+    assert "ulps" in wrong or "element" in wrong
+    kept = str(tmp_path / "hostile-simple")
+    assert Path(f"{kept}.txt").read_text().startswith("program simple")
+    arguments = ["run", f"{kept}.mlir", "--inputs", f"{kept}.npz", "--check", "--repeat", "1"]
+    assert main.main(arguments) == 0
+    call = Kernel.__call__
+    monkeypatch.setattr(
+        Kernel, "__call__", lambda self, *a, **k: call(self, *a, **k) * np.float32(1.0001)
+    )
+    assert main.main(arguments) == 1
