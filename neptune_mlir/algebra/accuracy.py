@@ -42,7 +42,7 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 AGAIN = 16  # runs that even out luck
 NO_DIGITS = 0.25
-WIGGLE = 2.0**-50  # relative, of inputs, to see what float64 knows
+WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result
 # (Frobenius), where nobody asks which of them is nearer to float64.
@@ -83,12 +83,14 @@ def jittered(values: Any, dtype: str, generator: np.random.Generator) -> Array:
 
 
 def wiggled(values: Any, dtype: str, generator: np.random.Generator) -> Array:
-    """Floats moved by a few units in the last place of float64."""
+    """Floats moved by a few units in the last place of float64; equal numbers stay equal."""
     values = np.asarray(values)
     if dtype not in EPSILON:
         return values
+    distinct, number = np.unique(values, return_inverse=True)
     with np.errstate(invalid="ignore"):
-        return values * (1 + WIGGLE * generator.uniform(-1, 1, values.shape))
+        moved = distinct * (1 + WIGGLE * generator.uniform(-1, 1, distinct.shape))
+    return moved[number.reshape(values.shape)]
 
 
 def kinds(values: Array) -> Array:
@@ -127,19 +129,19 @@ class Comparison:
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
     example: str = ""
-    unknown: int = 0  # elements that float64 does not know
     overflows: int = 0  # elements where the unfused program leaves the range of its types
     frobenius_fused: float = 0.0
     frobenius_unfused: float = 0.0
     difference: float = 0.0  # the largest, of an element, fused and unfused
+    _unknown: Array | None = None  # elements that float64 does not know
     _fused: list[Array] = field(default_factory=list)  # norms of errors, by row
     _unfused: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
 
-    def add(self, fused: Any, unfused: Any, exact: Any, known: Any = None) -> None:
-        """One run. Arrays are float64, `exact` before any rounding; `known` is `exact` of inputs
-        that differ in the last places of float64."""
+    def add(self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = ()) -> None:
+        """One run. Arrays are float64, `exact` before any rounding; `near` are `exact` of inputs
+        that differ in the last places of float64 (given once, for the first run)."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -150,10 +152,12 @@ class Comparison:
             self._count(wrong, fused, unfused)
             return
         with np.errstate(all="ignore"):
-            unknown = self._unknown(exact, known)
-            self.unknown = max(self.unknown, int(unknown.sum()))
-            self._patterns(fused, unfused, exact, unknown)
-            self._errors(fused, unfused, exact, unknown)
+            if near or self._unknown is None:
+                self._unknown = np.zeros(exact.shape, bool)
+            for other in near:
+                self._unknown |= self._apart(exact, np.asarray(other))
+            self._patterns(fused, unfused, exact, self._unknown)
+            self._errors(fused, unfused, exact, self._unknown)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -166,13 +170,13 @@ class Comparison:
             text = f"element {place} is {fused[at]:.6g}, unfused {unfused[at]:.6g}"
             self._stranger(int(wrong.sum()), text)
 
-    def _unknown(self, exact: Array, known: Any) -> Array:
+    def _apart(self, exact: Array, near: Array) -> Array:
         """Which elements are in rows that float64 does not know."""
-        if known is None or not exact.size:
+        if not exact.size:
             return np.zeros(exact.shape, bool)
-        here, there = rounded(exact, self.dtype), rounded(known, self.dtype)
+        here, there = rounded(exact, self.dtype), rounded(near, self.dtype)
         finite = np.isfinite(here) & np.isfinite(there)
-        moved = self._rows(np.where(finite, exact - known, 0.0))
+        moved = self._rows(np.where(finite, exact - near, 0.0))
         size = self._rows(np.where(finite, exact, 0.0))
         limit = EPSILON[self.dtype] / 4 * np.maximum(size, SMALLEST[self.dtype])
         if self.dtype == "f64":
@@ -241,6 +245,11 @@ class Comparison:
         return np.asarray((moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS))
 
     @property
+    def unknown(self) -> int:
+        """The number of elements that float64 does not know."""
+        return 0 if self._unknown is None else int(self._unknown.sum())
+
+    @property
     def fused(self) -> float:
         """The error of the fused program in ulps."""
         return self._ulps(self._fused)
@@ -293,12 +302,15 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
         return found
     # From here on it costs more: does float64 know, and is it luck?
     generator = np.random.default_rng(seed)
+    near = [
+        programs.exact(_changed(wiggled, programs, arguments, generator)) for _ in range(WIGGLES)
+    ]
     found = [Comparison(dtype) for dtype in programs.results]
-    _run(programs, arguments, found, generator)
+    _run(programs, arguments, found, near)
     if all(c.ok or c.strangers for c in found):
         return found
     for _ in range(AGAIN - 1):
-        _run(programs, _changed(jittered, programs, arguments, generator), found, generator)
+        _run(programs, _changed(jittered, programs, arguments, generator), found)
     return found
 
 
@@ -314,11 +326,8 @@ def _changed(
 
 def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
-    generator: np.random.Generator | None = None,
+    near: Sequence[Sequence[Any]] = (),
 ) -> None:  # fmt: skip
     results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
-    known: Sequence[Any] = [None] * len(found)
-    if generator is not None:
-        known = programs.exact(_changed(wiggled, programs, arguments, generator))
-    for comparison, fused, unfused, exact, near in zip(found, *results, known, strict=True):
-        comparison.add(fused, unfused, exact, near)
+    for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
+        comparison.add(fused, unfused, exact, [results[k] for results in near])

@@ -137,18 +137,20 @@ def test_multiplying_out_is_never_luck():
 
 
 def test_what_float64_does_not_know_is_not_compared():
-    """The variance of equal numbers is 0, or noise of whoever computes it."""
+    """The weighted variance of equal numbers is 0, or noise of whoever computes it."""
+    weights = np.random.default_rng(0).random(300)
 
-    def ratio(x, noise):
-        d = x - x.mean(1, keepdims=True)
-        return (d * d).mean(1) / (d * d).mean(1) if noise else (d * d).mean(1)
+    def variance(x):
+        w = weights.astype(x.dtype)
+        d = x - ((w * x).sum(1) / w.sum())[:, None]
+        return (w * d * d).sum(1) / w.sum()
 
     x = np.full((2, 300), rounded(100.1, "f32"))
-    (found,) = judge(
-        programs(lambda x: np.full(2, 1e-9), single(lambda x: ratio(x, False)),
-                 lambda x: ratio(x, False)), [x],
-    )  # fmt: skip
+    (found,) = judge(programs(lambda x: np.full(2, 1e-6), single(variance), variance), [x])
     assert found.ok and found.unknown == 2
+    x[0, 0] = 200.0
+    (found,) = judge(programs(lambda x: np.full(2, 1e-6), single(variance), variance), [x])
+    assert not found.ok and found.unknown == 1
 
 
 def test_a_constant_in_place_of_a_result_fails():
@@ -176,7 +178,21 @@ def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
     assert [len(c) > 1 for c in columns] == [True] + [False] * 8 + [True]
     assert max(columns[0]) - 0.5 <= EPSILON["f32"]
     np.testing.assert_array_equal(jittered(np.array([1, 2]), "i64", generator), [1, 2])
-    assert abs(wiggled(values, "f32", generator)[0] - 0.5) < 1e-14
+    nearly = wiggled(values, "f32", generator)
+    assert 0 < abs(nearly[0] - 0.5) < 1e-14 and nearly[5] == nearly[6] != -1e9
+
+
+def test_a_row_of_equal_masks_is_known():
+    """Softmax of equal numbers is even, whatever these numbers are."""
+
+    def softmax(x):
+        weights = np.exp(x - x.max(1, keepdims=True))
+        return weights / weights.sum(1, keepdims=True)
+
+    x = np.full((2, 30), -LARGEST["f32"])
+    lost = lambda x: softmax(x) * NAN  # noqa: E731
+    (found,) = judge(programs(lost, single(softmax), softmax), [x])
+    assert not found.ok and not found.unknown
 
 
 def test_kinds_and_norms():
