@@ -15,14 +15,17 @@ Both are measured against the program in float64. The rule, for every result:
   on inputs that differ in the last place, and the bound holds for the root mean square over these.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted.
+* A row that is 0 because its inputs are equal (a variance) may be off by what a last place of each
+  of them would make of it.
 * A row that float64 does not know either is not compared: one that a change in the last places of
-  float64 moves by more than a quarter of an ulp (the variance of equal numbers is 0, or rounding).
+  float64 moves by more than a quarter of an ulp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,10 +67,12 @@ def rounded(values: Any, dtype: str) -> Array:
         return np.where(np.isnan(values), np.nan, found)
 
 
-def jittered(values: Any, dtype: str, generator: np.random.Generator) -> Array:
+def jittered(
+    values: Any, dtype: str, generator: np.random.Generator, constants: bool = True
+) -> Array:
     """The same values, each moved by at most one unit in the last place of its type.
 
-    Whole numbers that occur twice stay: they are masks, counts and constants, not data.
+    Whole numbers that occur twice stay, with `constants`: they are masks and counts, not data.
     """
     values = np.asarray(values)
     if dtype not in EPSILON:
@@ -76,7 +81,7 @@ def jittered(values: Any, dtype: str, generator: np.random.Generator) -> Array:
         moved = values * (1 + EPSILON[dtype] * generator.integers(-1, 2, values.shape))
         whole = values == np.rint(values)
         _, number, times = np.unique(values, return_inverse=True, return_counts=True)
-        constant = whole & (times[number.reshape(values.shape)] > 1)
+        constant = whole & (times[number.reshape(values.shape)] > 1) & constants
         moved = rounded(moved, dtype)
         data = np.isfinite(values) & np.isfinite(moved) & ~constant
         return np.where(data, moved, values)
@@ -134,14 +139,18 @@ class Comparison:
     frobenius_unfused: float = 0.0
     difference: float = 0.0  # the largest, of an element, fused and unfused
     _unknown: Array | None = None  # elements that float64 does not know
+    _made: Array | None = None  # by row, what a last place makes of equal inputs
     _fused: list[Array] = field(default_factory=list)  # norms of errors, by row
     _unfused: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
 
-    def add(self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = ()) -> None:
-        """One run. Arrays are float64, `exact` before any rounding; `near` are `exact` of inputs
-        that differ in the last places of float64 (given once, for the first run)."""
+    def add(
+        self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (), unequal: Any = None
+    ) -> None:
+        """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
+        run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
+        `exact` of inputs of which none equal each other any more."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -152,6 +161,9 @@ class Comparison:
             self._count(wrong, fused, unfused)
             return
         with np.errstate(all="ignore"):
+            if unequal is not None:
+                finite = np.isfinite(exact) & np.isfinite(unequal)
+                self._made = self._rows(np.where(finite, unequal - exact, 0.0))
             if near or self._unknown is None:
                 self._unknown = np.zeros(exact.shape, bool)
             for other in near:
@@ -178,6 +190,8 @@ class Comparison:
         finite = np.isfinite(here) & np.isfinite(there)
         moved = self._rows(np.where(finite, exact - near, 0.0))
         size = self._rows(np.where(finite, exact, 0.0))
+        if self._made is not None:  # noise beside that is a 0
+            size = np.maximum(size, self._made)
         limit = EPSILON[self.dtype] / 4 * np.maximum(size, SMALLEST[self.dtype])
         if self.dtype == "f64":
             limit = self.bound_of(0.0) * EPSILON["f64"] * size
@@ -242,7 +256,11 @@ class Comparison:
         moved = self._movement()
         error = _norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         size = _norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
-        return np.asarray((moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS))
+        found = (moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS)
+        if self._made is not None:
+            nothing = size <= EPSILON[self.dtype] * self._made
+            found |= nothing & (error <= self._made / NO_DIGITS)
+        return np.asarray(found)
 
     @property
     def unknown(self) -> int:
@@ -305,8 +323,11 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     near = [
         programs.exact(_changed(wiggled, programs, arguments, generator)) for _ in range(WIGGLES)
     ]
+    unequal = programs.exact(
+        _changed(partial(jittered, constants=False), programs, arguments, generator)
+    )
     found = [Comparison(dtype) for dtype in programs.results]
-    _run(programs, arguments, found, near)
+    _run(programs, arguments, found, near, unequal)
     if all(c.ok or c.strangers for c in found):
         return found
     for _ in range(AGAIN - 1):
@@ -326,8 +347,9 @@ def _changed(
 
 def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
-    near: Sequence[Sequence[Any]] = (),
+    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Any] | None = None,
 ) -> None:  # fmt: skip
     results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
-        comparison.add(fused, unfused, exact, [results[k] for results in near])
+        others = [values[k] for values in near], unequal and unequal[k]
+        comparison.add(fused, unfused, exact, *others)

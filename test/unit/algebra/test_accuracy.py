@@ -137,20 +137,15 @@ def test_multiplying_out_is_never_luck():
 
 
 def test_what_float64_does_not_know_is_not_compared():
-    """The weighted variance of equal numbers is 0, or noise of whoever computes it."""
-    weights = np.random.default_rng(0).random(300)
-
-    def variance(x):
-        w = weights.astype(x.dtype)
-        d = x - ((w * x).sum(1) / w.sum())[:, None]
-        return (w * d * d).sum(1) / w.sum()
-
-    x = np.full((2, 300), rounded(100.1, "f32"))
-    (found,) = judge(programs(lambda x: np.full(2, 1e-6), single(variance), variance), [x])
-    assert found.ok and found.unknown == 2
-    x[0, 0] = 200.0
-    (found,) = judge(programs(lambda x: np.full(2, 1e-6), single(variance), variance), [x])
-    assert not found.ok and found.unknown == 1
+    turns = np.array([[1e12], [1e-9]])
+    lost = lambda x: np.cos(x * turns).sum(1)  # noqa: E731
+    x = rounded(np.random.default_rng(0).standard_normal((2, 300)) * 1e5, "f32")
+    noise = lambda x: lost(x) + np.array([7.0, 0.0])  # noqa: E731
+    (found,) = judge(programs(noise, lost, lost), [x])
+    assert found.ok and found.unknown == 1
+    noise = lambda x: lost(x) + 7.0  # noqa: E731
+    (found,) = judge(programs(noise, lost, lost), [x])
+    assert not found.ok
 
 
 def test_a_constant_in_place_of_a_result_fails():
@@ -180,6 +175,23 @@ def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
     np.testing.assert_array_equal(jittered(np.array([1, 2]), "i64", generator), [1, 2])
     nearly = wiggled(values, "f32", generator)
     assert 0 < abs(nearly[0] - 0.5) < 1e-14 and nearly[5] == nearly[6] != -1e9
+
+
+def test_a_variance_of_equal_numbers_may_be_noise():
+    weights = np.random.default_rng(0).random(300)
+
+    def variance(x):
+        w = weights.astype(x.dtype)
+        d = x - ((w * x).sum(1) / w.sum())[:, None]
+        return (w * d * d).sum(1) / w.sum()
+
+    x = np.full((2, 300), rounded(100.1, "f32"))
+    made = (100 * EPSILON["f32"]) ** 2
+    assert (variance(x) < 1e-27).all()
+    for value, right in ((made / 4, True), (1e3 * made, False)):
+        noise = lambda x, value=value: np.full(2, value)  # noqa: E731
+        (found,) = judge(programs(noise, single(variance), variance), [x])
+        assert found.ok == right and not found.unknown
 
 
 def test_a_row_of_equal_masks_is_known():
