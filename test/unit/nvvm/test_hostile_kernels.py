@@ -24,8 +24,8 @@ QUICK, NIGHTLY, BATCH, CASES = 3, 300, 20, 12
 KNOWN: dict[tuple[str, str], set[str]] = {
     ("entropy", "sm_80"): {"mask", "mean", "moves"},
     ("entropy", "gfx942"): {"mask", "mean", "moves"},
-    ("logsumexp", "sm_80"): {"mask", "one"},
-    ("logsumexp", "gfx942"): {"mask", "one"},
+    ("logsumexp", "sm_80"): {"mask"},
+    ("logsumexp", "gfx942"): {"mask"},
     ("softmax", "sm_80"): {"mask"},
     ("softmax", "gfx942"): {"mask", "mean", "moves"},
     ("sum_exp", "sm_80"): {"mask", "mean", "moves"},
