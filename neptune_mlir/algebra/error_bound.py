@@ -60,6 +60,8 @@ def bound(
         else:
             passed = _passed(n, [values[a] for a in n.args], [done[a] for a in n.args], v)
             own = np.where(np.isfinite(v), U * np.abs(v), 0.0)  # infinities are exact
+            if n.op in ("exp", "exp2"):  # these may vanish
+                own = own + np.finfo(np.float64).smallest_subnormal
             done[n] = np.nan_to_num(passed + own, nan=np.inf, posinf=np.inf)
     return done[t]
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.accuracy import rounded
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.terms import Term, is_float, walk
 
@@ -70,17 +71,6 @@ class Domain:
         return np.bool_ if dtype == "i1" else np.int64
 
 
-def rounded(value: Array, dtype: str) -> Array:
-    """Single-precision values as a 16-bit type holds them, to nearest even, in f32."""
-    if dtype == "f16":
-        return value.astype(np.float16).astype(np.float32)
-    if dtype != "bf16":
-        return value
-    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
-    near = (bits + (np.uint32(0x7FFF) + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(value), value, near.view(np.float32))
-
-
 def evaluate(
     t: Term, domain: Domain, refs: Mapping[Any, Array], axis: int = 0, lo: int = 0, hi: int = -1,
     known: Mapping[Term, Array] | None = None,
@@ -108,7 +98,7 @@ def evaluate(
             value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape(domain.unit)
         elif n.op == "cast":
             value = args[0].astype(kind)
-            if domain.floating is np.float32:
+            if domain.floating is np.float32 and n.dtype in ("f16", "bf16"):
                 value = rounded(value, n.dtype)
         elif n.op == "div":
             value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])

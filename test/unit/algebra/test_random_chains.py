@@ -119,7 +119,7 @@ def check(seed: int, deferral: bool = True) -> str:
     assert not unproved, f"seed {seed}: {text}: {unproved}"
     report = stress(
         chain, solution, AXIS, length=7, plans=((1, 1), (3, 1), (4, 2), (4, 7)), single=False,
-        cases=("normal", "ties", "positive", "all equal", "rising"),
+        cases=("normal", "ties", "weights positive", "weights all the same", "rising"),
     )  # fmt: skip
     assert report.ok, f"seed {seed}: {text}: {report.failure}"
     return "fused"
