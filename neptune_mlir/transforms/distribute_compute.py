@@ -194,20 +194,27 @@ class Compute:
 
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
-        operands = [
+        out = iteration.project(g.maps[-1])
+        if not g.reduced:
+            return Held(out, list(self.evaluate(g, self.points(g, tiles, iteration))))
+        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+        return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
+
+    def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
+        """The elements of an elementwise op that a thread has."""
+        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+        init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
+        return [
+            ([*(o and o[r] for o in operands), init and init[r]], positions[r])
+            for r in range(iteration.registers)
+        ]
+
+    def _operands(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Any]:
+        """Registers of each input, where the op reads it."""
+        return [
             self.registers(t, iteration, loops) if g.is_read(k) else None
             for k, (t, loops) in enumerate(zip(tiles[:-1], g.maps[:-1], strict=True))
         ]
-        positions = self.threads.positions(iteration)
-        out = iteration.project(g.maps[-1])
-        if not g.reduced:
-            init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
-            points = (
-                ([*(o and o[r] for o in operands), init and init[r]], positions[r])
-                for r in range(iteration.registers)
-            )
-            return Held(out, list(self.evaluate(g, points)))
-        return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
     def _reduce(
         self, g: Generic, init: Tile, operands: Sequence[Any], positions: Sequence[Any],

@@ -7,9 +7,10 @@
     else:       x = the first product, and what the loop says: a new m, c, l, p, corrections
     the last product
 
-So neither x nor both kinds of p are in registers at a time. Warps decide on their own. On sm_90a,
-where the loop is skewed, the first product is one of the warp group and done in front of the try,
-which takes its registers: only a warp that fails does it again, by itself (`mma.sync`).
+So neither x nor both kinds of p are in registers at a time. Warps decide on their own. Tries are
+by small references only, where an exponential takes an operation less (`distribute_exponentials`).
+On sm_90a, where the loop is skewed, the first product is one of the warp group and done in front
+of the try, which takes its registers: only a warp that fails does it again, by itself (`mma.sync`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import parse_layout
-from neptune_mlir.analysis.tiles import read_generic, shape_of
+from neptune_mlir.analysis.tiles import read_generic
 from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.transforms.distribute_compute import Held, Pieces, Splat
+from neptune_mlir.transforms.distribute_exponentials import (
+    AT_LEAST,
+    EQUAL,
+    LESS,
+    are_small,
+    within,
+)
+from neptune_mlir.transforms.distribute_measured import MeasuredLoop
 from neptune_mlir.transforms.distribute_scalars import Scalars
-from neptune_mlir.transforms.keep_references import AGAIN, read_guess
-from neptune_mlir.transforms.skew_loops import Skew, read_skew
+from neptune_mlir.transforms.keep_references import AGAIN
+from neptune_mlir.transforms.skew_loops import Skew
 
 Correct = Callable[[list[Any]], list[Any]]
 
@@ -36,33 +44,14 @@ TRY = 1  # how an iteration went (i32): whether the next one is to try
 LARGEST = 2.0**14  # a sum of weights, so that each is an f16 number
 LITTLE = 0.9  # factors of references that hardly move
 
-EQUAL, _AT_LEAST, _LESS, _UNEQUAL = 1, 3, 4, 6  # ordered comparisons of floats
-
-
-def within(s: Scalars, values: Sequence[Any], predicate: int, bound: float) -> Any:
-    """Whether all values compare so with a bound (an ordered comparison of `arith.cmpf`)."""
-    found = None
-    for value in values:
-        here = s.op(
-            "arith.cmpf", [value, s.constant(bound, s.f32)], s.i1,
-            predicate=ir.IntegerAttr.get(s.i64, predicate),
-            fastmath=ir.Attribute.parse("#arith.fastmath<none>"),
-        )  # fmt: skip
-        found = here if found is None else s.op("arith.andi", [found, here], s.i1)
-    return found
-
 
 def in_all_lanes(s: Scalars, condition: Any) -> Any:
     """Whether a condition holds for all lanes of the warp."""
     return s.chip.in_all_lanes(s, condition)
 
 
-class KeptReference:
+class KeptReference(MeasuredLoop):
     """What an iteration does by the old reference, and binds of it."""
-
-    def __init__(self, kernel: KernelWriter, loop: Any, skew: Skew, layouts: Sequence[Any]):
-        self.kernel, self.s, self.skew, self.layouts = kernel, kernel.s, skew, layouts
-        self.guess, self.body = read_guess(loop, skew), loop.regions[0].blocks[0]
 
     def _bind(self, value: Any, values: list[Any]) -> list[Any]:
         """To the first of these registers; returns the others."""
@@ -76,7 +65,10 @@ class KeptReference:
         kernel.tiles[guess.moved.results[0]] = kernel.tile(guess.reference)
         kernel.tiles[guess.scaled.results[0]] = Splat(self.s.constant(0.0, self.s.f32))
         for op in operations:
-            if op not in (guess.moved, guess.factor, guess.scaled):
+            if op == guess.weighing:
+                with self.measuring():
+                    kernel._op(op)
+            elif op not in (guess.moved, guess.factor, guess.scaled):
                 kernel._op(op)
         return self._registers(guess.total.results[0])
 
@@ -86,33 +78,24 @@ class KeptReference:
         pairs = zip(self._registers(running), sums, strict=True)
         return [s.op("arith.addf", [a, b], s.f32) for a, b in pairs]
 
-    def _registers(self, value: Any) -> list[Any]:
-        """What a thread holds of a tile."""
-        return list(self.kernel.compute.registers(self.kernel.tile(value), self._layout_of(value)))
-
-    def _layout_of(self, value: Any) -> Any:
-        if isinstance(value.owner, ir.Block):
-            return self.layouts[list(value.owner.arguments).index(value) - 1]
-        op = value.owner.operation
-        return parse_layout(ir.StringAttr(op.attributes["neptune.layout"]).value, shape_of(value))
-
 
 class KeptLoop(KeptReference):
     """A loop whose iterations are each written as a whole."""
 
-    def __init__(self, kernel: KernelWriter, loop: Any, layouts: Sequence[Any]):
-        super().__init__(kernel, loop, read_skew(loop), layouts)
+    def __init__(self, kernel: KernelWriter, loop: Any, skew: Skew, layouts: Sequence[Any]):
+        super().__init__(kernel, loop, skew, layouts)
         made = [self.guess.weights, *(op.results[0] for op in self.skew.late)]
         # the weights, or what they are rounded to
         (self.factor,) = [v for v in list(self.skew.delayed.operands)[:-1] if v in made]
 
     def first(self, starts: Sequence[Any]) -> Any:
-        """Whether (i1) the first iteration is to try: where there is a reference from before."""
+        """Whether (i1) the first iteration is to try: where there is a small reference from
+        before."""
         start = self.kernel.tile(starts[self.guess.carried[0]])
         if isinstance(start, Splat):
             return self.s.constant(0, self.s.i1)
         layout = self.layouts[self.guess.carried[0]]
-        return in_all_lanes(self.s, self._are_some(self.kernel.compute.registers(start, layout)))
+        return in_all_lanes(self.s, are_small(self.s, self.kernel.compute.registers(start, layout)))
 
     def write(self, tries: Any) -> Any:
         """Write an iteration that tries or not (i1); returns whether the next one is to."""
@@ -136,7 +119,7 @@ class KeptLoop(KeptReference):
         with s.scope(trial.then_block):
             sums = self._try(twice)
             words = self._factor().words
-            scf.YieldOp([*sums, *words, in_all_lanes(s, within(s, sums, _LESS, LARGEST))])
+            scf.YieldOp([*sums, *words, in_all_lanes(s, within(s, sums, LESS, LARGEST))])
         with s.scope(trial.else_block):
             scf.YieldOp([*none, *blank.words, s.constant(0, s.i1)])
         *values, fits = trial.results
@@ -146,7 +129,7 @@ class KeptLoop(KeptReference):
             scf.YieldOp([*kept, s.constant(1, s.i1)])
         with s.scope(branch.else_block):
             for op in [*twice, *skew.corrections]:
-                kernel._op(op)
+                self.op(op)
             made = [
                 *self._registers(guess.moved.results[0]),
                 *self._registers(guess.total.results[0]),
@@ -162,18 +145,16 @@ class KeptLoop(KeptReference):
         return tries
 
     def _moved_little(self, before: Sequence[Any]) -> Any:
-        """Whether all rows of the warp have references, and those that had some, like the old."""
+        """Whether all rows of the warp have small references, and those that had some, like the
+        old."""
         s = self.s
         stays = s.constant(1, s.i1)
         for old, factor in zip(before, self._registers(self.guess.factor.results[0]), strict=True):
             new = within(s, [old], EQUAL, float("-inf"))
-            near = s.op("arith.ori", [new, within(s, [factor], _AT_LEAST, LITTLE)], s.i1)
+            near = s.op("arith.ori", [new, within(s, [factor], AT_LEAST, LITTLE)], s.i1)
             stays = s.op("arith.andi", [stays, near], s.i1)
-        some = self._are_some(self._registers(self.guess.moved.results[0]))
-        return in_all_lanes(s, s.op("arith.andi", [stays, some], s.i1))
-
-    def _are_some(self, references: Sequence[Any]) -> Any:
-        return within(self.s, references, _UNEQUAL, float("-inf"))
+        small = are_small(s, self._registers(self.guess.moved.results[0]))
+        return in_all_lanes(s, s.op("arith.andi", [stays, small], s.i1))
 
     def _factor(self, tile: Any = None) -> Pieces:
         """The weights as the last product takes them."""
@@ -206,7 +187,7 @@ class KeptIteration(KeptReference):
         self.operations = operations
         if AGAIN not in self.leading.attributes:
             for op in operations:
-                self.kernel._op(op)
+                self.op(op)
             return s.constant(TRY, s.i32), correct(hopper.wait_products(0, total))
         self.tries = self._at_least(went, TRY)
         held = self.kernel.tile(self.leading.results[0])
@@ -231,7 +212,9 @@ class KeptIteration(KeptReference):
             self._move(tried)
             made = [self._registers(value) for value in guess.outputs]
             factors = self._registers(guess.factor.results[0])
-            little = in_all_lanes(s, within(s, factors, _AT_LEAST, LITTLE))
+            small = are_small(s, self._registers(guess.moved.results[0]))
+            little = s.op("arith.andi", [within(s, factors, AT_LEAST, LITTLE), small], s.i1)
+            little = in_all_lanes(s, little)
             made.append(correct(hopper.wait_products(0, total)))
             scf.YieldOp([*(v for m in made for v in m), s.op("arith.extui", [little], s.i32)])
         *values, went = branch.results
@@ -240,10 +223,10 @@ class KeptIteration(KeptReference):
         return went, values
 
     def _fits(self, sums: Sequence[Any]) -> Any:
-        """Whether this thread's weights are in range, by a reference that there is."""
+        """Whether this thread's weights are in range, by a reference that is small."""
         s = self.s
-        some = within(s, self.before, _UNEQUAL, float("-inf"))
-        return s.op("arith.andi", [within(s, sums, _LESS, LARGEST), some], s.i1)
+        small = are_small(s, self.before)
+        return s.op("arith.andi", [within(s, sums, LESS, LARGEST), small], s.i1)
 
     def _move(self, tried: Sequence[Any]) -> None:
         """Write what the loop says."""
@@ -258,7 +241,7 @@ class KeptIteration(KeptReference):
             scf.YieldOp(list(tried))
         kernel.tiles[self.leading.results[0]] = Held(layout, list(again.results))
         for op in self.operations:
-            kernel._op(op)
+            self.op(op)
 
     def _at_least(self, word: Any, least: int) -> Any:
         s = self.s

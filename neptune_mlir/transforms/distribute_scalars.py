@@ -7,7 +7,8 @@ once: `Scalars` keeps a table of what it has made, per block.
 
 Rewrites, all of them properties of the operators:
 
-* `exp(x - g)` is `ex2(fma(x, log2 e, -(g * log2 e)))`, and a scale of x joins the factor;
+* `exp(x - g)` is `ex2((x - g) * log2 e)`, or another power of 2 where a loop knows more of g
+  (`distribute_exponentials`);
 * `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
   of a product are multiplied now;
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
@@ -27,8 +28,7 @@ Rewrites, all of them properties of the operators:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +37,13 @@ from neptune_mlir.bindings import ir
 from neptune_mlir.codegen.polynomials import TANH, TANH_NEAR
 from neptune_mlir.transforms.assign_layouts_tolerance import ROUGH
 from neptune_mlir.transforms.distribute_chip import Chip
+from neptune_mlir.transforms.distribute_exponentials import (
+    FMA,
+    LOG2_E,
+    exact_exponential,
+    exponential,
+)
 
-LOG2_E = math.log2(math.e)
-_LOG2_E_LOST = 1.925963033500665e-08  # by rounding log2 e to f32
-_OVERFLOWS = 88.72283935546875  # of what ex2 is infinite, the least
-FMA = "llvm.intr.fma"
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
 
@@ -71,6 +73,7 @@ class Scalars:
         self._numbers: dict[Any, Any] = {}
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
+        self._references: frozenset[Any] = frozenset()
         self.index = ir.IndexType.get()
         self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
         self.f32 = ir.F32Type.get()
@@ -97,6 +100,24 @@ class Scalars:
     def mark_uniform(self, value: Any) -> None:
         """`value` is the same in all threads (a kernel argument): worth multiplying up."""
         self._uniform.add(value)
+
+    def is_uniform(self, value: Any) -> bool:
+        return value in self._uniform
+
+    @contextmanager
+    def measured_from(self, references: Iterable[Any]) -> Iterator[None]:
+        """Exponentials of differences from these values take what rounding makes of them for the
+        reference (`distribute_exponentials`): small ones, or both that a difference is of."""
+        self._references = frozenset(references)
+        try:
+            yield
+        finally:
+            self._references = frozenset()
+
+    def is_reference(self, value: Any) -> bool:
+        """Whether a value is one of those, behind a guard (0 in place of -inf) or not."""
+        chosen = self.parts(value, "arith.select") or ()
+        return any(v in self._references for v in (value, *chosen[1:]))
 
     # ---- creation
 
@@ -342,30 +363,6 @@ def _plus(terms: dict[Any, int], more: dict[Any, int], sign: int) -> dict[Any, i
     return {value: times for value, times in total.items() if times}
 
 
-def _exponential(s: Scalars, x: Any) -> Any:
-    if x.type != s.f32:
-        return None
-    log2_e = s.constant(LOG2_E, s.f32)
-
-    def factor(k: Any) -> Any:
-        return log2_e if k is None else s.multiply(k, log2_e)
-
-    difference = s.parts(x, "arith.subf")
-    if difference:
-        value, g = difference
-        product = s.parts(value, FMA)
-        bias = s.parts(product[2], FMA) if product and product[1] in s._uniform else None
-        if bias and s.constant_of(bias[1]) and len(list(value.uses)) == 1:
-            # x k + (a + slope j), which nothing but this reads: a - g is the same for a row
-            a = s.multiply(s.op("arith.subf", [bias[2], g], s.f32), log2_e)
-            here = s.fma(s.multiply(bias[0], log2_e), bias[1], a)
-            return s.ex2(s.fma(product[0], factor(product[1]), here))
-        base, k = s.scaled(value)
-        return s.ex2(s.fma(base, factor(k), s.negate(s.multiply(g, log2_e))))
-    base, k = s.scaled(x)
-    return s.ex2(s.multiply(base, factor(k)))
-
-
 def _exponential_2(s: Scalars, x: Any) -> Any:
     return s.ex2(x) if x.type == s.f32 else None
 
@@ -397,20 +394,6 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
     product, rest = max(products, key=lambda pair: s.scaled(pair[0])[1] is not None)
     x, y = s.parts(product, "arith.mulf") or ()
     return s.fma(x, y, rest)
-
-
-def _exact_exponential(s: Scalars, x: Any) -> Any:
-    """exp x, also where the product with log2 e loses bits: ex2(t) (1 + ln 2 (x log2 e - t))."""
-    if x.type != s.f32 or s.parts(x, "arith.subf"):
-        return _exponential(s, x)
-    # what is beyond gives infinity and 0 too, and infinities would give NaN
-    x = s.op("arith.minimumf", [x, s.constant(_OVERFLOWS, s.f32)], s.f32)
-    x = s.op("arith.maximumf", [x, s.constant(-104.0, s.f32)], s.f32)
-    t = s.op("arith.mulf", [x, s.constant(LOG2_E, s.f32)], s.f32)
-    lost = s.fma(x, s.constant(LOG2_E, s.f32), s.negate(t))
-    ln_2, rest = s.constant(math.log(2), s.f32), s.constant(_LOG2_E_LOST * math.log(2), s.f32)
-    made = s.ex2(t)
-    return s.fma(made, s.fma(x, rest, s.op("arith.mulf", [lost, ln_2], s.f32)), made)
 
 
 def _tanh(s: Scalars, x: Any) -> Any:
@@ -474,7 +457,7 @@ def _widen(s: Scalars, x: Any) -> Any:
 
 
 _REWRITES: dict[str, Callable[..., Any]] = {
-    "math.exp": _exponential,
+    "math.exp": exponential,
     "math.exp2": _exponential_2,
     "math.tanh": _rough_tanh,
     "arith.addf": _add,
@@ -486,4 +469,4 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "arith.sitofp": _to_float,
 }
 # what takes their place where a program needs all digits
-_EXACT: dict[str, Callable[..., Any]] = {"math.exp": _exact_exponential, "math.tanh": _tanh}
+_EXACT: dict[str, Callable[..., Any]] = {"math.exp": exact_exponential, "math.tanh": _tanh}

@@ -9,7 +9,7 @@ has issued its own, so that one group's arithmetic runs beside the other's produ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,11 @@ from neptune_mlir.bindings import ir, scf
 from neptune_mlir.codegen import hopper
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.transforms.distribute_compute import Held, Splat
-from neptune_mlir.transforms.distribute_kept import EQUAL, TRY, KeptIteration, in_all_lanes, within
+from neptune_mlir.transforms.distribute_exponentials import EQUAL, within
+from neptune_mlir.transforms.distribute_kept import TRY, KeptIteration, in_all_lanes
+from neptune_mlir.transforms.distribute_measured import MeasuredLoop
 from neptune_mlir.transforms.distribute_memory import under
-from neptune_mlir.transforms.keep_references import KEEPS
+from neptune_mlir.transforms.keep_references import KEEPS, MEASURED
 from neptune_mlir.transforms.skew_loops import Skew, read_skew
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class SkewedLoops:
         self.starts = list(loops[0].operands)[3:]
         self.layouts = kernel._carried_layouts(loops[0], self.starts)
         # types of what the corrections read, register by register
-        self.keeps = KEEPS in loops[0].attributes
+        self.keeps, self.measured = (name in loops[0].attributes for name in (KEEPS, MEASURED))
         self.handed = [
             ir.RankedTensorType(value.type).element_type
             for value in self.skews[loops[0]].handed
@@ -94,7 +96,13 @@ class SkewedLoops:
         kernel.release_after(self.loops[-1])  # what only first products read
         state = self._last(begun, state, count)
         kernel.counts[self.key] = count
-        kernel._bind_results(self.loops[-1], self.layouts, list(state.carried))
+        results, last = list(state.carried), self.loops[-1]
+        if self.measured:
+            results = self._measured(last).leave(list(last.results), results)
+        kernel._bind_results(last, self.layouts, results)
+
+    def _measured(self, loop: Any) -> MeasuredLoop:
+        return MeasuredLoop(self.kernel, loop, self.skews[loop], self.layouts)
 
     def _not(self, condition: Any) -> Any:
         s = self.s
@@ -197,7 +205,8 @@ class SkewedLoops:
             self._release_leading(skew, count)  # not before: it may have been needed again
         else:
             self._release_leading(skew, count)
-            self._write_ops(rest, skew, count)
+            write = self._measured(loop).op if self.measured else kernel._op
+            self._write_ops(rest, skew, count, write)
             if self.keeps:
                 start = body.arguments[1 + skew.carried]
                 before = self._registers_as(start, self.layouts[skew.carried])
@@ -352,8 +361,12 @@ class SkewedLoops:
         made = [(v, owner(v)) for v in op.operands]
         return [v for v, o in made if o is not None and o.name == GET and o.block == op.block]
 
-    def _write_ops(self, operations: Sequence[Any], skew: Skew, count: Any) -> None:
+    def _write_ops(
+        self, operations: Sequence[Any], skew: Skew, count: Any,
+        write: Callable[[Any], None] | None = None,
+    ) -> None:  # fmt: skip
         """Write ops of an iteration; what the products get, they get and release themselves."""
+        write = write or self.kernel._op
         theirs = [v for op in skew.products for v in self._loads_of(op)]
         for op in operations:
             if op.name == GET and op.results[0] not in theirs:
@@ -361,7 +374,7 @@ class SkewedLoops:
             elif op.name == RELEASE and op.operands[0] not in theirs:
                 self.kernel._release(op.operands[0], count)
             elif op.name not in (GET, RELEASE):
-                self.kernel._op(op)
+                write(op)
 
     def _before(self, count: Any) -> Any:
         return self.s.value(self.s.sub(count, 1))

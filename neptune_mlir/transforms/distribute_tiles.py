@@ -41,12 +41,14 @@ from neptune_mlir.transforms.distribute_chip import chip_of
 from neptune_mlir.transforms.distribute_compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 from neptune_mlir.transforms.distribute_kept import KeptLoop
+from neptune_mlir.transforms.distribute_measured import MeasuredLoop
 from neptune_mlir.transforms.distribute_memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.transforms.distribute_pipeline import pipeline_of
 from neptune_mlir.transforms.distribute_scalars import ScalarOp, Scalars
-from neptune_mlir.transforms.keep_references import KEEPS
+from neptune_mlir.transforms.keep_references import KEEPS, MEASURED
 from neptune_mlir.transforms.program_queue import declare_counters
 from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.skew_loops import chain_of, read_skew
 
 
 @register("distribute-tiles", "turn tile programs into the code of one GPU thread")
@@ -385,8 +387,7 @@ class KernelWriter:
         g = read_generic(op)
         via = ir.StringAttr(op.attributes["neptune.via"]).value
         text = ir.StringAttr(op.attributes["neptune.iteration"]).value
-        tiles = [self.tile(v) if g.is_read(k) else Splat(None) for k, v in enumerate(g.inputs)]
-        tiles.append(self.tile(g.init))
+        tiles = self.operands(g)
         if via == "registers":
             made = self.compute.generic(g, tiles, parse_layout(text, g.extents))
         else:
@@ -397,6 +398,11 @@ class KernelWriter:
             else:
                 made = self.compute.loop(g, tiles, layout)
         self.tiles[g.result] = made
+
+    def operands(self, g: Any) -> list[Tile]:
+        """The tiles that a tile op reads: its inputs, then the init."""
+        tiles = [self.tile(v) if g.is_read(k) else Splat(None) for k, v in enumerate(g.inputs)]
+        return [*tiles, self.tile(g.init)]
 
     def _oriented(self, g: Any) -> Any:
         product = read_contraction(g)
@@ -471,7 +477,10 @@ class KernelWriter:
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loaded = self.elements_of([op])
-        kept = KeptLoop(self, op, layouts) if KEEPS in op.attributes else None
+        kept = KeptLoop(self, op, read_skew(op), layouts) if KEEPS in op.attributes else None
+        measured: MeasuredLoop | None = kept
+        if kept is None and MEASURED in op.attributes:
+            measured = MeasuredLoop(self, op, read_skew(op), layouts)
         tries = [kept.first(starts)] if kept else []
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
         with s.scope(loop.body), self.instead(loaded):
@@ -485,13 +494,16 @@ class KernelWriter:
                 tries = [kept.write(loop.inner_iter_args[-1])]
             else:
                 for operation in inner:
-                    self._op(operation.operation)
+                    (measured.op if measured else self._op)(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *ahead, *tries])
         self.memory.release(top)
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration
-        self._bind_results(op, layouts, list(loop.results))
+        results = list(loop.results)
+        if measured and chain_of(op) == [op]:
+            results = measured.leave(list(op.results), results)
+        self._bind_results(op, layouts, results)
 
     def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
         """Single elements that loops read, loaded before them and not in each iteration."""

@@ -22,6 +22,10 @@ skewed ones of specialised warps, and portable ones whose rows are those of one 
 weights stay in its registers. Skewed loops are to try whose first product is marked
 (`neptune.again`): all, unless a mask has loops at both ends of a stream, which run for a tile or
 two and are not worth the code. `distribute-tiles` writes the result.
+
+Chains whose results do not depend on the reference, kept or not, are marked as well if the weights
+are exponentials of a difference from it (`neptune.measured`): they may be measured from what is
+cheap to measure from and rounds to the reference (`distribute_exponentials`).
 """
 
 from __future__ import annotations
@@ -45,14 +49,13 @@ from neptune_mlir.transforms.skew_loops import (
 )
 
 KEEPS = "neptune.keeps"
+MEASURED = "neptune.measured"
 AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
 
 
 @register("keep-references", "look for new references only where weights leave their range")
 def keep_references(module: Any) -> None:
     for forall in foralls(module):
-        if not tuned(forall, "keeps", 1):
-            continue
         specialised = "neptune.consumers" in forall.attributes
         seen: list[Any] = []
         for op in nested(forall.regions[0].blocks[0]):
@@ -65,24 +68,35 @@ def keep_references(module: Any) -> None:
             if not written or not any(map(_free, chain)):
                 continue
             try:
-                _keep(chain, specialised)
+                guesses = _measure(chain)
+                if tuned(forall, "keeps", 1):
+                    _keep(chain, guesses, specialised)
             except Unfit as reason:
                 remark(op.location, f"a loop moves its reference in each iteration: {reason}")
 
 
-def _keep(chain: list[Any], specialised: bool) -> None:
-    """Mark the loops of a chain. Raises Unfit."""
-    skews = [read_skew(loop) for loop in chain]
-    for loop, skew in zip(chain, skews, strict=True):
+def _measure(chain: list[Any]) -> dict[Any, tuple[Skew, Guess]]:
+    """Mark the loops of a chain whose weights may be measured from rounded references; returns
+    what they consist of. Raises Unfit."""
+    skews = {loop: read_skew(loop) for loop in chain}
+    guesses = {loop: (skew, read_guess(loop, skew)) for loop, skew in skews.items()}
+    if len({guess.carried for _, guess in guesses.values()}) > 1:
+        raise Unfit("the next one carries reference and sum in another order")
+    if all(guess.exponent is not None for _, guess in guesses.values()):
+        for loop in chain:
+            loop.attributes[MEASURED] = ir.UnitAttr.get(loop.context)
+    return guesses
+
+
+def _keep(chain: list[Any], guesses: dict[Any, tuple[Skew, Guess]], specialised: bool) -> None:
+    """Mark the loops of a chain that are to keep their reference. Raises Unfit."""
+    for loop, (skew, _) in guesses.items():
         if not specialised:
             _check_stays_in_warp(loop, skew)
-    guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
     if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
         raise Unfit("its scores depend on their place in the stream, which no mask ends")
-    if any(guess.carried != guesses[0].carried for guess in guesses):
-        raise Unfit("the next one carries reference and sum in another order")
     masked = [loop for loop in chain if _is_masked(loop)]
-    for loop, skew in zip(chain, skews, strict=True):
+    for loop, (skew, _) in guesses.items():
         loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
         if specialised and (len(masked) < 2 or loop not in masked):
             skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
@@ -111,6 +125,30 @@ class Guess:
     @property
     def weights(self) -> Any:
         return self.total.operands[0]
+
+    @property
+    def weighing(self) -> Any:
+        """The op that makes the weights."""
+        return owner(self.weights)
+
+    @property
+    def exponent(self) -> Any:
+        """The scalar op in `weighing` that takes the reference from a value: where weights are
+        exponentials of just that, and the factor one of two references' difference. Else None."""
+        found = _exponent(self.weighing)
+        moved = _exponent(self.factor)
+        if found is None or moved is None:
+            return None
+        old, new = (_source(v, self.factor) for v in moved.operands)
+        if (old, new) != (self.reference, self.moved.results[0]):
+            return None
+        return found if _source(_guarded(found.operands[1]), self.weighing) == new else None
+
+    @property
+    def condition(self) -> Any:
+        """What weights are 0 without, in the body of `weighing`; None if there is nothing."""
+        last = _last(self.weighing)
+        return last.operands[0] if last.name == "arith.select" else None
 
     @property
     def outputs(self) -> list[Any]:
@@ -267,6 +305,29 @@ def _is_exponential(op: Any) -> bool:
             return False
         last = value if ir.FloatAttr(zero.attributes["value"]).value == 0.0 else None
     return last is not None and last.name == "math.exp"
+
+
+def _exponent(op: Any) -> Any:
+    """The difference whose exponential a tile op gives, if it is in its body and read once."""
+    last = _last(op)
+    candidates = last.operands if last.name == "arith.select" else last.results
+    found = [v for v in map(owner, candidates) if v is not None and v.name == "math.exp"]
+    difference = owner(found[0].operands[0]) if len(found) == 1 else None
+    if difference is None or difference.name != "arith.subf" or difference.block != last.block:
+        return None
+    return difference if len(list(difference.results[0].uses)) == 1 else None
+
+
+def _guarded(value: Any) -> Any:
+    """What a guard reads: where(value == -inf, 0, value)."""
+    op = owner(value)
+    return op.operands[2] if op is not None and op.name == "arith.select" else value
+
+
+def _source(value: Any, op: Any) -> Any:
+    """The tile that an argument of a tile op's body stands for."""
+    arguments = list(op.regions[0].blocks[0].arguments)
+    return op.operands[arguments.index(value)] if value in arguments else None
 
 
 def _last(op: Any) -> Any:
