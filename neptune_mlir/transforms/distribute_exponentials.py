@@ -16,7 +16,7 @@ the same references must know of c then, and everything here that is told of ref
 * `ex2(fma(x - g, L, c))` gives the same weights by the first way, for rows that share a warp with
   one whose reference is not small; for that one, c counts as 0.
 * `exp(g - h)`, both references, is `ex2(fma(g - h, L, c(h) - c(g)))`: weights that were measured
-  from g, as if they had been measured from h.
+  from g, as if they had been measured from h. Where both are small, `ex2(r(g) - r(h))`.
 * 2^-c takes back what a sum has of it, for those who read the reference as well.
 """
 
@@ -53,9 +53,25 @@ def within(s: Scalars, values: Sequence[Any], predicate: int, bound: float) -> A
     return found
 
 
-def are_small(s: Scalars, references: Sequence[Any]) -> Any:
+def are_small(s: Scalars, references: Sequence[Any], bound: float = SMALL) -> Any:
     """Whether the product of each with log2 e loses little; not so for infinities and NaN."""
-    return within(s, [s.op("math.absf", [g], s.f32) for g in references], LESS, SMALL)
+    return within(s, [s.op("math.absf", [g], s.f32) for g in references], LESS, bound)
+
+
+def are_small_in_warp(s: Scalars, references: Sequence[Any]) -> Any:
+    """Whether (i1) references are so small in all lanes of the warp that older ones, which are not
+    larger, are small as well, or so far away that they count for nothing."""
+
+    def make() -> Any:
+        return s.chip.in_all_lanes(s, are_small(s, references, SMALL / 2))
+
+    return s.remember(("small", *references), make)
+
+
+def unguarded(s: Scalars, g: Any) -> Any:
+    """A reference without its guard: where(g == -inf, 0, g)."""
+    guard = s.parts(g, "arith.select")
+    return guard[2] if guard else g
 
 
 def exponential(s: Scalars, x: Any) -> Any:
@@ -68,12 +84,14 @@ def exponential(s: Scalars, x: Any) -> Any:
         base, k = s.scaled(x)
         return s.ex2(s.multiply(base, _times_log2_e(s, k)))
     value, g = difference
-    if s.is_reference(g):
-        if s.is_reference(value):
-            moved = s.op("arith.subf", [lost(s, g), lost(s, value)], s.f32)
-            return s.ex2(s.fma(x, log2_e, moved))
+    if not s.is_reference(g):
+        return s.ex2(s.multiply(x, log2_e))
+    if not s.is_reference(value):
         return _by_rounded_reference(s, value, g)
-    return s.ex2(s.multiply(x, log2_e))
+    if s.small_references:
+        rounded = [s.multiply(reference, log2_e) for reference in difference]
+        return s.ex2(s.op("arith.subf", rounded, s.f32))
+    return s.ex2(s.fma(x, log2_e, s.op("arith.subf", [lost(s, g), lost(s, value)], s.f32)))
 
 
 def exact_exponential(s: Scalars, x: Any) -> Any:
@@ -105,26 +123,27 @@ def _by_rounded_reference(s: Scalars, value: Any, g: Any) -> Any:
 
 
 def by_any_references(
-    s: Scalars, values: Sequence[Any], references: Sequence[Any]
+    s: Scalars, values: Sequence[Any], references: Sequence[Any], small: Any
 ) -> list[Any]:
-    """exp(value - g) 2^c(g) for pairs of a value and its reference g (infinite ones are 0 here).
-    The warp takes the way that suits all of its references: from values it makes, under a
-    condition, what one multiplication and addition turn into exponents."""
+    """exp(value - g) 2^c(g) for pairs of a value and its reference g; `small` (i1) says whether all
+    references are, in all lanes.
+
+    Where they are not, the warp makes of the values what the multiplication and addition that there
+    are anyway turn into exponents: that they are there for both ways keeps code and registers few.
+    """
     log2_e, rows = s.constant(LOG2_E, s.f32), list(dict.fromkeys(references))
     scaled = [s.scaled(value) for value in values]
     bases, k = [base for base, _ in scaled], scaled[0][1]
     if any(other != k for _, other in scaled):
         bases, k = list(values), None
-    small = s.chip.in_all_lanes(s, are_small(s, rows))
     types = [s.f32] * (len(bases) + len(rows) + 1)
     branch = scf.IfOp(small, types, has_else=True)
     with s.scope(branch.then_block):
         rounded = [s.negate(s.multiply(g, log2_e)) for g in rows]
         scf.YieldOp([*bases, *rounded, _times_log2_e(s, k)])
     with s.scope(branch.else_block):
-        differences = [
-            s.op("arith.subf", [x, g], s.f32) for x, g in zip(values, references, strict=True)
-        ]
+        pairs = zip(values, references, strict=True)
+        differences = [s.op("arith.subf", pair, s.f32) for pair in pairs]
         scf.YieldOp([*differences, *(lost(s, g) for g in rows), log2_e])
     *made, factor = branch.results
     rest = dict(zip(rows, made[len(bases) :], strict=True))

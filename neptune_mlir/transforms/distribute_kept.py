@@ -53,6 +53,8 @@ def in_all_lanes(s: Scalars, condition: Any) -> Any:
 class KeptReference(MeasuredLoop):
     """What an iteration does by the old reference, and binds of it."""
 
+    by_rows = False  # new references are rare: few registers count for more
+
     def _bind(self, value: Any, values: list[Any]) -> list[Any]:
         """To the first of these registers; returns the others."""
         layout = self._layout_of(value)
@@ -66,7 +68,7 @@ class KeptReference(MeasuredLoop):
         kernel.tiles[guess.scaled.results[0]] = Splat(self.s.constant(0.0, self.s.f32))
         for op in operations:
             if op == guess.weighing:
-                with self.measuring():
+                with self.measuring(small=True):
                     kernel._op(op)
             elif op not in (guess.moved, guess.factor, guess.scaled):
                 kernel._op(op)

@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import parse_layout
 from neptune_mlir.analysis.tiles import read_generic, shape_of
-from neptune_mlir.bindings import ir
+from neptune_mlir.bindings import ir, scf
 from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.transforms.distribute_compute import Held
-from neptune_mlir.transforms.distribute_exponentials import by_any_references, taken_back
+from neptune_mlir.transforms.distribute_exponentials import (
+    are_small_in_warp,
+    by_any_references,
+    taken_back,
+    unguarded,
+)
 from neptune_mlir.transforms.keep_references import MEASURED, read_guess
 from neptune_mlir.transforms.skew_loops import Skew
 
@@ -28,42 +33,81 @@ if TYPE_CHECKING:
 class MeasuredLoop:
     """Writes the ops of iterations that look for their reference, and what is behind them."""
 
+    by_rows = True  # the weights of a row do not wait for the reference of the next one
+
     def __init__(self, kernel: KernelWriter, loop: Any, skew: Skew, layouts: Sequence[Any]):
         self.kernel, self.s, self.skew, self.layouts = kernel, kernel.s, skew, layouts
         self.guess, self.body = read_guess(loop, skew), loop.regions[0].blocks[0]
         self.measured = MEASURED in loop.attributes
+        self.delayed: list[Any] | None = []  # ops that are to be written behind the weights
 
     def op(self, op: Any) -> None:
-        """Write an op."""
-        if op == self.guess.weighing and self.measured:
+        """Write an op; but the factor, and what it goes into, behind the weights: these take
+        longer, and must not wait until the references of all rows are known."""
+        weighing = op == self.guess.weighing
+        waiting = [v for other in self.delayed or () for v in other.results]
+        if not self.measured:
+            self.kernel._op(op)
+        elif self.delayed is not None and not weighing and (
+            op == self.guess.factor or any(v in waiting for v in op.operands)
+        ):  # fmt: skip
+            self.delayed.append(op)
+        elif weighing:
             self._weigh(op)
+            delayed, self.delayed = self.delayed or [], None
+            for other in delayed:
+                self.op(other)
         elif op == self.guess.factor:
-            with self.measuring():
-                self.kernel._op(op)
+            self._correct(op)
         else:
             self.kernel._op(op)
 
+    def _together(self, references: list[Any]) -> list[list[Any]]:
+        """Those that one condition is for."""
+        return [[g] for g in references] if self.by_rows else [references]
+
+    def _correct(self, op: Any) -> None:
+        """Write the factor."""
+        s, factor = self.s, op.results[0]
+        layout, small = self._layout_of(factor), None
+        for rows in self._together(self._registers(self.guess.moved.results[0])):
+            small = s.both(small, are_small_in_warp(s, rows))
+        branch = scf.IfOp(small, [s.f32] * layout.registers, has_else=True)
+        for are_small, block in ((True, branch.then_block), (False, branch.else_block)):
+            with s.scope(block), self.measuring(small=are_small):
+                self.kernel._op(op)
+                scf.YieldOp(self._registers(factor))
+        self.kernel.tiles[factor] = Held(layout, list(branch.results))
+
     def _weigh(self, op: Any) -> None:
         """Write the weights by references of any size."""
-        compute, g, exponent = self.kernel.compute, read_generic(op), self.guess.exponent
+        s, compute, g = self.s, self.kernel.compute, read_generic(op)
         text = ir.StringAttr(op.attributes["neptune.iteration"]).value
         iteration = parse_layout(text, g.extents)
         points = compute.points(g, self.kernel.operands(g), iteration)
-        difference, condition = exponent.operands, self.guess.condition
+        difference, condition = self.guess.exponent.operands, self.guess.condition
         values, references = (list(compute.evaluate(g, points, v)) for v in difference)
         if condition is not None:  # as in the maximum; not for the weights, or it stays around
-            s, none = self.s, self.s.constant(float("-inf"), self.s.f32)
-            live = compute.evaluate(g, points, condition)
+            none, live = s.constant(float("-inf"), s.f32), compute.evaluate(g, points, condition)
             values = [s.select(c, x, none) for c, x in zip(live, values, strict=True)]
-        made = by_any_references(self.s, values, references)
+        made: list[Any] = [None] * len(points)
+        for rows in self._together(list(dict.fromkeys(references))):
+            theirs = [r for r, reference in enumerate(references) if reference in rows]
+            small = are_small_in_warp(s, [unguarded(s, reference) for reference in rows])
+            weights = by_any_references(
+                s, [values[r] for r in theirs], [references[r] for r in theirs], small
+            )
+            for r, weight in zip(theirs, weights, strict=True):
+                made[r] = weight
         self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)
 
-    def measuring(self) -> AbstractContextManager[None]:
-        """For ops of differences from references that are small, or of two references."""
+    def measuring(self, *, small: bool) -> AbstractContextManager[None]:
+        """For ops of differences from references."""
         if not self.measured:
             return nullcontext()
         values = (self.guess.reference, self.guess.moved.results[0])
-        return self.s.measured_from(v for value in values for v in self._registers(value))
+        held = [v for value in values for v in self._registers(value)]
+        return self.s.measured_from(held, small=small)
 
     def leave(self, results: Sequence[Any], values: list[Any]) -> list[Any]:
         """Registers of all that the loop carries, behind it (`values`), as others are to see them:

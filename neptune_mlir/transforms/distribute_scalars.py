@@ -42,6 +42,7 @@ from neptune_mlir.transforms.distribute_exponentials import (
     LOG2_E,
     exact_exponential,
     exponential,
+    unguarded,
 )
 
 CHAINS = 4  # of additions that one sum is
@@ -74,6 +75,7 @@ class Scalars:
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
         self._references: frozenset[Any] = frozenset()
+        self.small_references = False
         self.index = ir.IndexType.get()
         self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
         self.f32 = ir.F32Type.get()
@@ -105,19 +107,18 @@ class Scalars:
         return value in self._uniform
 
     @contextmanager
-    def measured_from(self, references: Iterable[Any]) -> Iterator[None]:
+    def measured_from(self, references: Iterable[Any], *, small: bool) -> Iterator[None]:
         """Exponentials of differences from these values take what rounding makes of them for the
-        reference (`distribute_exponentials`): small ones, or both that a difference is of."""
-        self._references = frozenset(references)
+        reference (`distribute_exponentials`), all being `small` or not."""
+        self._references, self.small_references = frozenset(references), small
         try:
             yield
         finally:
             self._references = frozenset()
 
     def is_reference(self, value: Any) -> bool:
-        """Whether a value is one of those, behind a guard (0 in place of -inf) or not."""
-        chosen = self.parts(value, "arith.select") or ()
-        return any(v in self._references for v in (value, *chosen[1:]))
+        """Whether a value is one of those, behind a guard or not."""
+        return unguarded(self, value) in self._references
 
     # ---- creation
 
