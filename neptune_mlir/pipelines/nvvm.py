@@ -173,8 +173,7 @@ def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> li
     partition_warps(module)
     if skew:
         skew_loops(module)  # of specialised kernels
-    if keeps:
-        keep_references(module)
+    keep_references(module, keeps=bool(keeps))
     gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()

@@ -144,8 +144,7 @@ def _to_kernels(
     keeps = options.pop("keeps", True)
     assign_layouts(module, target=chip.name, **options)
     defer_joins(module)
-    if keeps:
-        keep_references(module)
+    keep_references(module, keeps=bool(keeps))
     gpu.outline_rest(module, chip.name)
     kernels = distribute(module, entry)
     module.operation.verify()

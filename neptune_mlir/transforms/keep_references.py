@@ -54,7 +54,8 @@ AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
 
 
 @register("keep-references", "look for new references only where weights leave their range")
-def keep_references(module: Any) -> None:
+def keep_references(module: Any, *, keeps: bool = True) -> None:
+    """`keeps`: whether iterations may keep their reference; kernels may have a say as well."""
     for forall in foralls(module):
         specialised = "neptune.consumers" in forall.attributes
         seen: list[Any] = []
@@ -68,35 +69,40 @@ def keep_references(module: Any) -> None:
             if not written or not any(map(_free, chain)):
                 continue
             try:
-                guesses = _measure(chain)
-                if tuned(forall, "keeps", 1):
-                    _keep(chain, guesses, specialised)
+                _measure(chain)
+            except Unfit:
+                pass  # exponentials take an operation more
+            if not keeps or not tuned(forall, "keeps", 1):
+                continue
+            try:
+                _keep(chain, specialised)
             except Unfit as reason:
                 remark(op.location, f"a loop moves its reference in each iteration: {reason}")
 
 
-def _measure(chain: list[Any]) -> dict[Any, tuple[Skew, Guess]]:
-    """Mark the loops of a chain whose weights may be measured from rounded references; returns
-    what they consist of. Raises Unfit."""
-    skews = {loop: read_skew(loop) for loop in chain}
-    guesses = {loop: (skew, read_guess(loop, skew)) for loop, skew in skews.items()}
-    if len({guess.carried for _, guess in guesses.values()}) > 1:
-        raise Unfit("the next one carries reference and sum in another order")
-    if all(guess.exponent is not None for _, guess in guesses.values()):
+def _measure(chain: list[Any]) -> None:
+    """Mark the loops of a chain, if weights may be measured from rounded references in all of
+    them. Raises Unfit."""
+    guesses = [read_guess(loop, read_skew(loop)) for loop in chain]
+    alike = all(guess.carried == guesses[0].carried for guess in guesses)
+    if alike and all(guess.exponent is not None for guess in guesses):
         for loop in chain:
             loop.attributes[MEASURED] = ir.UnitAttr.get(loop.context)
-    return guesses
 
 
-def _keep(chain: list[Any], guesses: dict[Any, tuple[Skew, Guess]], specialised: bool) -> None:
-    """Mark the loops of a chain that are to keep their reference. Raises Unfit."""
-    for loop, (skew, _) in guesses.items():
+def _keep(chain: list[Any], specialised: bool) -> None:
+    """Mark the loops of a chain. Raises Unfit."""
+    skews = [read_skew(loop) for loop in chain]
+    for loop, skew in zip(chain, skews, strict=True):
         if not specialised:
             _check_stays_in_warp(loop, skew)
+    guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
     if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
         raise Unfit("its scores depend on their place in the stream, which no mask ends")
+    if any(guess.carried != guesses[0].carried for guess in guesses):
+        raise Unfit("the next one carries reference and sum in another order")
     masked = [loop for loop in chain if _is_masked(loop)]
-    for loop, (skew, _) in guesses.items():
+    for loop, skew in zip(chain, skews, strict=True):
         loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
         if specialised and (len(masked) < 2 or loop not in masked):
             skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)

@@ -46,8 +46,7 @@ class Simulated:
                 prepare.run(self.module.operation)
                 assign_layouts(self.module, target=target, **options)
                 defer_joins(self.module)
-                if keeps:
-                    keep_references(self.module)
+                keep_references(self.module, keeps=keeps)
                 self.module.operation.verify()
                 self.assigned = str(self.module)
                 outline_rest(self.module, target)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Exponentials of scores and rows that are hard on them, on the simulators of all kinds of GPUs."""
+
+from __future__ import annotations
+
+import hostile
+import numpy as np
+import pytest
+import simt
+from run_kernels import Simulated, Specialised
+
+from neptune_mlir import bindings, ops
+from neptune_mlir.compiler import lower_text
+from neptune_mlir.pipelines.common import TO_TILES
+from neptune_mlir.pipelines.lowering import Lowering
+from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.targets.tuned import Choice
+
+HEAD, ROWS, KEYS, STREAM = 32, 20, 110, 32
+KEPT = Choice(128, 64, resident=False)
+MOVED = Choice(64, 64, keeps=False, resident=False, blocks=2)
+LONG = pytest.mark.nightly
+
+
+def streamed(program, target, kind=Simulated, **options):
+    """A portable kernel that streams its keys in several tiles."""
+    with bindings.source_name("test"):
+        lowering = Lowering.of_text(program.to_mlir(), "test")
+        lowering.to_program()
+        knobs = {"file": "streamed", "knobs": f"rows:64;stream:{STREAM};least:16"}
+        lowering.run([Step("apply-schedule", knobs), *TO_TILES])
+        return kind(lowering.module, target=target, **options)
+
+
+def check_attention(kernel, dtype, causal, names):
+    masks = hostile.masks(ROWS, KEYS, STREAM)
+    masks = {name: masks[name] for name in names or masks}
+    rng = np.random.default_rng(0)
+    kind = np.float16 if dtype == "f16" else np.float32
+    q, k, v = (
+        rng.standard_normal((len(masks), 1, n, HEAD)).astype(kind) for n in (ROWS, KEYS, KEYS)
+    )
+    mask = np.stack(list(masks.values()))
+    found = kernel(q, k, v, mask)
+    with np.errstate(all="ignore"):
+        want, unfused = (
+            hostile.attention_unfused(q, k, v, mask[:, None], t, causal)
+            for t in (np.float64, np.float32)
+        )
+    for b, name in enumerate(masks):
+        for x, y, z, unit in zip(found, want, unfused, (hostile.UNITS[dtype], 2**-23), strict=True):
+            hostile.check(x[b], y[b], z[b], unit, name)
+
+
+PORTABLE = [
+    pytest.param("sm_80", "f16", True, hostile.FEW, id="sm_80"),
+    pytest.param("gfx942", "f32", False, hostile.FEW, id="gfx942-f32"),
+    *(
+        pytest.param(target, dtype, causal, None, id=f"{target}-{dtype}-{causal}", marks=LONG)
+        for target in ("sm_80", "gfx942", "gfx1100", "gfx1201")
+        for dtype in ("f16", "f32")
+        for causal in (False, True)
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "dtype", "causal", "names"), PORTABLE)
+def test_masks_that_are_added(target, dtype, causal, names):
+    program = hostile.attention(HEAD, dtype, causal=causal)
+    check_attention(streamed(program, target), dtype, causal, names)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_masks_without_kept_references(target):
+    kernel = streamed(hostile.attention(HEAD, "f16"), target, keeps=False)
+    check_attention(kernel, "f16", False, ["lowest left", "-1e9 some rows", "far"])
+
+
+WARPS = [
+    pytest.param(KEPT, False, hostile.FEW[1:6:2], id="kept"),
+    pytest.param(MOVED, True, hostile.FEW[1:6:2], id="moved"),
+    *(
+        pytest.param(choice, causal, None, id=f"{name}-{causal}", marks=LONG)
+        for name, choice in (("kept", KEPT), ("moved", MOVED))
+        for causal in (False, True)
+    ),
+]
+
+
+@pytest.mark.parametrize(("choice", "causal", "names"), WARPS)
+def test_masks_that_specialised_warps_add(choice, causal, names):
+    kernel = Specialised(hostile.attention(HEAD, "f16", causal=causal), choice)
+    check_attention(kernel, "f16", causal, names)
+
+
+class Counting(simt.Block):
+    """Counts the differences that threads take."""
+
+    def __init__(self, *arguments):
+        self.differences = 0
+        super().__init__(*arguments)
+
+    def _arith_subf(self, op, operands, mask):
+        self.differences += 1
+        return simt.BINARY["arith.subf"](*operands)
+
+
+class Counted(Simulated):
+    differences = 0
+
+    def block(self, *arguments):
+        block = Counting(*arguments)
+        self.differences += block.differences
+        return block
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_small_references_cost_no_operation(keeps):
+    """Differences are those of a thread's two references then, not of its 16 weights."""
+    kernel = streamed(hostile.attention(HEAD, "f16"), "sm_80", Counted, keeps=keeps)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 1, KEYS, HEAD)).astype(np.float16)
+    tiles, counts = -(-KEYS // STREAM), []
+    for mask in (0, -1e9):
+        kernel.differences = 0
+        kernel(q[:, :, :ROWS], k, v, np.full((1, ROWS, KEYS), mask, np.float32))
+        counts.append(kernel.differences / tiles)
+    assert counts[0] < 4 < 16 <= counts[1]
+
+
+@pytest.mark.parametrize("name", hostile.UNFUSED)
+@pytest.mark.parametrize("target", ["sm_80", "gfx942", pytest.param("gfx1201", marks=LONG)])
+def test_rows(name, target):
+    module, _ = lower_text(hostile.row_program(name).to_mlir(), "test", target, None, "tile")
+    given = hostile.rows(2, 600)
+    found = Simulated(module, target=target)(np.concatenate(list(given.values())))
+    with np.errstate(all="ignore"):
+        for b, (kind, x) in enumerate(given.items()):
+            if name == "sum_of_exponentials" and kind in ("-inf all", "-inf some rows"):
+                continue  # a row that sees nothing sums to 0 (docs/numerics.md)
+            want, unfused = (hostile.UNFUSED[name](x.astype(t)) for t in (np.float64, np.float32))
+            hostile.check(found[2 * b : 2 * b + 2], want, unfused, 2**-23, kind)
+
+
+def test_losses_far_from_zero():
+    """Log-sum-exp and an element of the row, in one kernel."""
+    module, _ = lower_text(ops.cross_entropy().to_mlir(), "test", "sm_80", None, "tile")
+    rng, kernel, rows = np.random.default_rng(0), Simulated(module, target="sm_80"), np.arange(16)
+    for at in (0, 1e2, 1e4, 1e6):
+        x = (rng.standard_normal((16, 600)) + at).astype(np.float32)
+        target = rng.integers(0, 600, 16)
+        found = kernel(x, target)
+        want, unfused = (
+            hostile.UNFUSED["logsumexp"](x.astype(t)) - x.astype(t)[rows, target]
+            for t in (np.float64, np.float32)
+        )
+        hostile.check(found, want, unfused, 2**-23, f"at {at}")
