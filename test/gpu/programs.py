@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import hostile
 import math_functions
 
 from neptune_mlir.runtime.bundle import Bundle
@@ -59,6 +60,14 @@ def _attention(
     return partial(_compile, program, shapes, **(options or {}))
 
 
+def _masked(head: int, dtype: str, causal: bool) -> str:
+    return str(hostile.attention(head, dtype, causal=causal).to_mlir())
+
+
+def _rows(name: str) -> str:
+    return str(hostile.row_program(name).to_mlir())
+
+
 def _builders() -> dict[str, Callable[[], Bundle]]:
     from neptune_mlir import ops
 
@@ -101,6 +110,19 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
         **{
             f"math-{kind}": partial(_whole, partial(math_functions.program, kind), [["n"], ["n"]])
             for kind in ("f32", "f16", "bf16")
+        },
+        # masks that are added to scores, rows far from 0
+        **{
+            f"mask-{dtype}-{head}{'-causal' if causal else ''}": partial(
+                _whole, partial(_masked, head, dtype, causal),
+                [*[["b", "h", "n", head]] * 3, ["b", "n", "n"]],
+            )
+            for dtype, head, causal in (
+                ("f16", 64, False), ("f16", 64, True), ("f16", 128, False), ("f32", 64, False)
+            )
+        },
+        **{
+            name: partial(_whole, partial(_rows, name), [["n", 1000]]) for name in hostile.UNFUSED
         },
         "ampere": _attention(64, options={"target": "sm_80"}),
     }
