@@ -23,9 +23,9 @@ weights stay in its registers. Skewed loops are to try whose first product is ma
 (`neptune.again`): all, unless a mask has loops at both ends of a stream, which run for a tile or
 two and are not worth the code. `distribute-tiles` writes the result.
 
-Chains whose results do not depend on the reference, kept or not, are marked as well if the weights
-are exponentials of a difference from it (`neptune.measured`): they may be measured from what is
-cheap to measure from and rounds to the reference (`distribute_exponentials`).
+Tries are by references that are small (`distribute_exponentials`). Chains with free references,
+kept or not, whose weights are exponentials of a difference from one are marked as well
+(`neptune.measured`): these may be measured from what rounding makes of the reference.
 """
 
 from __future__ import annotations
