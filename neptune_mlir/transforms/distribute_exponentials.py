@@ -36,6 +36,7 @@ _LOG2_E_LOST = 1.925963033500665e-08  # by rounding log2 e to f32
 _OVERFLOWS = 88.72283935546875  # of what ex2 is infinite, the least
 FMA = "llvm.intr.fma"
 SMALL = 2.0**20  # references under it lose at most 2^-4 to rounding
+FAR = 2.0**60  # scales between it and its inverse can be taken out again
 
 EQUAL, AT_LEAST, LESS, UNEQUAL = 1, 3, 4, 6  # ordered comparisons of floats
 
@@ -130,26 +131,30 @@ def by_any_references(
 
     Where they are not, the warp makes of the values what the multiplication and addition that there
     are anyway turn into exponents: that they are there for both ways keeps code and registers few.
+    So the factor is the same, and what it has of a scale of the values is taken out of differences.
     """
     log2_e, rows = s.constant(LOG2_E, s.f32), list(dict.fromkeys(references))
     scaled = [s.scaled(value) for value in values]
     bases, k = [base for base, _ in scaled], scaled[0][1]
-    if any(other != k for _, other in scaled):
-        bases, k = list(values), None
-    types = [s.f32] * (len(bases) + len(rows) + 1)
-    branch = scf.IfOp(small, types, has_else=True)
+    scale = 1.0 if k is None else s.constant_of(k)
+    if any(other != k for _, other in scaled) or not scale or not 1 / FAR < abs(scale) < FAR:
+        bases, k, scale = list(values), None, 1.0
+    rounded = [s.negate(s.multiply(g, log2_e)) for g in rows]
+    branch = scf.IfOp(small, [s.f32] * (len(bases) + len(rows)), has_else=True)
     with s.scope(branch.then_block):
-        rounded = [s.negate(s.multiply(g, log2_e)) for g in rows]
-        scf.YieldOp([*bases, *rounded, _times_log2_e(s, k)])
+        scf.YieldOp([*bases, *rounded])
     with s.scope(branch.else_block):
+        inverse = s.constant(1 / scale, s.f32)
         pairs = zip(values, references, strict=True)
-        differences = [s.op("arith.subf", pair, s.f32) for pair in pairs]
-        scf.YieldOp([*differences, *(lost(s, g) for g in rows), log2_e])
-    *made, factor = branch.results
-    rest = dict(zip(rows, made[len(bases) :], strict=True))
+        made = [s.op("arith.subf", pair, s.f32) for pair in pairs]
+        if k is not None:
+            made = [s.op("arith.mulf", [x, inverse], s.f32) for x in made]
+        scf.YieldOp([*made, *(lost(s, g) for g in rows)])
+    added = dict(zip(rows, list(branch.results)[len(bases) :], strict=True))
+    factor = _times_log2_e(s, k)
     return [
-        s.ex2(s.fma(base, factor, rest[g]))
-        for base, g in zip(made[: len(bases)], references, strict=True)
+        s.ex2(s.fma(x, factor, added[g]))
+        for x, g in zip(list(branch.results)[: len(bases)], references, strict=True)
     ]
 
 

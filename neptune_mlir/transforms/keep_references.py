@@ -321,6 +321,8 @@ def _exponent(op: Any) -> Any:
     difference = owner(found[0].operands[0]) if len(found) == 1 else None
     if difference is None or difference.name != "arith.subf" or difference.block != last.block:
         return None
+    if not isinstance(difference.results[0].type, ir.F32Type):
+        return None
     return difference if len(list(difference.results[0].uses)) == 1 else None
 
 
