@@ -7,14 +7,32 @@ choose the form of a correction that cannot overflow and remove guards nobody ne
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.terms import Term, evaluate_op, is_float, walk
+
+SHALLOW = 200  # nodes of a tree whose answers are found from the top, those needed alone
+
+
+def _remembered(question: Callable[[Facts, Term], Any]) -> Callable[[Facts, Term], Any]:
+    """Ask of each distinct subterm once, as long as nothing more is learnt."""
+    name = question.__name__
+
+    def answer(facts: Facts, t: Term) -> Any:
+        answers = facts.answers(name)
+        if t not in answers:
+            for n in walk(t) if t.size > SHALLOW else (t,):  # operands first: no deep recursion
+                if n not in answers:
+                    answers[n] = question(facts, n)
+        return answers[t]
+
+    return functools.wraps(question)(answer)
 
 
 @dataclass
@@ -27,6 +45,9 @@ class Facts:
     bounded_below: set[Any] = field(default_factory=set)
     growing: set[Any] = field(default_factory=set)  # sums of non-negative, reference-free bodies
     _assumed: dict[Term, int] = field(default_factory=dict)
+    _answers: dict[str, dict[Term, Any]] = field(default_factory=dict)  # under `_state`
+    _state: tuple[int, ...] = ()
+    _assumptions: int = 0  # made and dropped so far
 
     def name(self, ref: Term) -> Any:
         """The running value behind a `ref` leaf: plain, or one side of a correction."""
@@ -51,19 +72,30 @@ class Facts:
         if combiner == "min" and self.upper_bound(body) < math.inf:
             self.bounded_below.add(name)
 
+    def answers(self, question: str) -> dict[Term, Any]:
+        """What was answered to a question so far, of what is known now."""
+        known = (self.combiner, self.nonneg, self.growing)  # which only grow
+        state = (self._assumptions, *map(len, known))
+        if state != self._state:
+            self._state, self._answers = state, {}
+        return self._answers.setdefault(question, {})
+
     @contextmanager
     def assuming(self, t: Term, sign: int) -> Iterator[None]:
         """Within the block the sign of `t` is known."""
         before = self._assumed.get(t)
         self._assumed[t] = sign
+        self._assumptions += 1
         try:
             yield
         finally:
+            self._assumptions += 1
             if before is None:
                 del self._assumed[t]
             else:
                 self._assumed[t] = before
 
+    @_remembered
     def sign(self, t: Term) -> int | None:
         """1: never negative (over the reals), -1: never positive, None: unknown."""
         if t in self._assumed:
@@ -104,6 +136,7 @@ class Facts:
                 return 1 if s(t.args[0]) == 1 or (e.is_const and e.value % 2 == 0) else None
         return None
 
+    @_remembered
     def lower_bound(self, t: Term) -> float:
         """A finite number that the value never goes below, or -inf."""
         if t.op == "const":
@@ -125,6 +158,7 @@ class Facts:
             return self._scaled(t, self.lower_bound, self.upper_bound)
         return 0.0 if self.sign(t) == 1 else -math.inf
 
+    @_remembered
     def upper_bound(self, t: Term) -> float:
         """A finite number that the value never exceeds, or +inf."""
         if t.op == "const":
@@ -153,6 +187,7 @@ class Facts:
                 return c.value * bound if math.isfinite(bound) else -math.inf
         return -math.inf if self.sign(t) != 1 else 0.0
 
+    @_remembered
     def direction(self, t: Term) -> int | None:
         """How the value moves while the stream runs: 1 up, -1 down, 0 not at all, None unknown."""
         if not has_ref(t):
@@ -184,13 +219,12 @@ class Facts:
 
 
 def has_ref(t: Term) -> bool:
-    return any(n.op == "ref" for n in walk(t))
+    return t.has_ref
 
 
 def varies(t: Term, axes: Iterable[int]) -> bool:
     """Does the value change along one of these axes?"""
-    axes = frozenset(axes)
-    return any(n.op == "index" and n.attr in axes for n in walk(t))
+    return not t.axes.isdisjoint(axes)
 
 
 def evaluate_scalar(t: Term, leaf: dict[Term, float]) -> float:

@@ -22,7 +22,6 @@ from functools import reduce
 
 from neptune_mlir.algebra.facts import Facts, has_ref, kind
 from neptune_mlir.algebra.poly import (
-    EXPONENTS,
     LN2,
     MAX_MONOMIALS,
     ONE,
@@ -34,6 +33,7 @@ from neptune_mlir.algebra.poly import (
     atom,
     atom_key,
     constant,
+    exponential,
     is_indicator,
     is_sum,
     lead_of,
@@ -284,9 +284,7 @@ class Normaliser:
             if len(m) == 1 and m[0] == (LN2, ONE) and c.denominator == 1:
                 out = scaled(out, Fraction(2) ** int(c))
                 continue
-            base = _call("exp", to_term({m: ONE}, self.dtype))
-            EXPONENTS[base] = m
-            out = self.mul(out, atom(base, c))
+            out = self.mul(out, atom(exponential(m, self.dtype), c))
         return out
 
     def _split_point(self, m: Mono, c: Fraction) -> tuple[Term, Poly, Poly] | None:

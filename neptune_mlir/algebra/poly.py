@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
 
-from neptune_mlir.algebra.terms import Term, const, make, show, sym, walk
+from neptune_mlir.algebra.terms import Term, const, make, sym, term
+from neptune_mlir.algebra.terms import key as atom_key
 
 Mono = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Mono, Fraction]
@@ -28,16 +29,17 @@ class TooComplex(Exception):
     """The normal form would be too large; the caller treats the term as opaque."""
 
 
-_keys: dict[Term, str] = {}
-EXPONENTS: dict[Term, Mono] = {}  # the monomial u of each atom exp(u); terms are interned
+def exponential(u: Mono, dtype: str) -> Term:
+    """The atom exp(u)."""
+    argument = to_term({u: ONE}, dtype)
+    made = term("exp", (argument,), None, argument.dtype)
+    made.memo["exponent"] = u
+    return made
 
 
-def atom_key(atom: Term) -> str:
-    found = _keys.get(atom)
-    if found is None:
-        # `show` rounds literals; two atoms that differ must not share a key.
-        exact = f"{atom.dtype}:{show(atom, lambda n: repr(n.attr) if n.is_const else None)}"
-        found = _keys[atom] = exact
+def exponent_in(t: Term) -> Mono:
+    """The monomial u of an atom exp(u)."""
+    found: Mono = t.memo["exponent"]
     return found
 
 
@@ -135,7 +137,7 @@ def to_term(p: Poly, dtype: str) -> Term:
 
 
 def _reads_refs(m: Mono) -> bool:
-    return any(n.op == "ref" for t, _ in m for n in walk(t))
+    return any(t.has_ref for t, _ in m)
 
 
 def _common_mask(p: Poly) -> tuple[Term, Poly] | None:
@@ -166,7 +168,7 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
         if is_indicator(t) and e > 0:
             continue
         if t.op == "exp":
-            exponent = add(exponent, {EXPONENTS[t]: e})
+            exponent = add(exponent, {exponent_in(t): e})
         else:
             (over if e > 0 else under).append(power_term(t, abs(e), dtype))
     if exponent:
@@ -205,7 +207,7 @@ def exponent_of(m: Mono) -> Poly:
     """The exponent of a monomial of `exp` atoms."""
     out: Poly = {}
     for t, e in m:
-        out = add(out, {EXPONENTS[t]: e})
+        out = add(out, {exponent_in(t): e})
     return out
 
 

@@ -15,14 +15,22 @@ A term is immutable, hashable and interned, so equal terms are the same object a
 
 Everything else is an operator from `OPS`. `dtype` is an MLIR scalar type name
 ("f32", "f16", "bf16", "f64", "i1", "i32", "i64", "index").
+
+A term shares what it repeats, so it may stand for a tree that is exponentially larger. Whatever
+goes over a term goes over its distinct nodes (`walk`), and whatever is asked of a term often
+stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps none alive.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 Number = int | float | bool
 
@@ -40,17 +48,40 @@ OPS: dict[str, int] = {
 LEAVES = ("const", "index", "read", "ref", "sym")
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
-_interned: dict[tuple[Any, ...], Term] = {}
+SHOWN = 500  # nodes of a tree that text for people spells out
+SPELLED = 500  # nodes of a tree whose text is its own key
+
+# The operands in a key are given by their ids; a term holds its operands, so while it lives no
+# other term has these.
+_interned: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+_interning = threading.Lock()
+
+
+class _Weak:
+    """What may be in a weak table (`weakref_slot` of Python 3.11)."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Term:
-    """One node of an interned expression DAG; build it with the functions below."""
+class Term(_Weak):
+    """One node of an interned expression DAG; build it with the functions below.
+
+    Attributes:
+        axes: those that the value may vary along.
+        has_ref: whether a `ref` is in it.
+        size: nodes of the tree that it stands for, shared ones as often as they are used.
+        memo: what was worked out of the term; it goes with the term.
+    """
 
     op: str
     args: tuple[Term, ...]
     attr: Any
     dtype: str
+    axes: frozenset[int]
+    has_ref: bool
+    size: int
+    memo: dict[Any, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return show(self)
@@ -69,6 +100,9 @@ class Term:
         return self.attr
 
 
+_NO_AXES: frozenset[int] = frozenset()
+
+
 def _attr_key(attr: Any) -> Any:
     # 0.0 == -0.0 == False and nan != nan: tell literals apart by type and spelling.
     return (type(attr).__name__, repr(attr)) if isinstance(attr, int | float) else attr
@@ -79,8 +113,17 @@ def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32
     args = tuple(args)
     key = (op, tuple(map(id, args)), _attr_key(attr), dtype)
     found = _interned.get(key)
-    # setdefault keeps one winner when two threads build the same term at once.
-    return found if found is not None else _interned.setdefault(key, Term(op, args, attr, dtype))
+    if found is not None:
+        return found
+    axes = frozenset([attr]) if op == "index" else _NO_AXES
+    for a in args:
+        axes = axes if a.axes <= axes else a.axes if axes <= a.axes else axes | a.axes
+    made = Term(
+        op, args, attr, dtype, axes,
+        op == "ref" or any(a.has_ref for a in args), 1 + sum(a.size for a in args),
+    )  # fmt: skip
+    with _interning:  # one winner when two threads build the same term at once
+        return _interned.setdefault(key, made)
 
 
 def is_float(dtype: str) -> bool:
@@ -252,16 +295,30 @@ def substitute(root: Term, table: dict[Term, Term]) -> Term:
 
 def rename_axes(root: Term, axes: dict[int, Term]) -> Term:
     """Replace `index(k)` by `axes[k]`, in index uses and in accesses alike."""
+    if all(axes.get(k, index(k)) is index(k) for k in root.axes):
+        return root
     return rewrite(root, lambda n: axes.get(n.attr) if n.op == "index" else None)
 
 
 def axes_of(root: Term) -> frozenset[int]:
     """The axes that the value of `root` may vary along."""
-    return frozenset(n.attr for n in walk(root) if n.op == "index")
+    return root.axes
 
 
 def leaves(root: Term, op: str) -> list[Term]:
+    if op == "ref" and not root.has_ref:
+        return []
     return [n for n in walk(root) if n.op == op]
+
+
+def reads(root: Term) -> tuple[Term, ...]:
+    """The distinct reads of a term, in order of appearance; worked out once."""
+    if root.is_leaf:  # no term holds itself
+        return tuple(leaves(root, "read"))
+    found = root.memo.get("reads")
+    if found is None:
+        found = root.memo["reads"] = tuple(leaves(root, "read"))
+    return found
 
 
 _INFIX = {
@@ -271,12 +328,37 @@ _INFIX = {
 }  # fmt: skip
 
 
-def show(root: Term, name: Callable[[Term], str | None] | None = None) -> str:
-    """Readable text; `name(leaf)` may override how a leaf is written."""
+def show(
+    root: Term, name: Callable[[Term], str | None] | None = None, limit: int = SHOWN
+) -> str:
+    """Readable text; `name(leaf)` may override how a leaf is written.
+
+    Of a tree of more than `limit` nodes, the levels below those that fit are written `...`.
+    """
+    return _text(root, name, None if root.size <= limit else _levels(root, limit))
+
+
+def _levels(root: Term, limit: int) -> int:
+    """How many levels of a tree have no more than `limit` nodes together, and one at least."""
+    level, depth, total = Counter([root]), 0, 0
+    while level and (depth == 0 or total + level.total() <= limit):
+        depth, total = depth + 1, total + level.total()
+        below: Counter[Term] = Counter()
+        for node, times in level.items():
+            for a in node.args:
+                below[a] += times
+        level = below
+    return depth
+
+
+def _text(root: Term, name: Callable[[Term], str | None] | None, depth: int | None) -> str:
     custom = name(root) if name and root.is_leaf else None
     if custom is not None:
         return custom
-    args = [show(a, name) for a in root.args]
+    if depth == 0 and root.args:
+        return "..."
+    below = None if depth is None else max(depth - 1, 0)
+    args = [_text(a, name, below) for a in root.args]
     match root.op:
         case "const":
             return f"{root.attr:g}" if isinstance(root.attr, float) else str(root.attr).lower()
@@ -296,3 +378,27 @@ def show(root: Term, name: Callable[[Term], str | None] | None = None) -> str:
     if root.op in _INFIX:
         return f"({args[0]} {_INFIX[root.op]} {args[1]})"
     return f"{root.op}({', '.join(args)})"
+
+
+def key(root: Term) -> str:
+    """Text that only this term has, the same in every process: terms are sorted by it."""
+    found: str | None = root.memo.get("key")
+    if found is None:
+        if root.size <= SPELLED:
+            # `show` rounds literals; two terms that differ must not share a key.
+            text = show(root, lambda n: repr(n.attr) if n.is_const else None)
+        else:
+            text = _digest(root)
+        found = root.memo["key"] = f"{root.dtype}:{text}"
+    return found
+
+
+def _digest(root: Term) -> str:
+    """What stands for the text of a large tree: its distinct nodes, operands by number."""
+    digest = hashlib.sha256()
+    number: dict[Term, int] = {}
+    for node in walk(root):
+        operands = [number[a] for a in node.args]
+        digest.update(f"{node.op} {operands} {node.attr!r} {node.dtype};".encode())
+        number[node] = len(number)
+    return digest.hexdigest()

@@ -28,6 +28,8 @@ class Values:
     def __init__(self) -> None:
         self._keys: dict[Any, str] = {}
         self._values: dict[str, Any] = {}
+        self._holders: dict[str, list[Any]] = {}  # the values that have a key
+        self._numbers: dict[str, int] = {}  # how many keys begin with a hint
 
     def key(self, value: Any, hint: str | None = None) -> str:
         """The key of `value`; a new value is called `hint`, with a number unless it names it."""
@@ -37,7 +39,9 @@ class Values:
             elif hint not in self._values and isinstance(value, ir.BlockArgument):
                 self.bind(hint, value)
                 return hint
-            number = sum(1 for k in self._values if k.startswith(hint))
+            if hint not in self._numbers:
+                self._numbers[hint] = sum(1 for k in self._values if k.startswith(hint))
+            number = self._numbers[hint]
             while f"{hint}{number}" in self._values:
                 number += 1
             self.bind(f"{hint}{number}", value)
@@ -45,12 +49,18 @@ class Values:
 
     def bind(self, key: str, value: Any) -> None:
         """Give `value` this key."""
+        if key not in self._values:
+            for hint in self._numbers:
+                self._numbers[hint] += key.startswith(hint)
         self._keys[value] = key
         self._values[key] = value
+        self._holders.setdefault(key, []).append(value)
 
     def rebind(self, key: str, value: Any) -> None:
         """`value` takes `key` over from the value that had it (which may be gone)."""
-        self._keys = {v: k for v, k in self._keys.items() if k != key}
+        for holder in self._holders.pop(key, ()):
+            if self._keys.get(holder) == key:
+                del self._keys[holder]
         self.bind(key, value)
 
     def __getitem__(self, key: str) -> Any:

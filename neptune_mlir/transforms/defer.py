@@ -73,9 +73,8 @@ def defer(module: Any) -> None:
     for function in functions(module):
         program = Program(function)
         for key in list(program.nests):
-            body = inlined(program, program.nests[key].body)
-            if body is not program.nests[key].body:
-                program.replace_body(key, body)
+            program.put_body(key, inlined(program, program.nests[key].body))
             if program.nests[key].kind == "reduce":
                 _defer_nest(program, key, numerics_of(function))
+        program.write()
         erase_dead(program.block)

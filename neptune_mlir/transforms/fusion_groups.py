@@ -17,7 +17,7 @@ Nothing may leave the group and come back (convexity): then the nests would need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -26,7 +26,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
-from neptune_mlir.transforms.program import ExtentClasses, Program, captured
+from neptune_mlir.transforms.program import ExtentClasses, Program, captured, top_level_op
 
 # Accumulator columns that one program can hold. Past it the columns would be cut, and every
 # cut would compute the inner members again.
@@ -51,6 +51,10 @@ class Group:
     running: dict[str, tuple[int, ...]] = field(default_factory=dict)
     inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
     finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    members: int = 0  # those but for the finish, the nests that they need, and those that need
+    before: int = 0  # some of them: sets (see `Dependencies`)
+    after: int = 0
+    near: int = 0  # nests that may join for what they read
 
     def know(self, axis: int, size: int) -> None:
         """A loop that became this axis has this size: what one member knows all do."""
@@ -72,16 +76,40 @@ class Group:
 
 
 class Grouping:
-    """Grows groups over the nests of one program."""
+    """Grows groups over the nests of one program.
 
-    def __init__(
-        self, program: Program, fused: Sequence[set[str]], excluded: dict[str, set[str]]
-    ):
+    Args:
+        excluded: pairs that the solver refused to fuse; the caller adds to it.
+    """
+
+    def __init__(self, program: Program, excluded: dict[str, set[str]]):
         self.program = program
-        self.taken = set().union(*fused)  # nests that already belong to a fused op
-        self.excluded = excluded  # pairs that the solver refused to fuse
+        self.taken: set[str] = set()  # nests that already belong to a fused op
+        self.excluded = excluded
         self.classes = ExtentClasses(program)
-        self.depends = _as_one(_dependencies(program), fused)
+        self.needs = Dependencies(program)
+        self.reads = {key: program.reads_of(key) for key in program.nests}
+        self._maps = {n.op.operation for n in program.nests.values() if n.kind == "map"}
+        self.readers: dict[str, list[str]] = {}  # of any tensor, in program order
+        for key, nest in program.nests.items():
+            for tensor in dict.fromkeys(r.attr for r in T.reads(nest.body)):
+                self.readers.setdefault(tensor, []).append(key)
+
+        reading = {tensor: self.needs.set_of(keys) for tensor, keys in self.readers.items()}
+        self._alike: dict[str, int] = {}  # nests that read what a nest reads
+        for key, nest in program.nests.items():
+            found = 0
+            for read in T.reads(nest.body):
+                found |= reading[read.attr]
+            self._alike[key] = found
+        self._reductions = self.needs.set_of(
+            key for key, nest in program.nests.items() if nest.kind == "reduce"
+        )
+
+    def fuse(self, members: set[str]) -> None:
+        """These are one op from now on."""
+        self.taken |= members
+        self.needs.join(members)
 
     def best(self, seed: str) -> Group | None:
         """The group with the most running members that grows from `seed`."""
@@ -93,11 +121,12 @@ class Grouping:
         nest = self.program.nests[seed]
         group = Group([self._axis(nest, k) for k in range(len(nest.domain))], loop)
         group.running[seed] = tuple(range(len(nest.domain)))
+        self._count_in(group, seed, inner=False)
         self._seed = (seed, loop)
         self._grid = self._cut_axes(nest)
         columns = [nest.domain[k] for k in nest.result_axes if k not in self._grid]
         self._columns_fit = DYNAMIC not in columns and prod(columns) <= MAX_COLUMNS
-        while self._add_one(group):
+        while len(group.running) < MAX_VALUES and self._add_one(group):
             pass
         self._drop_shared_inner(group)
         self._absorb_maps(group)
@@ -110,13 +139,24 @@ class Grouping:
 
     def _add_one(self, group: Group) -> bool:
         for reader in [*group.running, *group.inner]:
-            for read in self.program.reads_of(reader):
+            for read in self.reads[reader]:
                 if self._may_join(read.attr, group) and self._join_producer(group, reader, read):
                     return True
-        for key in self.program.nests:
-            if self._may_join(key, group) and self._join_sibling(group, key):
-                return True
-        return False
+        siblings = group.near & self._reductions & ~group.members
+        return any(
+            self._may_join(key, group) and self._join_sibling(group, key)
+            for key in self.needs.names(siblings)
+        )
+
+    def _near(self, member: str, inner: bool) -> int:
+        """Nests that read what a member reads, or it itself if it is an inner one, or what a nest
+        reads that reads a running member."""
+        found = self._alike[member]
+        if inner:
+            return found | self.needs.set_of(self.readers.get(member, ()))
+        for consumer in self.readers.get(member, ()):
+            found |= self.needs.set_of(r.attr for r in self.reads[consumer])
+        return found
 
     def _may_join(self, key: str, group: Group) -> bool:
         nest = self.program.nests[key]
@@ -153,7 +193,7 @@ class Grouping:
         dependent = [
             T.axes_of(f)
             for f in factors(nest.body)
-            if any(r.attr in self.program.nests for r in T.leaves(f, "read"))
+            if any(r.attr in self.program.nests for r in T.reads(f))
         ]
         return axes & set().union(*dependent) if dependent else axes
 
@@ -168,13 +208,13 @@ class Grouping:
                     group, key, known, inner=False
                 ):
                     return True
-        for consumer, use in self.program.nests.items():
+        for consumer in self.readers.get(key, ()):
             # An elementwise nest reads both.
-            if use.kind != "map":
+            if self.program.nests[consumer].kind != "map":
                 continue
-            mine = [r for r in self.program.reads_of(consumer) if r.attr in group.running]
-            other = [r for r in self.program.reads_of(consumer) if r.attr == key]
-            if not mine or not other:
+            mine = [r for r in self.reads[consumer] if r.attr in group.running]
+            other = [r for r in self.reads[consumer] if r.attr == key]
+            if not mine:
                 continue
             loops = self._loops_by_members(group, mine)
             if loops is None or any(i.op != "index" for i in other[0].args):
@@ -192,8 +232,8 @@ class Grouping:
         """Loops of `nest` that read what `member` reads, by fused axis; None on conflict."""
         loops = group.loops(member)
         known: dict[int, int] = {}
-        for mine in T.leaves(self.program.nests[member].body, "read"):
-            for other in T.leaves(nest.body, "read"):
+        for mine in T.reads(self.program.nests[member].body):
+            for other in T.reads(nest.body):
                 if mine.attr != other.attr:
                     continue
                 for a, b in zip(mine.args, other.args, strict=True):
@@ -203,7 +243,7 @@ class Grouping:
         # ... or the inner member itself
         if member in group.inner:
             result = group.result_axes(self.program.nests[member], loops)
-            for other in T.leaves(nest.body, "read"):
+            for other in T.reads(nest.body):
                 if other.attr == member:
                     for b, axis in zip(other.args, result, strict=True):
                         if b.op == "index" and known.setdefault(b.attr, axis) != axis:
@@ -240,11 +280,11 @@ class Grouping:
         if known is None or not (inner or self._cut_axes(nest) <= set(known)):
             return False
         # A tensor computed inside the stream must not need the running values.
-        if inner and any(self._needs(key, r) for r in group.running):
+        if inner and self.needs.of(key) & self.needs.set_of(group.running):
             return False
-        if not inner and any(self._needs(i, key) for i in group.inner):
+        if not inner and any(self.needs.of(i) & self.needs.bit(key) for i in group.inner):
             return False
-        if not self._convex({*group.running, *group.inner, key}):
+        if not self._convex(group, key):
             return False
         loops = []
         for loop in range(len(nest.domain)):
@@ -255,33 +295,39 @@ class Grouping:
                 loops.append(len(group.axes))
                 group.axes.append(self._axis(nest, loop))
         (group.inner if inner else group.running)[key] = tuple(loops)
+        self._count_in(group, key, inner)
         return True
+
+    def _count_in(self, group: Group, key: str, inner: bool) -> None:
+        group.near |= self._near(key, inner)
+        group.members |= self.needs.bit(key)
+        group.before |= self.needs.of(key)
+        group.after |= self.needs.on(key)
+
+    def _convex(self, group: Group, key: str) -> bool:
+        """Whether nothing leaves the group and comes back, with `key` in it."""
+        before = group.before | self.needs.of(key)
+        after = group.after | self.needs.on(key)
+        return not before & after & ~(group.members | self.needs.bit(key))
 
     def _aligned(self, group: Group, key: str, known: dict[int, int]) -> dict[int, int] | None:
         """`known` with the loops at which `key` and members read each other; None on conflict."""
         nest, known = self.program.nests[key], dict(known)
         pairs = []  # loops of `key` and the fused axes that they have to be
-        for read in self.program.reads_of(key):
+        for read in self.reads[key]:
             if read.attr in group:
                 member = self.program.nests[read.attr]
                 axes = group.result_axes(member, group.loops(read.attr))
                 pairs += [(i.attr, a) for i, a in zip(read.args, axes, strict=True) if _is_loop(i)]
-        for name in [*group.running, *group.inner]:
+        for name in (k for k in self.readers.get(key, ()) if k in group):
             loops = group.loops(name)
-            for read in self.program.reads_of(name):
+            for read in self.reads[name]:
                 if read.attr == key:
                     places = zip(nest.result_axes, read.args, strict=True)
                     pairs += [(loop, loops[i.attr]) for loop, i in places if _is_loop(i)]
         if any(known.setdefault(loop, axis) != axis for loop, axis in pairs):
             return None
         return known if len(set(known.values())) == len(known) else None
-
-    def _needs(self, key: str, other: str) -> bool:
-        return other in self.depends[key]
-
-    def _convex(self, members: set[str]) -> bool:
-        outside = [k for k in self.depends if k not in members and self.depends[k] & members]
-        return not any(self.depends[m] & set(outside) for m in members)
 
     def _drop_shared_inner(self, group: Group) -> None:
         """An inner member that something outside also needs goes through memory instead."""
@@ -291,19 +337,15 @@ class Grouping:
             for key in list(group.inner):
                 users = {top_level_op(use.owner, self.program.block)
                          for use in self.program.values[key].uses}
-                allowed = {self.program.nests[k].op.operation
-                           for k in self.program.nests
-                           if k in group or self.program.nests[k].kind == "map"}
-                if not users <= allowed or not any(
-                    r.attr == key for m in group.running | group.inner
-                    for r in self.program.reads_of(m)
-                ):
+                members = (self.program.nests[k] for k in [*group.running, *group.inner])
+                allowed = self._maps | {nest.op.operation for nest in members}
+                if not users <= allowed or not any(k in group for k in self.readers.get(key, ())):
                     del group.inner[key]
                     changed = True
 
     def _reads_inner_at(self, group: Group, key: str, loops: dict[int, int]) -> bool:
         """Whether `key` reads inner members only where a program has them: at its own axes."""
-        for read in self.program.reads_of(key):
+        for read in self.reads[key]:
             if read.attr in group.inner:
                 nest = self.program.nests[read.attr]
                 axes = group.result_axes(nest, group.inner[read.attr])
@@ -313,16 +355,20 @@ class Grouping:
         return True
 
     def _absorb_maps(self, group: Group) -> None:
-        for key, nest in self.program.nests.items():
+        inside = {*group.running, *group.inner}
+        after = 0
+        for key in group.running:
+            after |= self.needs.on(key)
+        candidates = {k for member in group.running for k in self.readers.get(member, ())}
+        for key in sorted(candidates, key=self.needs.number):
+            nest = self.program.nests[key]
             if nest.kind != "map" or key in self.taken:
                 continue
             if len(group.running) + len(group.finish) >= MAX_VALUES:
                 return
-            reads = [r for r in self.program.reads_of(key) if r.attr in group.running]
-            inside = {*group.running, *group.inner}
-            after = {k for k in self.depends if self.depends[k] & set(group.running)}
-            outside_needs = (self.depends[key] & after) - inside - set(group.finish)
-            if not reads or outside_needs:
+            reads = [r for r in self.reads[key] if r.attr in group.running]
+            members = self.needs.set_of(inside | group.finish.keys())
+            if self.needs.of(key) & after & ~members:  # something outside comes between
                 continue
             loops = self._loops_by_members(group, reads)
             if loops is None:
@@ -350,7 +396,7 @@ def _expands(nest: Nest) -> bool:
     sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
     """
     result = set(nest.result_axes)
-    reads = T.leaves(nest.body, "read")
+    reads = T.reads(nest.body)
     return not reads or not all(result <= T.axes_of(r) for r in reads)
 
 
@@ -373,45 +419,89 @@ def factors(body: Term) -> list[Term]:
     return [body]
 
 
-def top_level_op(op: Any, block: Any) -> Any:
-    """The op of `block` that contains `op`."""
-    operation = op.operation
-    while operation.block != block:
-        operation = operation.parent.operation
-    return operation
+class Dependencies:
+    """For every nest and every other op that reads one, what it needs of these, and what needs it.
 
-
-def _dependencies(program: Program) -> dict[str, set[str]]:
-    """For every nest and every other op that reads one, what it needs of these.
-
-    The others count for convexity too: a gather between two members needs the first, and the
-    second needs it.
+    A set of them is a whole number, a bit for each. The others count for convexity too: a gather
+    between two members needs the first, and the second needs it.
     """
-    by_op: dict[Any, set[str]] = {}
-    depends: dict[str, set[str]] = {}
-    for number, op in enumerate(program.block.operations):
-        needs: set[str] = set()
-        for value in captured(op.operation, program.block):
-            needs |= by_op.get(value.owner.operation, set())
-        own = {k for r in op.operation.results if (k := program.values.key(r)) in program.nests}
-        if needs and not own:
-            own = {f"op {number}"}
-        depends |= {key: set(needs) for key in own}
-        by_op[op.operation] = needs | own
-    return depends
+
+    def __init__(self, program: Program):
+        self._names = list(program.nests)
+        self._numbers = {key: k for k, key in enumerate(self._names)}
+        self._needs = [0] * len(self._numbers)
+        self._needed = [0] * len(self._numbers)  # by whom
+        self._together: dict[int, int] = {}  # for each nest that was joined, the set
+        by_op: dict[Any, int] = {}
+        for op in program.block.operations:
+            needs = 0
+            for value in captured(op.operation, program.block):
+                needs |= by_op.get(value.owner.operation, 0)
+            keys = [program.values.key(result) for result in op.operation.results]
+            numbers = [self._numbers[key] for key in keys if key in self._numbers]
+            if needs and not numbers:
+                numbers.append(len(self._needs))
+                self._needs.append(0)
+                self._needed.append(0)
+            for k in numbers:
+                self._add(k, needs)
+            by_op[op.operation] = needs | sum(1 << k for k in numbers)
+
+    def number(self, key: str) -> int:
+        """The place of a nest in the program."""
+        return self._numbers[key]
+
+    def names(self, keys: int) -> Iterator[str]:
+        """The nests of a set, in program order."""
+        return (self._names[k] for k in _bits(keys))
+
+    def bit(self, key: str) -> int:
+        return 1 << self._numbers[key]
+
+    def set_of(self, keys: Iterable[str]) -> int:
+        found = 0
+        for key in keys:
+            found |= self.bit(key)
+        return found
+
+    def of(self, key: str) -> int:
+        """What a nest needs."""
+        return self._needs[self._numbers[key]]
+
+    def on(self, key: str) -> int:
+        """What needs a nest."""
+        return self._needed[self._numbers[key]]
+
+    def join(self, members: set[str]) -> None:
+        """These come together: who needs one needs all, and each needs what any of them does."""
+        together = self.set_of(members)
+        self._together.update(dict.fromkeys(_bits(together), together))
+        pending = {together: None}
+        while pending:
+            together, _ = pending.popitem()
+            needed = needing = 0
+            for k in _bits(together):
+                needed |= self._needs[k]
+                needing |= self._needed[k]
+            for k in _bits(needing | together):
+                inside = together >> k & 1
+                more = self._add(k, needed & ~together if inside else needed | together)
+                for other in (k, *_bits(more)) if more else ():
+                    if other in self._together:
+                        pending[self._together[other]] = None
+
+    def _add(self, k: int, needs: int) -> int:
+        """Nest number k needs these too; returns those that are news."""
+        more = needs & ~self._needs[k]
+        self._needs[k] |= more
+        for other in _bits(more):
+            self._needed[other] |= 1 << k
+        return more
 
 
-def _as_one(depends: dict[str, set[str]], fused: Sequence[set[str]]) -> dict[str, set[str]]:
-    """Dependencies where the members of a fused op come together: who needs one needs all, and
-    each needs what any of them does."""
-    changed = True
-    while changed:
-        changed = False
-        for members in fused:
-            needed = set().union(*(depends[m] for m in members))
-            for key, own in depends.items():
-                more = needed - members if key in members else needed | members
-                if (key in members or own & members) and not more <= own:
-                    own |= more
-                    changed = True
-    return depends
+def _bits(numbers: int) -> Iterator[int]:
+    """The numbers in a set."""
+    while numbers:
+        lowest = numbers & -numbers
+        yield lowest.bit_length() - 1
+        numbers ^= lowest

@@ -18,8 +18,8 @@ from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.stress import Report
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
-from neptune_mlir.transforms.fusion_groups import Group, Grouping, top_level_op
-from neptune_mlir.transforms.program import Program
+from neptune_mlir.transforms.fusion_groups import Group, Grouping
+from neptune_mlir.transforms.program import Program, top_level_op
 from neptune_mlir.transforms.registry import remark
 
 
@@ -110,17 +110,17 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
     nothing; remarks on what cannot fuse. `numerics`: one of `algebra.accept.MODES`.
     """
     nonneg = frozenset(_nonneg(program))
-    fused: list[set[str]] = []
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
-    grouping = Grouping(program, fused, excluded)
+    grouping = Grouping(program, excluded)
+    place = {op.operation: k for k, op in enumerate(program.block.operations)}
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
     seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
     while seeds:
         seed = seeds.pop()
-        if any(seed in members for members in fused):
+        if seed in grouping.taken:
             continue
-        group = Grouping(program, fused, excluded).best(seed)
+        group = grouping.best(seed)
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
         chain = chain_of(program, group)
@@ -143,10 +143,10 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
                 seeds.append(seed)
             continue
         members = [*group.running, *group.finish]
-        last = max((program.nests[k].op for k in members), key=program.position)
+        last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
         location = program.nests[seed].location
         plan.append(
             Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
         )
-        fused.append({*group.running, *group.inner, *group.finish})
+        grouping.fuse({*group.running, *group.inner, *group.finish})
     return plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -68,6 +69,7 @@ class Program:
         self.block = function.regions[0].blocks[0]
         self.values = Values()
         self.nests: dict[str, Nest] = {}
+        self._pending: set[str] = set()  # nests whose ops have other bodies
         for argument in self.block.arguments:
             self.values.key(argument, _argument_name(argument))
         for op in self.block.operations:
@@ -80,17 +82,47 @@ class Program:
 
     def reads_of(self, key: str) -> list[Term]:
         """The reads in a nest's body of results of other nests listed here."""
-        return [r for r in T.leaves(self.nests[key].body, "read") if r.attr in self.nests]
+        return [r for r in T.reads(self.nests[key].body) if r.attr in self.nests]
 
-    def users(self, key: str) -> list[str]:
-        """Keys of the listed nests that read `key`."""
-        return [k for k in self.nests if any(r.attr == key for r in self.reads_of(k))]
+    def maps_read(self, body: Term) -> list[Term]:
+        """The reads in a body of results of maps listed here."""
+        return [r for r in T.reads(body)
+                if r.attr in self.nests and self.nests[r.attr].kind == "map"]  # fmt: skip
 
-    def position(self, op: Any) -> int:
-        for k, other in enumerate(self.block.operations):
-            if other.operation == op.operation:
-                return k
-        raise ValueError("the op is not in this function's entry block")
+    def put_body(self, key: str, body: Term) -> None:
+        """Another body for a nest; its op gets it in `write`, if something needs the nest then."""
+        if body is not self.nests[key].body:
+            self.nests[key] = replace(self.nests[key], body=body)
+            self._pending.add(key)
+
+    def write(self) -> None:
+        """Rebuild the nests that are needed and have another body than their ops."""
+        for key in self._needed():
+            if key in self._pending:
+                self.replace_body(key, self.nests[key].body)
+        self._pending.clear()
+
+    def _needed(self) -> list[str]:
+        """The nests that something needs once all have their bodies."""
+        keys = {nest.op.operation: key for key, nest in self.nests.items()}
+        sources: dict[str, set[str]] = {key: set() for key in self.nests}
+        pending = []
+        for key, nest in self.nests.items():
+            for use in nest.result.uses:
+                user = keys.get(top_level_op(use.owner, self.block))
+                if user is None:
+                    pending.append(key)
+                else:
+                    sources[user].add(key)
+        for key in self._pending:
+            sources[key] = {r.attr for r in self.reads_of(key)}
+        needed: set[str] = set()
+        while pending:
+            key = pending.pop()
+            if key not in needed:
+                needed.add(key)
+                pending += sources[key]
+        return [key for key in self.nests if key in needed]
 
     def replace_body(self, key: str, body: Term) -> None:
         """Rebuild the nest of `key` in place with another body."""
@@ -110,6 +142,7 @@ class Program:
 
     def replace(self, key: str, new: Any) -> None:
         """All uses of the tensor `key` become `new`, which takes the key over."""
+        self._pending.discard(key)
         old = self.values[key]
         old.replace_all_uses_with(new)
         old.owner.erase()
@@ -137,6 +170,14 @@ def cast(tensor: Any, kind: Any) -> Any:
 def defining_op(value: Any) -> Any | None:
     """The operation that makes `value`; None for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def top_level_op(op: Any, block: Any) -> Any:
+    """The op of `block` that contains `op`."""
+    operation = op.operation
+    while operation.block != block:
+        operation = operation.parent.operation
+    return operation
 
 
 def erase_dead(block: Any) -> None:
@@ -174,21 +215,31 @@ def fold_dims(block: Any) -> None:
 
 def sort_block(block: Any) -> None:
     """Stable topological order: an op moves down just behind the last value it needs."""
-    placed: set[Any] = set()
-    pending = [op.operation for op in block.operations]
-    terminator = pending.pop()
-    while pending:
-        waiting = []
-        for op in pending:
-            needs = {v.owner.operation for v in captured(op, block)}
-            if needs <= placed:
-                op.move_before(terminator)
-                placed.add(op)
+    operations = [op.operation for op in block.operations]
+    terminator = operations.pop()
+    position = {op: k for k, op in enumerate(operations)}
+    needs = [[position[v.owner.operation] for v in captured(op, block)] for op in operations]
+    rounds = _rounds(needs)
+    for k in sorted(range(len(operations)), key=lambda k: (rounds[k], k)):
+        operations[k].move_before(terminator)
+
+
+def _rounds(needs: list[list[int]]) -> list[int]:
+    """For each op the sweep over all ops, in order, that finds what it needs placed."""
+    rounds: list[int | None] = [None] * len(needs)
+    for start in range(len(needs)):
+        stack = [start]
+        while stack:
+            k = stack[-1]
+            missing = [n for n in needs[k] if rounds[n] is None]
+            if not missing:
+                rounds[k] = max((rounds[n] + (n > k) for n in needs[k]), default=0)  # type: ignore[operator]
+                stack.pop()
+            elif missing[0] in stack:
+                raise AssertionError("fusion made a cycle")
             else:
-                waiting.append(op)
-        if len(waiting) == len(pending):
-            raise AssertionError("fusion made a cycle")
-        pending = waiting
+                stack.append(missing[0])
+    return [r for r in rounds if r is not None]
 
 
 def captured(operation: Any, block: Any) -> set[Any]:
@@ -221,7 +272,7 @@ class ExtentClasses:
                     self._set_static((key, "loop", loop), size)
             for dim, loop in enumerate(nest.result_axes):
                 self._union((key, "dim", dim), (key, "loop", loop))
-            for read in T.leaves(nest.body, "read"):
+            for read in T.reads(nest.body):
                 shape = ir.RankedTensorType(program.values[read.attr].type).shape
                 for dim, idx in enumerate(read.args):
                     if shape[dim] != DYNAMIC:
@@ -240,8 +291,9 @@ class ExtentClasses:
         return ("value", program.values.key(value))
 
     def _find(self, node: Any) -> Any:
-        while self._parent.setdefault(node, node) != node:
-            node = self._parent[node]
+        while (parent := self._parent.setdefault(node, node)) != node:
+            self._parent[node] = self._parent[parent]  # halve the way for whoever comes next
+            node = parent
         return node
 
     def _union(self, a: Any, b: Any) -> None:

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Work grows with a program, not faster. It is counted in calls, which no busy machine alters."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import pytest
+
+from neptune_mlir import compiler
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.transforms import inline_maps
+
+HEAD = """#m = affine_map<(i, j) -> (i, j)>
+#r = affine_map<(i, j) -> (i)>
+func.func @main(%x0: tensor<32x64xf32>) -> tensor<32x64xf32> {
+  %e = tensor.empty() : tensor<32x64xf32>
+  %c = arith.constant 1.01 : f32
+  %z = arith.constant 0.0 : f32
+  %q = tensor.empty() : tensor<32xf32>
+  %f = linalg.fill ins(%z : f32) outs(%q : tensor<32xf32>) -> tensor<32xf32>
+"""
+
+
+def elementwise(name: str, inputs: list[str], lines: list[str]) -> str:
+    """A map of 32x64 elements; inputs called `s...` are rows'."""
+    maps = ", ".join("#r" if i[0] == "s" else "#m" for i in inputs)
+    types = ", ".join(f"tensor<{32 if i[0] == 's' else '32x64'}xf32>" for i in inputs)
+    names = ", ".join(f"%{i}" for i in inputs)
+    arguments = ", ".join(f"%a{k}: f32" for k in range(len(inputs)))
+    body = "\n    ".join(lines)
+    return f"""  %{name} = linalg.generic {{indexing_maps = [{maps}, #m],
+      iterator_types = ["parallel", "parallel"]}} ins({names} : {types})
+      outs(%e : tensor<32x64xf32>) {{
+  ^bb0({arguments}, %o: f32):
+    {body}
+    linalg.yield %y : f32
+  }} -> tensor<32x64xf32>
+"""
+
+
+def row_sum(name: str, inputs: list[str], lines: list[str]) -> str:
+    """The sums of %y over each row."""
+    text = elementwise(name, inputs, [*lines, "%t = arith.addf %y, %o : f32"])
+    text = text.replace("linalg.yield %y", "linalg.yield %t").replace(", #m],\n", ", #r],\n")
+    text = text.replace('"parallel", "parallel"', '"parallel", "reduction"')
+    return text.replace("outs(%e : tensor<32x64xf32>)", "outs(%f : tensor<32xf32>)").replace(
+        "} -> tensor<32x64xf32>", "} -> tensor<32xf32>"
+    )
+
+
+def norms(n: int) -> str:
+    """Reductions without a correction: each element by a function of the sum before."""
+    body = ""
+    for i in range(n):
+        body += row_sum(f"s{i}", [f"x{i}"], ["%y = arith.mulf %a0, %a0 : f32"])
+        lines = ["%t = math.tanh %a0 : f32", "%y = arith.divf %t, %a1 : f32"]
+        body += elementwise(f"x{i + 1}", [f"x{i}", f"s{i}"], lines)
+    return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
+
+
+def softmaxes(n: int) -> str:
+    body = "".join(
+        f"  %x{i + 1} = linalg.softmax dimension(1) ins(%x{i} : tensor<32x64xf32>)"
+        " outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>\n"
+        for i in range(n)
+    )
+    return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
+
+
+def sums_around(n: int) -> str:
+    """Sums of one tensor, each around the sum before: one stream, were there no limit."""
+    body = row_sum("s0", ["x0"], ["%y = arith.addf %a0, %c : f32"])
+    for i in range(n):
+        body += row_sum(f"s{i + 1}", ["x0", f"s{i}"], ["%y = arith.subf %a0, %a1 : f32"])
+    body += elementwise("y", ["x0", f"s{n}"], ["%y = arith.subf %a0, %a1 : f32"])
+    return f"{HEAD}{body}  return %y : tensor<32x64xf32>\n}}"
+
+
+def chain(n: int) -> str:
+    """Elementwise ops one after the other."""
+    lines = ["arith.addf %a0, %c : f32", "arith.mulf %a0, %c : f32", "math.tanh %a0 : f32"]
+    body = "".join(
+        elementwise(f"x{i + 1}", [f"x{i}"], [f"%y = {lines[i % 3]}"]) for i in range(n)
+    )
+    return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
+
+
+def doubling(n: int) -> str:
+    """Elementwise ops that read the two before them: as a tree, exponential."""
+    body = "".join(
+        elementwise(f"x{i + 1}", [f"x{i}", f"x{max(0, i - 1)}"], ["%y = arith.addf %a0, %a1 : f32"])
+        for i in range(n)
+    )
+    return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
+
+
+class TooMuch(Exception):
+    pass
+
+
+def calls(work, most: float = float("inf")) -> int:
+    """How many Python functions `work` calls; it is stopped at `most`."""
+    count = 0
+
+    def observe(frame, event, _):
+        nonlocal count
+        count += event == "call"
+        if count > most:
+            sys.setprofile(None)
+            raise TooMuch
+
+    sys.setprofile(observe)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("program", "size", "target"),
+    [(norms, 32, "cpu"), (softmaxes, 6, "cpu"), (sums_around, 16, "cpu"), (chain, 70, "cpu"),
+     (doubling, 130, "cpu"), (softmaxes, 6, "sm_80"), (chain, 70, "sm_80")],
+)  # fmt: skip
+def test_growth(program, size, target):
+    """Three times the program takes less than 5.5 times the calls, down to the target's code.
+    (Three times as much and a part that fills up first: bodies that take others in.)"""
+
+    def lower(n: int) -> None:
+        compiler.emit_text(program(n), program.__name__, target, None, None, "target")
+
+    lower(2)  # what is done once in a process
+    first = calls(lambda: lower(size))
+    assert calls(lambda: lower(3 * size), 5.5 * first) > first
+
+
+def test_long_chains_are_cut():
+    """A body takes no more than MAX_OPS operations in; the tensors between are kept."""
+    module, _ = compiler.lower_text(chain(300), "chain", "cpu", None, "fused")
+    maps = [op for op in module.body.operations[0].regions[0].blocks[0].operations
+            if op.operation.name == "neptune.map"]  # fmt: skip
+    assert len(maps) == -(-300 // inline_maps.MAX_OPS)
+
+
+def nested(n: int) -> T.Term:
+    """x <- x*x + x, n times: a tree of more than 2^n nodes."""
+    x = T.ref("m", T.index(0))
+    for _ in range(n):
+        x = T.make("add", T.make("mul", x, x), x)
+    return x
+
+
+def test_texts_have_a_bound():
+    shown = T.show(nested(60))
+    assert "..." in shown and len(shown) < 20 * T.SHOWN
+    assert "..." not in T.show(nested(3))
+    keys = {T.key(nested(n)) for n in range(3, 60)}
+    assert len(keys) == 57 and max(map(len, keys)) < 20 * T.SPELLED
+
+
+def test_facts_ask_once():
+    facts = Facts(frozenset([1]), combiner={"m": "max"}, nonneg={"m"})
+    x = nested(60)
+    assert facts.sign(x) == 1 and facts.lower_bound(x) == 0
+    assert facts.direction(x) is None
+    with facts.assuming(x, -1):
+        assert facts.sign(x) == -1
+    assert facts.sign(x) == 1
+
+
+def test_bounds_of_shared_terms():
+    x = T.make("tanh", T.ref("m"))
+    for _ in range(60):
+        x = T.make("max", T.make("min", x, x), x)
+    assert Facts(frozenset()).upper_bound(x) == 1
+    assert Normaliser(Facts(frozenset())).poly(x)
+
+
+def test_terms_go_with_their_users():
+    """Whatever a compilation builds is gone after it."""
+    compiler.lower_text(norms(3), "norms", "cpu", None, "fused")
+    gc.collect()
+    before = len(T._interned)
+    for n in range(4, 8):
+        compiler.lower_text(norms(n), "norms", "cpu", None, "fused")
+    gc.collect()
+    assert len(T._interned) <= before + 10
