@@ -23,7 +23,7 @@ IDENTITIES: dict[str, Any] = {
     "arith.ori": 0, "arith.xori": 0,
 }  # fmt: skip
 _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the combiner
-_DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
+DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
               "arith.ceildivsi", "arith.ceildivui"}  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class Generic:
 
     Attributes:
         loaded: the views of arrays that the body loads single elements from.
+        live: where each loop may end before its extent (see `tile_live`); None: nowhere.
     """
 
     op: Any
@@ -61,6 +62,7 @@ class Generic:
     reduced: list[bool]
     lows: list[Index]  # where each loop starts (a strip of the op's domain)
     loaded: dict[Any, View] = field(default_factory=dict)
+    live: list[Any] = field(default_factory=list)
 
     @property
     def body(self) -> Any:
@@ -69,6 +71,12 @@ class Generic:
     @property
     def operands(self) -> list[Operand]:
         return [*self.inputs, *self.outputs]
+
+    def end(self, em: Emitter, d: int, extent: int) -> Index:
+        """Where loop `d` ends that has so many points from its start on."""
+        end = em.add(self.lows[d], extent)
+        bound = self.live[d] if self.live else None
+        return end if bound is None else em.minimum(end, bound)
 
     def spans(self, output: Operand) -> bool:
         """Whether the output is written at every point (no loop is reduced away)."""
@@ -161,7 +169,9 @@ class Lowering:
             for o in touched:
                 assert o.view is not None
                 unit = o.view.strides[o.position_of(d)] == 1
-                score += 2.0 if unit else -1.5
+                # what other loops repeat is loaded once for all of them
+                often = all(o.uses(other) for other in range(len(g.extents)))
+                score += (2.0 if unit else -1.5) * (1.0 if often else 0.25)
             score *= extent / (-(-extent // self.em.lanes) * self.em.lanes)
             if extent > 1 and score >= best:
                 best, choice = score, d
@@ -188,8 +198,8 @@ class Lowering:
         self.em.nest(ranges, at)
 
     def _range(self, d: int, step: int = 1) -> tuple[Index, Index, int]:
-        low = self.generic.lows[d]
-        return low, self.em.add(low, self.generic.extents[d]), step
+        generic = self.generic
+        return generic.lows[d], generic.end(self.em, d, generic.extents[d]), step
 
     def _vectors(self, body: Any) -> None:
         """`body()` for every vector along the vectorised loop, the ragged last one too."""
@@ -204,7 +214,9 @@ class Lowering:
             return []
 
         self.live = None
-        self.em.loop(low, self.em.add(low, whole), lanes, one)
+        # in a strip of one vector some lanes are live
+        high = self.em.add(low, whole) if whole == lanes else self.generic.end(self.em, v, whole)
+        self.em.loop(low, high, lanes, one)
         if whole < extent:
             self.live = extent - whole
             one(self.em.add(low, whole), [])
@@ -282,6 +294,26 @@ class Lowering:
         extent, lanes, low = g.extents[v], em.lanes, g.lows[v]
         unroll = max(1, min(_UNROLL, extent // lanes))
         values = starts * unroll
+        width = len(folded)
+
+        def short(values: list[Any], block: int) -> list[Any]:
+            """The vectors that are live, `unroll` of them together as long as there are."""
+            some = em.sub(g.end(em, v, extent), low)
+            main = arith.andi(em.value(some), em.constant(-block))
+            values = em.loop(low, em.add(low, main), block, blocks, values)
+
+            def rest(i: Index, inner: list[Any]) -> list[Any]:
+                return self._lanes_at(i, folded, inner, None)
+
+            first = em.loop(em.add(low, main), em.add(low, some), lanes, rest, values[:width])
+            return [*first, *values[width:]]
+
+        def blocks(i: Index, inner: list[Any]) -> list[Any]:
+            out: list[Any] = []
+            for u in range(unroll):
+                here = inner[u * width : (u + 1) * width]
+                out += self._lanes_at(em.add(i, u * lanes), folded, here, None)
+            return out
 
         def sweep(dims: list[int], values: list[Any]) -> list[Any]:
             if dims:
@@ -294,19 +326,14 @@ class Lowering:
                 return em.loop(a, b, step, body, values)
             block = unroll * lanes
             main = extent // block * block
-
-            def blocks(i: Index, inner: list[Any]) -> list[Any]:
-                out: list[Any] = []
-                for u in range(unroll):
-                    here = inner[u * len(folded) : (u + 1) * len(folded)]
-                    out += self._lanes_at(em.add(i, u * lanes), folded, here, None)
-                return out
-
+            bounded = bool(g.live) and g.live[v] is not None and extent % lanes == 0
+            if bounded and block & (block - 1) == 0:
+                return short(values, block)
             values = em.loop(low, em.add(low, main), block, blocks, values)
             for start in range(main, extent, lanes):
-                here = values[: len(folded)]
+                here = values[:width]
                 live = extent - start if extent - start < lanes else None
-                values[: len(folded)] = self._lanes_at(em.add(low, start), folded, here, live)
+                values[:width] = self._lanes_at(em.add(low, start), folded, here, live)
             return values
 
         values = sweep(self.inner, values)
@@ -423,7 +450,7 @@ class Lowering:
             value if isinstance(value.type, ir.VectorType) else em.splat(value)
             for value in operands
         ]
-        if op.name in _DIVISIONS and self.live is not None:
+        if op.name in DIVISIONS and self.live is not None:
             # lanes past the end hold anything: do not divide by it
             one = em.constant(1, operands[1].type)
             operands[1] = arith.select(em.mask(self.live), operands[1], one)

@@ -18,6 +18,7 @@ from neptune_mlir.codegen.emit import BIG, Emitter, Index, View
 from neptune_mlir.codegen.scratch import Scratch, Slot
 from neptune_mlir.codegen.tile_generic import Generic, Operand
 from neptune_mlir.codegen.tile_groups import Group
+from neptune_mlir.codegen.tile_live import LiveSizes
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets import cpu
@@ -47,6 +48,7 @@ class _Kernel:
         self.em = Emitter(lanes, registers, self.entry)
         self.views: dict[Any, View] = {}
         self.strips: dict[Slot, View] = {}
+        self.live: LiveSizes | None = None
         self.dead: list[Any] = []
 
     def run(self) -> int:
@@ -117,6 +119,7 @@ class _Kernel:
 
         self.function.operation.walk(visit)
         wishes: dict[Slot, set[int | None]] = {}
+        contracts: list[Any] = []
         for op in generics:
             known = [v for v in op.operands if v in self.views]
             if not all(v in self.views for v in op.operands if _is_memref(v)):
@@ -124,6 +127,8 @@ class _Kernel:
             generic = self._generic(op)
             contraction = tile_contract.match(generic)
             wished = None
+            if self._contraction(generic) is not None:
+                contracts.append(op)
             if contraction is not None and contraction.b.view is not None:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
@@ -138,6 +143,7 @@ class _Kernel:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
+        self.live = LiveSizes(self.em, self.function.operation, lambda op: op in contracts)
         for value, view in list(self.views.items()):
             wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
             if len(wish) == 1 and None not in wish:
@@ -263,6 +269,7 @@ class _Kernel:
         return Generic(
             op, operands[:count], operands[count:], extents,
             ["reduction" in kind for kind in kinds], [0] * len(extents), self._loaded(op),
+            self.live.of(op) if self.live else [],
         )  # fmt: skip
 
     def _loaded(self, op: Any) -> dict[Any, View]:
@@ -293,7 +300,10 @@ class _Kernel:
                 self._compute(self._restricted(group, member, low, size, local), start)
             return []
 
-        self.em.loop(0, group.extent, size, strip)
+        bounds = {m.live[d] for m, d in zip(group.members, group.strip, strict=True)}
+        known = len(bounds) == 1 and None not in bounds
+        end = self.em.minimum(group.extent, bounds.pop()) if known else group.extent
+        self.em.loop(0, end, size, strip)
 
     def _local(self, group: Group) -> set[Slot]:
         """Tiles that no op outside of the group touches, and that it writes before it reads."""
