@@ -44,6 +44,7 @@ from neptune_mlir.analysis.tiles import (
     reduction_of,
     shape_of,
     tuned,
+    words_held,
 )
 from neptune_mlir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.errors import LoweringError
@@ -208,15 +209,16 @@ class _Assignment:
         """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
 
         So warps share no row: what one product makes is the next one's operand, and nothing of a
-        row has to be joined. Without products it is a warp for each 32 points of a lane. Where few
-        warps lack registers (for what is under way from memory too, if that is where it is), more
-        share the columns.
+        row has to be joined. Without matrix instructions it is a warp for each 32 words of a lane.
+        Where few warps lack registers (for what is under way from memory too, if that is where it
+        is), more share the columns.
         """
         most = max((self._held_in(loop) for loop in self.loops), default=0)
         if self.rows >= 128 and most > 4 * self.target.wave * 200:
             return 8
-        points = max((math.prod(g.extents) for g in self.generics), default=0)
-        wanted = self.rows / 16 if self.rows else points / (32 * self.target.wave)
+        sums = any(map(read_contraction, self.generics))  # of which each point is one step
+        held = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
+        wanted = self.rows / 16 if self.rows else max(held, default=0) / (32 * self.target.wave)
         chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
         limit = 144  # registers of a thread, which has fragments and addresses as well
         if "cp.async" not in self.target.copies:

@@ -18,6 +18,8 @@ looks at the part that an axis plays, never at what the program is for:
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
   uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
   known at run time, `columns`); the last of the rest 16; all others 1;
+* of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
+  until a tile has TILE_WORDS;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
@@ -49,6 +51,7 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
+TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 
 
@@ -201,12 +204,48 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if axis is not None:
         sizes[axis] = stream or (64 if free else 256)
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
+    if axis is not None and not free:
+        on_gpu = bool(_chip_of(op))
+        order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
+        chosen |= _cut_to(TILE_WORDS[on_gpu], order, chosen, domain, _words(nests))
     if free and row and wishes.least and domain[row[0]] == 1:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(row[0], shared, wishes.least)
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return [chosen[a] for a in range(len(domain))]
+
+
+def _words(nests: Sequence[FusedNest]) -> int:
+    """32-bit words of the widest element that a kernel computes."""
+    kinds = {nest.dtype for nest in nests}
+    return 2 if kinds & {"f64", "i64", "index"} else 1
+
+
+def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
+    """Axes, those that reads run along last."""
+    return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
+
+
+def _cut_to(
+    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int], words: int
+) -> dict[int, int]:  # fmt: skip
+    """Smaller sizes for axes, the first first, until a tile has no more than `most` words.
+
+    Of several reduced axes each may be short enough to be uncut, and all together too large. A
+    chip holds powers of two of each.
+    """
+    held = {a: _power(sizes[a] or domain[a]) for a in sizes}
+    cut = {}
+    for a in order:
+        rest = words * math.prod(n for b, n in held.items() if b != a)
+        if held[a] * rest > most:
+            held[a] = cut[a] = max(1, most // rest)
+    return cut
+
+
+def _power(size: int) -> int:
+    return 1 << (size - 1).bit_length()
 
 
 def _whole_rows(

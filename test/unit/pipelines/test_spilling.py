@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from neptune_mlir import compiler, ops
+from neptune_mlir.bindings import ir
+from neptune_mlir.errors import ToolError
 from neptune_mlir.kernel import Source
 from neptune_mlir.pipelines import nvvm
+from neptune_mlir.transforms.program import streams
+from neptune_mlir.transforms.tile import TILE_WORDS
 
 
 @pytest.mark.parametrize(
@@ -30,3 +36,28 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
     bundle = compiler.compile_text(text, "test", "sm_80", None, None)
     assert compiler._spilled(bundle) == best
     assert len(tiles) == len(set(tiles)) == builds
+
+
+BATCH_NORM = (Path(__file__).parents[2] / "inputs/torch_batch_norm.mlir").read_text()
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "gfx942"])
+def test_reductions_over_several_axes(chip):
+    """Each of the axes is short; together they were more than threads can hold."""
+    try:
+        bundle = compiler.compile_text(BATCH_NORM, "batch_norm", chip, None, None)
+    except ToolError:
+        pytest.skip("no assembler here")
+    assert compiler._spilled(bundle) == 0
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])
+def test_tiles_of_images(target):
+    """Statistics of 64 channels of 32 images: no tile holds whole ones."""
+    text = BATCH_NORM.replace("8x6x5x7", "32x64x56x56").replace("1x6x1x1", "1x64x1x1")
+    text = text.replace("tensor<6x", "tensor<64x").replace("[6, 1, 1]", "[64, 1, 1]")
+    module, _ = compiler.lower_text(text, "images", target, None, "fused")
+    (stream,) = streams(module)
+    sizes = list(ir.DenseI64ArrayAttr(stream.operation.attributes["neptune.tile"]))
+    elements = math.prod(n or whole for n, whole in zip(sizes, stream.domain, strict=True))
+    assert elements <= TILE_WORDS[target != "cpu"]
