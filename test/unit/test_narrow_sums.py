@@ -80,7 +80,7 @@ def test_many_small_numbers(target, dtype, value):
     (SQUARES, 1.00390625, "0.0", 1000 * 1.00390625**2),
     (PRODUCT, 1.0078125, "1.0", 1.0078125**1000),
     (PRODUCT, 1.0078125, "0.5", 0.5 * 1.0078125**1000),
-])  # fmt: skip
+], ids=["sum", "sum from 3", "squares", "product", "product from a half"])  # fmt: skip
 def test_rounded_once(target, dtype, body, value, init, wanted):
     value = float(nearest(value, dtype))
     if body == SQUARES:
