@@ -13,6 +13,7 @@ from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Plan
 from neptune_mlir.targets.cpu import CpuTarget, host
+from neptune_mlir.transforms.program import functions
 
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
@@ -100,6 +101,7 @@ def compile_tiles(
         LoweringError: something in a kernel or around it has no lowering for a CPU.
     """
     target = target or host()
+    _keep_arguments(module)
     runner.run(module, _steps(FROM_TILES, target, entry))
     plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
     return Bundle("cpu", plan, _object(module, target, vectorize=False), dict(facts or {}))
@@ -111,6 +113,7 @@ EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` 
 def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
     """A function in tile IR at a lower level, as text (changes `module`)."""
     target = host()
+    _keep_arguments(module)
     steps = _steps(FROM_TILES, target, entry)
     if level == "target":
         runner.run(module, steps[: -len(TO_LLVM)])
@@ -146,8 +149,21 @@ def compile_unfused(
             for t in results
         ]
     }
+    _keep_arguments(module)
     runner.run(module, _steps(UNFUSED, target, None))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
+
+
+def _keep_arguments(module: Any) -> None:
+    """The arrays of a call are the caller's: bufferization makes no results in them."""
+    with module.context:
+        kept = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
+        for function in functions(module):
+            if len(function.arguments):
+                function.arg_attrs = ir.ArrayAttr.get([
+                    kept if isinstance(argument.type, ir.RankedTensorType) else ir.DictAttr.get({})
+                    for argument in function.arguments
+                ])  # fmt: skip
 
 
 def _entry(module: Any, entry: str | None) -> Any:

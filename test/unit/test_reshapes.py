@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import neptune_mlir
+from neptune_mlir.compiler import compile_unfused
 from neptune_mlir.errors import ArgumentError
 
 PROGRAM = """
@@ -99,3 +100,18 @@ def test_shapes_of_as_many_elements_need_not_be_alike(shape):
     x, y = np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(12, dtype=np.float32)
     got = neptune_mlir.compile(TAIL)(x, y.reshape(shape))
     np.testing.assert_array_equal(got, np.full(12, 4))
+
+
+PUT = """
+func.func @f(%x: tensor<3xf32>, %y: tensor<6xf32>) -> tensor<6xf32> {
+  %z = tensor.insert_slice %x into %y[0] [3] [2] : tensor<3xf32> into tensor<6xf32>
+  return %z : tensor<6xf32>
+}
+"""
+
+
+def test_arguments_are_not_written():
+    x, y = np.ones(3, np.float32), np.zeros(6, np.float32)
+    for kernel in (neptune_mlir.compile(PUT), compile_unfused(PUT, "put", None)):
+        np.testing.assert_array_equal(np.asarray(kernel(x, y)).ravel(), [1, 0] * 3)
+        assert not y.any()

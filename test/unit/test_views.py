@@ -46,6 +46,7 @@ def compare(what, seed, program, results, tolerance):
 
 def on_cpu(seed):
     program = Views(seed)
+    given = [a.copy() for a in program.arguments]
     try:
         fused = neptune_mlir.compile(program.text)(*program.arguments)
         unfused = compiler.compile_unfused(program.text, "views", None, vectorize=False)
@@ -54,6 +55,8 @@ def on_cpu(seed):
         raise AssertionError(f"seed {seed}: {error}\n{program.text}") from error
     compare("unfused", seed, program, plain, 1e-9)
     compare("fused", seed, program, fused, 1e-9)
+    for before, after in zip(given, program.arguments, strict=True):
+        np.testing.assert_array_equal(before, after, f"an argument changed, seed {seed}")
 
 
 def simulated(seed):
