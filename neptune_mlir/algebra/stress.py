@@ -250,7 +250,7 @@ class _Test:
         steps = -(-self.steps // tile) + chunks
         return TIMES * unfused + (SLACK + STEP * steps) * self.ulp
 
-    def _is_luck(self, name: str, case: int, peaks: Array, tile: int, chunks: int) -> bool:
+    def _is_luck(self, name: str, case: Any, peaks: Array, tile: int, chunks: int) -> bool:
         """Rounding is luck: does the bound hold for the root mean square over other numbers?"""
         if not np.isfinite(peaks[case]):
             return False
@@ -260,7 +260,7 @@ class _Test:
         return _mean_square(errors) <= self._limit(_mean_square(unfused), tile, chunks)
 
     def _failure(
-        self, name: str, case: int, peaks: Array, precision: str, tile: int, chunks: int
+        self, name: str, case: Any, peaks: Array, precision: str, tile: int, chunks: int
     ) -> Failure:
         data = {key: stack[case] for key, stack in self.data.items()}
         return Failure(
