@@ -13,12 +13,12 @@ The body keeps its shape otherwise, so sub-terms that several reductions share s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.growth import Growth, Ranges
 from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref, walk
 
 Invariant = Callable[[Term], bool]
@@ -153,7 +153,12 @@ def _is_read(t: Term) -> bool:
 
 
 def defer(
-    reduction: Reduction, axis: int, is_invariant: Invariant, *, numerics: str = "default"
+    reduction: Reduction,
+    axis: int,
+    is_invariant: Invariant,
+    *,
+    numerics: str = "default",
+    producers: Mapping[Any, Growth] | None = None,
 ) -> tuple[Reduction, Term] | None:
     """A sum without its invariant factors, and its final value over `ref(reduction.name)`.
 
@@ -161,6 +166,7 @@ def defer(
         axis: the axis that is summed over.
         is_invariant: which sub-terms to pull out; none of them may vary along the axis.
         numerics: "fast" also pulls out factors that keep the sum in range (`growth`).
+        producers: how the reductions that it reads grow.
 
     Returns:
         None when nothing can be pulled out.
@@ -172,8 +178,9 @@ def defer(
     def fits(found: Split) -> bool:
         if numerics == "fast":
             return True
-        ranges = Ranges(numerics == "strict")
+        ranges = Ranges(numerics == "strict", dict(producers or {}))
         ranges.allow(reduction.body)
+        ranges.refs.pop(reduction.name, None)  # `value` is what is left of it
         ranges.learn(reduction.name, found.rest)
         return ranges.all_inside((found.rest, found.finish(value, exact=True)))
 

@@ -62,7 +62,7 @@ def _plus(a: Degrees, b: Degrees) -> Degrees:
 
 
 def growths(t: Term, of_ref: Callable[[Term], Growth]) -> dict[Term, Growth]:
-    """The growth of every subterm."""
+    """The growth of every subterm, given that of what it reads."""
     found: dict[Term, Growth] = {}
     for n in walk(t):
         found[n] = _growth(n, [found[a] for a in n.args], of_ref)
@@ -73,9 +73,7 @@ def _growth(n: Term, args: list[Growth], of_ref: Callable[[Term], Growth]) -> Gr
     if not is_float(n.dtype):
         return NONE
     match n.op:
-        case "read":
-            return Growth({n.attr: 1}, {n.attr: 1})
-        case "ref":
+        case "read" | "ref":
             return of_ref(n)
         case "const":
             size = abs(n.attr)
@@ -119,6 +117,7 @@ class Ranges:
 
     Attributes:
         joint: whether several inputs may be scaled at once (`strict`).
+        refs: of reductions and running values by name, which references and reads name.
     """
 
     joint: bool = False
@@ -130,6 +129,8 @@ class Ranges:
         key = t.attr
         if isinstance(key, tuple) and len(key) == 2 and key[0] in ("acc", "old", "new", "mid"):
             key = key[1]
+        if t.op == "read":  # an input, or a reduction that is one for a later kernel
+            return self.refs.get(key, Growth({key: 1}, {key: 1}))
         return self.refs.get(key, NONE)
 
     def learn(self, name: Any, body: Term) -> None:

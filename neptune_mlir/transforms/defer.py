@@ -14,6 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import defer as defer_term
+from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.bindings import ir
@@ -23,7 +24,7 @@ from neptune_mlir.transforms.program import Program, erase_dead, functions, nume
 from neptune_mlir.transforms.registry import register, remark
 
 
-def _defer_nest(program: Program, key: str, numerics: str) -> None:
+def _defer_nest(program: Program, key: str, numerics: str, producers: Ranges) -> None:
     nest = program.nests[key]
     reduced = set(nest.reduced_axes)
     found = defer_term(
@@ -31,6 +32,7 @@ def _defer_nest(program: Program, key: str, numerics: str) -> None:
         min(reduced),
         lambda t: not (T.axes_of(t) & reduced),
         numerics=numerics,
+        producers=producers.refs,
     )
     if found is None:
         return
@@ -55,6 +57,7 @@ def _defer_nest(program: Program, key: str, numerics: str) -> None:
             result_axes=[loops.index(k) for k in kept],
             names=[nest.names[k] for k in loops] if nest.names else None,
         )
+    producers.learn(name, rest.body)
     remark(nest.location, f"deferred behind the reduction: {_shown(finish)}")
     program.replace(key, result)
     program.nests = {
@@ -72,9 +75,11 @@ def _shown(finish: Term) -> str:
 def defer(module: Any) -> None:
     for function in functions(module):
         program = Program(function)
+        producers = Ranges()
         for key in list(program.nests):
             program.put_body(key, inlined(program, program.nests[key].body))
             if program.nests[key].kind == "reduce":
-                _defer_nest(program, key, numerics_of(function))
+                producers.learn(key, program.nests[key].body)
+                _defer_nest(program, key, numerics_of(function), producers)
         program.write()
         erase_dead(program.block)

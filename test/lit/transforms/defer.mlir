@@ -61,3 +61,28 @@ func.func @zeroed(%p: tensor<4x8xf32>, %none: tensor<4xi1>, %v: tensor<8xf32>) -
           result_axes = array<i64: 0>} : () -> tensor<4xf32>
   return %o : tensor<4xf32>
 }
+
+// A factor that keeps the sum in range stays: x * x leaves it from 1e19 on, (x / max |x|)^2 never.
+// CHECK-LABEL: func.func @scaled
+// CHECK: combiner = "max"
+// CHECK: arith.divf
+// CHECK: combiner = "add"
+// CHECK-NOT: neptune.map
+// CHECK: return
+func.func @scaled(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  %m = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+    %b = math.absf %a : f32
+    "neptune.yield"(%b) : (f32) -> ()
+  }, {}) {combiner = "max", identity = 0xFF800000 : f32, domain = array<i64: 4, 8>,
+          result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  %o = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
+    %b = "neptune.read"(%m) {map = affine_map<(i, j) -> (i)>} : (tensor<4xf32>) -> f32
+    %d = arith.divf %a, %b : f32
+    %e = arith.mulf %d, %d : f32
+    "neptune.yield"(%e) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 8>,
+          result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  return %o : tensor<4xf32>
+}
