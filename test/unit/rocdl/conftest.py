@@ -6,3 +6,4 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "nvvm"), str(HERE.parent / "pipelines")]
+sys.path.append(str(HERE.parents[1] / "gpu"))  # programs and inputs of tests on devices
