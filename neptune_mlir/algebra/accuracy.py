@@ -5,8 +5,9 @@ Both are measured against the program in float64. The rule, for every result:
 
 * NaN, +inf and -inf stand where the program defines them, element by element. The program
   defines them where the unfused program and float64 agree. Where they do not, or where the
-  result is a number too large for its type, the program as written leaves the range of its
-  types: the fused one may give what either gives, or anything that is not finite.
+  result is a number too large for its type, or the unfused program is off by more than an eighth
+  of a row, the program as written leaves the range of its types: the fused one may give what
+  either gives, or anything that is not finite.
 * error(fused) <= 2 error(unfused) + 4 ulp. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
   result's type; that of a result is its worst row's. So a row of large numbers hides no error of
@@ -45,6 +46,7 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 AGAIN = 16  # runs that even out luck
 NO_DIGITS = 0.25
+GARBAGE = 0.125  # of the size of a row: an unfused program that is further off defines nothing
 WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result
@@ -206,9 +208,19 @@ class Comparison:
         # The unfused program left the range of its types, or the result itself is out of it.
         left = (of_unfused != of_exact) & (of_unfused != 0)
         left |= np.isfinite(exact) & (of_exact != 0)
+        left |= self._garbage(unfused, exact, of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
         self.overflows = max(self.overflows, int(left.sum()))
         self._count(~(right | unknown), fused, unfused)
+
+    def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
+        """Elements of rows that the unfused program gets wrong altogether, though it overflows to
+        something finite (x * 0 for a variance that is infinite)."""
+        off = self._rows(np.where(known, unfused - exact, 0.0))
+        size = self._rows(np.where(known, exact, 0.0))
+        width = exact.shape[-1] if exact.ndim > 1 else 1
+        rows = ~(off <= GARBAGE * size)[:, None]
+        return np.broadcast_to(rows, (rows.shape[0], width)).reshape(exact.shape)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""

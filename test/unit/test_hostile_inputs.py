@@ -17,13 +17,6 @@ FOLDER = Path(__file__).parents[1] / "inputs" / "hostile"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
-# Kinds of inputs (`Case.kind`) on which a program is still wrong. A row that is right has to go.
-KNOWN: dict[str, set[str]] = {
-    "least_squares_residual": {"moves"},
-    "stable_norm": {"mask", "magnitude"},
-}
-
-
 @functools.cache
 def program(name):
     """The program three ways, and its cases."""
@@ -43,9 +36,7 @@ def test_there_are_programs():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_hostile_inputs(name, kind, request):
-    if kind in KNOWN.get(name, ()):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
+def test_hostile_inputs(name, kind):
     programs, cases = program(name)
     found = failures(programs, [case for case in cases if case.kind == kind])
     assert not found, "\n".join(map(str, found))

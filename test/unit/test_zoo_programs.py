@@ -41,7 +41,10 @@ def test_survives_adversarial_inputs(example):
     from neptune_mlir.algebra.stress import stress
 
     for fusion in fusions(example.build()):
-        report = stress(fusion.chain, fusion.solution, fusion.group.stream, length=12)
+        report = stress(
+            fusion.chain, fusion.solution, fusion.group.stream, outputs=fusion.outputs,
+            nonneg=fusion.nonneg, length=12, seed=1,
+        )  # fmt: skip
         assert report.ok, report.failure
 
 
