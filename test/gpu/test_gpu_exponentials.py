@@ -40,7 +40,7 @@ def test_masks_that_are_added(name, rows, keys, heads):
     shape = (heads, rows, int(head)), *[(heads, keys, int(head))] * 2
     for what, mask in masks.items():
         q, k, v = (rng.standard_normal((1, *s)).astype(kind) for s in shape)
-        given = [on_device(x) for x in (q, k, v, mask[None])]
+        given = [on_device(np.ascontiguousarray(x)) for x in (q, k, v, mask[None])]
         found = [x.cpu().numpy()[0, :2] for x in kernel(f"mask-{name}")(*given)]
         with np.errstate(all="ignore"):
             want, unfused = (
