@@ -29,7 +29,7 @@ def exact_when_empty(
         body: what is reduced, over running values.
         infinite: also where a reference still is infinite; else only where it is 0.
     """
-    final = _nothing_live(chain, reduction, body, final)
+    final = _nothing_live(chain, reduction, body, _nonneg(chain, reduction, body, final))
     if not is_float(final.dtype):
         return final
     for r, empty in _stand_ins(chain, final, infinite):
@@ -43,6 +43,14 @@ def exact_when_empty(
                 gone = make("and", gone, _any(chain, reduction, live))
             final = make("select", gone, const(math.nan, final.dtype), final)
     return final
+
+
+def _nonneg(chain: Chain, reduction: Reduction, body: Term, final: Term) -> Term:
+    """At least 0 where only rounding could make a sum of squares negative: it goes under roots."""
+    if reduction.combiner != "add" or not is_float(final.dtype) or chain.facts.sign(body) != 1:
+        return final
+    differs = any(n.op in ("sub", "neg") for n in walk(final))
+    return make("max", final, const(0.0, final.dtype)) if differs else final
 
 
 def _live(t: Term) -> Term | None:

@@ -25,7 +25,8 @@ from neptune_mlir.algebra.terms import Term, is_float, walk
 
 Degrees = Mapping[Any, float]  # what is not there has degree 0
 LITERALS = "the program's constants"  # their key; degrees are binary logarithms
-FREE = 40.0  # constants within 2^40 of what the program has move freely
+FREE = 40.0  # constants within 2^40 of what the program has move freely,
+NEAR = 4.0  # but not past a square: x x overflows where (x / 1000) (x / 1000) does not
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Growth:
         keys = {*self.large, *other.large, *self.small, *other.small} - {LITERALS}
         large = {k: max(self.large.get(k, 0), other.large.get(k, 0)) for k in keys}
         small = {k: min(self.small.get(k, 0), other.small.get(k, 0)) for k in keys}
-        literal = max((s.large.get(LITERALS, 0) for s in (self, other)), key=abs)
+        literal = min((s.large.get(LITERALS, 0) for s in (self, other)), key=abs)
         return Growth({**large, LITERALS: literal}, {**small, LITERALS: literal})
 
 
@@ -124,6 +125,7 @@ class Ranges:
     refs: dict[Any, Growth] = field(default_factory=dict)
     known: list[Growth] = field(default_factory=list)
     _limits: dict[Any, float] = field(default_factory=dict)
+    _literals: dict[Any, tuple[float, float]] = field(default_factory=dict)
 
     def of_ref(self, t: Term) -> Growth:
         key = t.attr
@@ -144,6 +146,9 @@ class Ranges:
             for k, side in enumerate(growth.sides):
                 for key, degree in side.items():
                     self._limits[k, key] = max(self._limits.get((k, key), 0.0), abs(degree))
+            low, high = self._literals.get(_powers(growth), (math.inf, -math.inf))
+            literal = growth.large.get(LITERALS, 0.0)
+            self._literals[_powers(growth)] = min(low, literal), max(high, literal)
 
     def outside(self, t: Term) -> Term | None:
         """A subterm that may leave the range where the program as written does not."""
@@ -161,7 +166,16 @@ class Ranges:
                 slack = FREE if key == LITERALS else 1e-9  # a reciprocal has the range of its value
                 if abs(degree) > self._limits.get((k, key), 0.0) + slack:
                     return False
+        powers = _powers(growth)
+        if any(degree > 1 for _, degree in powers) and powers in self._literals:
+            low, high = self._literals[powers]
+            if not low - NEAR <= growth.large.get(LITERALS, 0.0) <= high + NEAR:
+                return False
         return not self.joint or any(_within(growth, other) for other in self.known)
+
+
+def _powers(growth: Growth) -> frozenset[tuple[Any, float]]:
+    return frozenset((k, d) for k, d in growth.large.items() if d and k != LITERALS)
 
 
 def _within(a: Growth, b: Growth) -> bool:

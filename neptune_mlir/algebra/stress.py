@@ -29,7 +29,7 @@ U32 = 2.0**-24
 AGAIN = 8  # sets of numbers that even out luck
 ORDERS = (0, 1, 5)  # the unfused program adds up in several orders: its error is luck
 GARBAGE = 2.0**13  # ulps: where the unfused program is that far off, nothing can be compared
-STEP = 1.0  # each repair rounds its factor and a product
+STEP = 0.25  # each repair rounds its factor and a product
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,44 @@ def three_ways(
     try:
         reference = compile_reference(source.text, source.name, entry)
     except NeptuneError as error:
-        return Programs(native(run), native(unfused), native(unfused), arguments, results), (
-            error.message
-        )
+        same = native(unfused)
+        return Programs(native(run), same, same, arguments, results), error.message
 
     def exact(values: Sequence[Any]) -> list[Any]:
         found = reference(*map(_as_wide, values))
         return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
 
-    return Programs(native(run), native(unfused), exact, arguments, results), ""
+    exponents = _exponents(source, entry)
+    return Programs(native(run), native(unfused), exact, arguments, results, exponents), ""
+
+
+def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
+    """The arguments that exponents are made of; None where that cannot be told."""
+    from neptune_mlir import bindings
+    from neptune_mlir.algebra.stress_inputs import scores_of
+    from neptune_mlir.algebra.terms import leaves
+    from neptune_mlir.pipelines import common, runner
+    from neptune_mlir.transforms.program import Program, functions
+
+    with bindings.source_name(source.name):
+        module = bindings.parse(source.text, source=source.name)
+        runner.run(module, (*common.IMPORT, runner.Step("inline-maps")))
+    with module.context:
+        found = [f for f in functions(module) if entry in (None, f.name.value)]
+        if len(found) != 1:
+            return None
+        program = Program(found[0])
+        places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
+        reads = {k: {r.attr for r in leaves(n.body, "read")} for k, n in program.nests.items()}
+        pending = set().union(*(scores_of([n.body]) for n in program.nests.values()))
+        seen: set[Any] = set()
+        while pending:
+            key = pending.pop()
+            seen.add(key)
+            if key not in places and key not in reads:
+                return None  # something that no nest models
+            pending |= reads.get(key, set()) - seen
+        return frozenset(places[key] for key in seen if key in places)
 
 
 def _as_wide(value: Any) -> Any:

@@ -160,7 +160,6 @@ def softmax_errors(emulator, x):
 
 
 @on(CHIPS)
-@pytest.mark.xfail(strict=True, reason="corrections round the old and the new maximum apart")
 @pytest.mark.parametrize("offset", [1e3, 1e4, 1e5, 1e6])
 def test_softmax_far_from_zero(emulator, offset):
     assert max(softmax_errors(emulator, array(8, 600) + np.float32(offset))) < TOLERANCE["f32"]
@@ -177,7 +176,6 @@ def test_elements_masked_with_the_smallest_float(emulator):
 
 
 @on(CHIPS)
-@pytest.mark.xfail(strict=True, reason="the smallest float times log2 e is out of range")
 @pytest.mark.parametrize("hidden", ["first tiles", "whole rows"])
 def test_tiles_masked_with_the_smallest_float(emulator, hidden):
     """A row whose maximum is the smallest float, at first or to the end."""
