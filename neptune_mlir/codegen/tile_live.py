@@ -89,6 +89,10 @@ class LiveSizes:
                 self._generics.append(op)
             elif op.name == "memref.subview" and op.operands[0] in self._tiles:
                 self._part(op)
+            elif op.name == "memref.copy" and all(v in self._tiles for v in op.operands):
+                source, target = (self._tiles[v] for v in op.operands)
+                for d in range(op.operands[0].type.rank):
+                    self._join((source, d), (target, d))
             elif op.name not in ("memref.dim", "memref.dealloc"):
                 for value in (v for v in op.operands if v in self._tiles):
                     self._no_bound((self._tiles[value], d) for d in range(value.type.rank))
