@@ -24,6 +24,8 @@ from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref
 Invariant = Callable[[Term], bool]
 
 
+FAR = 2.0**-20, 2.0**20  # larger and smaller constants stay with the data that they scale
+
 Zero = tuple[Term, bool]  # a condition, and which of its values makes all of it 0
 
 
@@ -121,7 +123,11 @@ def split(t: Term, invariant: Invariant) -> Split:
 
 def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool]) -> Split:
     """As `split`, but for the factors without which the rest would leave its range."""
-    found = split(t, invariant)
+
+    def moves(u: Term) -> bool:
+        return invariant(u) and not _is_far(u)
+
+    found = split(t, moves)
     if found.trivial or fits(found):
         return found
     best = Split(t)
@@ -130,12 +136,17 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
         allowed = free | {key}
 
         def may_move(u: Term, allowed: set[Any] = allowed) -> bool:
-            return invariant(u) and all(_key(n) in allowed for n in walk(u) if n.is_leaf)
+            return moves(u) and all(_key(n) in allowed for n in walk(u) if n.is_leaf)
 
         trial = split(t, may_move)
         if not trial.trivial and fits(trial):
             best, free = trial, allowed
     return best
+
+
+def _is_far(t: Term) -> bool:
+    """A constant that was written to keep numbers in range."""
+    return t.is_const and t.value != 0 and not FAR[0] <= abs(t.value) <= FAR[1]
 
 
 def _key(leaf: Term) -> Any:

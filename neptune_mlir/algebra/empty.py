@@ -85,8 +85,13 @@ def _stand_ins(chain: Chain, final: Term, infinite: bool) -> list[tuple[Term, fl
 
 
 def _hides(body: Term) -> bool:
-    """Whether a mask decides which elements count: without one, all do."""
-    return any(n.op == "select" and not has_ref(n.args[0]) and _zero_arm(n) for n in walk(body))
+    """Whether a mask decides which elements count: without one, all do. (Where a mask is added to
+    an exponent, its zero hides nothing.)"""
+    if body.op in ("exp", "exp2"):
+        return False
+    if body.op == "select" and not has_ref(body.args[0]) and _zero_arm(body):
+        return True
+    return any(_hides(a) for a in body.args)
 
 
 def _zero_arm(select: Term) -> bool:

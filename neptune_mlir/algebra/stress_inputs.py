@@ -83,6 +83,8 @@ def _cases(tensors: dict[Any, Tensor]) -> Iterator[tuple[str, dict[Any, str]]]:
     conditions = [key for key, t in tensors.items() if t.dtype in ("i1", "i8")]
     alone = len(floats) == 1
     forms = {key: list(tensors[key].forms) for key in (*floats, *conditions)}
+    if not forms:
+        yield "normal", {}
     for key in floats:
         for form in forms[key]:
             yield (form if alone else f"{form} ({key})"), {key: form}
