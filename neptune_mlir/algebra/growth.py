@@ -167,7 +167,8 @@ class Ranges:
                 if abs(degree) > self._limits.get((k, key), 0.0) + slack:
                     return False
         powers = _powers(growth)
-        if any(degree > 1 for _, degree in powers) and powers in self._literals:
+        alone = len(powers) == 1 and all(degree > 1 for _, degree in powers)
+        if alone and powers in self._literals:
             low, high = self._literals[powers]
             if not low - NEAR <= growth.large.get(LITERALS, 0.0) <= high + NEAR:
                 return False

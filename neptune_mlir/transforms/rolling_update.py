@@ -135,12 +135,12 @@ class StreamBuilder:
     def build(self) -> None:
         group, program = self.group, self.program
         outputs = outputs_of(program, group)
-        # A member may know less of an extent than the axis that it became.
-        types = [self._type(key) for key in outputs]
         dynamic = [a.extent for a in group.axes if a.size == DYNAMIC]
         names = _axis_names(group)
         location = program.values[next(reversed(group.running))].owner.location
         with ir.InsertionPoint(self.anchor), location:
+            # A member may know less of an extent than the axis that it became.
+            types = [self._type(key) for key in outputs]
             stream = ir.Operation.create(
                 "neptune.stream",
                 results=types,
