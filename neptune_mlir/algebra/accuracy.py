@@ -108,9 +108,6 @@ def kinds(values: Array) -> Array:
     return np.asarray(found, np.int8)
 
 
-KIND_NAMES = ("finite", "inf", "-inf", "NaN")
-
-
 def frobenius(got: Array, wanted: Array) -> float:
     """Norm of the difference over that of `wanted`, where both are finite."""
     both = np.isfinite(got) & np.isfinite(wanted)

@@ -55,9 +55,9 @@ class Split:
         """What the sum of `rest` becomes; `exact`: also where nothing is live, which the real
         numbers do not tell apart."""
         if self.over is not None:
-            value = make("mul", value, _as(self.over, value.dtype))
+            value = make("mul", value, make("cast", self.over, dtype=value.dtype))
         if self.under is not None:
-            under, zero = _as(self.under, value.dtype), const(0.0, value.dtype)
+            under, zero = make("cast", self.under, dtype=value.dtype), const(0.0, value.dtype)
             nothing = make("and", make("eq", under, zero), make("eq", value, zero))
             value = make("div", value, under)
             if self.masked and exact:
@@ -237,15 +237,11 @@ def _addends(t: Term, positive: bool) -> list[tuple[Term, bool]]:
 def _times(a: Term | None, b: Term | None) -> Term | None:
     if a is None or b is None:
         return a if b is None else b
-    return make("mul", a, _as(b, a.dtype))
+    return make("mul", a, make("cast", b, dtype=a.dtype))
 
 
 def _both(a: tuple[Zero, ...], b: tuple[Zero, ...]) -> tuple[Zero, ...]:
     return tuple(dict.fromkeys(a + b))
-
-
-def _as(t: Term, dtype: str) -> Term:
-    return t if t.dtype == dtype else make("cast", t, dtype=dtype)
 
 
 def _is_zero(t: Term) -> bool:

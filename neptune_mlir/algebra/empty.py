@@ -87,11 +87,16 @@ def _stand_ins(chain: Chain, final: Term, infinite: bool) -> list[tuple[Term, fl
 def _hides(body: Term) -> bool:
     """Whether a mask decides which elements count: without one, all do. (Where a mask is added to
     an exponent, its zero hides nothing.)"""
-    if body.op in ("exp", "exp2"):
-        return False
-    if body.op == "select" and not has_ref(body.args[0]) and _zero_arm(body):
-        return True
-    return any(_hides(a) for a in body.args)
+    seen, pending = set(), [body]
+    while pending:
+        t = pending.pop()
+        if t in seen or t.op in ("exp", "exp2"):
+            continue
+        seen.add(t)
+        if t.op == "select" and not has_ref(t.args[0]) and _zero_arm(t):
+            return True
+        pending.extend(t.args)
+    return False
 
 
 def _zero_arm(select: Term) -> bool:

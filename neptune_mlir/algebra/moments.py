@@ -318,7 +318,7 @@ def _of_sum(
     whole = chain.linear.mul(weight, chain.linear.poly(factor or const(1.0, dtype)))
     body = to_term(whole, dtype)
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
-    near = make("div", total, _in(count, total.dtype))
+    near = make("div", total, make("cast", count, dtype=total.dtype))
     if chain.facts.sign(chain.raw(count.attr)) != 1:
         if keep:
             return None
@@ -330,7 +330,7 @@ def _of_sum(
     difference = Difference(data, (Anchor(near, factor),), 1)
     names = _family(chain, f"{total.attr}.rest", weight, keep, [difference], dtype)
     rest = chain.at(names[((1, *(0 for _ in difference.factors)),)])
-    sums = make("mul", near, _in(acc(count.attr, count.dtype), dtype))
+    sums = make("mul", near, make("cast", acc(count.attr, count.dtype), dtype=dtype))
     chain.relate(rest.attr, make("sub", acc(total.attr, total.dtype), sums))
 
     def part(t: Term) -> Term:
@@ -351,10 +351,6 @@ def _of_other_data(
         return None
     count = chain.emit(f"{total.attr}.count", "add", const(1.0, dtype))
     return _guarded(chain, make("div", total, chain.at(count))), None
-
-
-def _in(t: Term, dtype: str) -> Term:
-    return t if t.dtype == dtype else make("cast", t, dtype=dtype)
 
 
 def _weight(chain: Chain, body: Term, data: Term) -> tuple[Poly, Mono] | None:

@@ -85,9 +85,15 @@ def extents_of(terms: Sequence[Term], axis: int, length: int) -> tuple[int, ...]
 
 def _positions(t: Term) -> set[int]:
     """The axes whose positions a value is made of, not counting where tensors are read."""
-    if t.op == "index":
-        return {t.attr}
-    return set().union(*map(_positions, t.args)) if t.op != "read" else set()
+    found, seen, pending = set(), set(), [t]
+    while pending:
+        n = pending.pop()
+        if n.op == "index":
+            found.add(n.attr)
+        elif n.op != "read" and n not in seen:
+            seen.add(n)
+            pending.extend(n.args)
+    return found
 
 
 def stress(
@@ -316,24 +322,29 @@ class _Test:
     ) -> Array:
         """The size of a value: that of a sum is the sum of the sizes, that of anything else grows
         with those of the reductions that it reads."""
-        if t.op == "ref":
-            return sizes[t.attr]
-        value = np.abs(np.asarray(evaluate(t, domain, found), np.float64))
-        if not is_float(t.dtype) or t.is_leaf:
-            return value
-        parts = [self._size(a, domain, found, sizes) for a in t.args if is_float(a.dtype)]
-        if t.op in ("add", "sub"):
-            return np.fmax(value, parts[0] + parts[1])
-        if t.op == "mul":
-            return np.fmax(value, parts[0] * parts[1])
-        if t.op == "div":
-            divisor = np.abs(np.asarray(evaluate(t.args[1], domain, found), np.float64))
-            return np.fmax(value, parts[0] / divisor)
-        if t.op == "select":
-            return np.where(evaluate(t.args[0], domain, found), *parts)
-        if t.op in ("neg", "cast", "abs"):
-            return np.fmax(value, parts[0]) if parts else value
-        return value
+        values: dict[Term, Array] = {}
+        done: dict[Term, Array] = {}
+        for n in walk(t):
+            values[n] = evaluate(n, domain, found, known=values)
+            if n.op == "ref":
+                done[n] = sizes[n.attr]
+                continue
+            done[n] = value = np.abs(np.asarray(values[n], np.float64))
+            parts = [done[a] for a in n.args if is_float(a.dtype)]
+            if not is_float(n.dtype) or not parts:
+                continue
+            if n.op in ("add", "sub"):
+                done[n] = np.fmax(value, parts[0] + parts[1])
+            elif n.op == "mul":
+                done[n] = np.fmax(value, parts[0] * parts[1])
+            elif n.op == "div":
+                divisor = np.abs(np.asarray(values[n.args[1]], np.float64))
+                done[n] = np.fmax(value, parts[0] / divisor)
+            elif n.op == "select":
+                done[n] = np.where(values[n.args[0]], *parts)
+            elif n.op in ("neg", "cast", "abs"):
+                done[n] = np.fmax(value, parts[0])
+        return done[t]
 
 
 def _mean_square(values: Sequence[Any]) -> Any:
