@@ -18,12 +18,12 @@ from neptune_mlir.errors import NeptuneError
 
 if TYPE_CHECKING:
     from neptune_mlir import ops
-    from neptune_mlir.kernel import Kernel, compile
+    from neptune_mlir.driver.kernel import Kernel, compile
 
 __version__ = "0.1.0"
 __all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops"]
 
-_HOME = {"compile": "neptune_mlir.kernel", "Kernel": "neptune_mlir.kernel"}
+_HOME = {"compile": "neptune_mlir.driver.kernel", "Kernel": "neptune_mlir.driver.kernel"}
 
 
 def __getattr__(name: str) -> Any:

@@ -196,10 +196,10 @@ def find(names: Sequence[str]) -> list[Example]:
 
 def fusions(program: Program) -> list[Any]:
     """What rolling update plans for a program (see `transforms.fusion_plan`)."""
+    from neptune_mlir.dialects.program import Program as Nests
+    from neptune_mlir.dialects.program import functions
     from neptune_mlir.transforms import registry
-    from neptune_mlir.transforms.fusion_plan import plan_fusions
-    from neptune_mlir.transforms.program import Program as Nests
-    from neptune_mlir.transforms.program import functions
+    from neptune_mlir.transforms.fusion.plan import plan_fusions
 
     module = program.module()
     with module.context:
@@ -221,8 +221,8 @@ def relative_error(got: Any, wanted: Any) -> float:
 
 def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     """Compile and run one example, on its hard inputs if asked and it has any; see `Row`."""
-    from neptune_mlir.compiler import compile_unfused
-    from neptune_mlir.kernel import compile
+    from neptune_mlir.driver.compiler import compile_unfused
+    from neptune_mlir.driver.kernel import compile
 
     program = example.build()
     make = example.hard if hard and example.hard else example.inputs

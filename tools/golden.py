@@ -7,7 +7,7 @@
 
 The programs are the zoo, test/inputs and the benchmark suites. The compiler is that of the first
 checkout on PYTHONPATH, else this one's, so the tool records other commits too; it needs of them
-`compiler.compile_text`, the command `neptune compile` and the list of benchmark programs. A record
+`compile_text`, the command `neptune compile` and the list of benchmark programs. A record
 has, by program and target, hashes at these levels:
 
     program  the text that is compiled
@@ -25,8 +25,10 @@ input (`--cache`), so a second run only compiles down to their inputs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -87,13 +89,12 @@ def levels_of(
     name: str, text: str, target: str, tools: golden_tools.Tools, keep: str
 ) -> dict[str, str]:
     """The hashes of a program for a target. `keep`: a folder for files, or ""."""
-    from neptune_mlir.compiler import compile_text
     from neptune_mlir.errors import NeptuneError
 
     hashes = {"program": digest(text)}
     tools.begin()
     try:
-        bundle = compile_text(text, name, target, None, None)
+        bundle = compiler().compile_text(text, name, target, None, None)
         given = tools.end()
         tile = _emit(text, target, "tile")
     except NeptuneError as error:
@@ -110,6 +111,13 @@ def levels_of(
         "code": digest(bundle.code),
         "plan": digest(json.dumps(_launches(bundle), sort_keys=True)),
     }
+
+
+def compiler() -> Any:
+    """The module that compiles, wherever the tree has it."""
+    with contextlib.suppress(ModuleNotFoundError):
+        return importlib.import_module("neptune_mlir.driver.compiler")
+    return importlib.import_module("neptune_mlir.compiler")  # before the tree had floors
 
 
 def _emit(text: str, target: str, level: str) -> str:

@@ -45,9 +45,9 @@ TIME = {64: [(32, 32, 512), (16, 32, 1024), (4, 32, 4096), (1, 32, 16384)],
 def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -> Any:
     """Attention of `neptune_mlir.ops` in tile IR, with these tile sizes."""
     from neptune_mlir import ops
-    from neptune_mlir.bindings import ir
-    from neptune_mlir.compiler import lower_text
-    from neptune_mlir.kernel import Source
+    from neptune_mlir.driver.compiler import lower_text
+    from neptune_mlir.driver.kernel import Source
+    from neptune_mlir.ir.bindings import ir
     from neptune_mlir.pipelines import common, runner
 
     source = Source.of(ops.attention(head_dim=head, causal=causal, dtype=dtype))

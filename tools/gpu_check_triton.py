@@ -55,7 +55,7 @@ def build(folder: Path, chip: str, dtypes: str, only: str) -> int:
 
 def build_both(folder: Path, stem: str, program: Any, chip: str, spec: dict[str, Any]) -> int:
     """Write the bundles of a program, one for each path; how many could not be built."""
-    from neptune_mlir.compiler import compile_text
+    from neptune_mlir.driver.compiler import compile_text
     from neptune_mlir.errors import NeptuneError
 
     failed = 0

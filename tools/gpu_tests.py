@@ -63,7 +63,7 @@ def _build_without(name: str, loss: tuple[str, str]) -> Any:
     """A program whose PTX lost something on the way to the assembler."""
     import programs
 
-    from neptune_mlir.codegen import nvptx
+    from neptune_mlir.codegen.nvidia import nvptx
 
     whole, lost = nvptx.ptx, 0
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text
 
 
 @dataclass

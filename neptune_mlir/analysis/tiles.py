@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text
 
 
 def foralls(module: Any) -> list[Any]:

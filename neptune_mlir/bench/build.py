@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.codegen import clock_samples
+from neptune_mlir.codegen.nvidia import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 
 SUITES = ("operators", "prefill", "fused", "zoo")
@@ -86,11 +86,12 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any:
-    from neptune_mlir import bindings, compiler
+    from neptune_mlir.driver import compiler
+    from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
-    from neptune_mlir.pipelines import schedule as schedules
     from neptune_mlir.pipelines.lowering import Lowering, parallelism
     from neptune_mlir.transforms import registry
+    from neptune_mlir.transforms.schedule import scripts as schedules
 
     if not settings:
         return compiler.compile_text(text, name, target, None, None)

@@ -22,8 +22,8 @@ from neptune_mlir.algebra.accuracy import (
     Programs,
     judge,
 )
-from neptune_mlir.cli.inputs import hostile_extents, random_inputs, stored, to_float64
 from neptune_mlir.cli.run import result_dtype, time_text, timed
+from neptune_mlir.driver.inputs import hostile_extents, random_inputs, stored, to_float64
 from neptune_mlir.errors import InputError, NeptuneError
 
 Report = dict[str, Any]
@@ -39,7 +39,7 @@ def check(
         sizes_given: the shapes of the arguments are what the user wants; else run-time extents
             of hostile inputs are such that they take several tiles.
     """
-    from neptune_mlir.compiler import compile_unfused
+    from neptune_mlir.driver.compiler import compile_unfused
 
     unfused = compile_unfused(source.text, source.name, entry)
     values, unfused_s = timed(unfused, arguments, 1)
@@ -66,7 +66,7 @@ def three_ways(
     source: Any, entry: str | None, run: Callable[..., Any], unfused: Callable[..., Any], plan: Any
 ) -> tuple[Programs, str]:
     """The program fused, unfused and in float64; why there is no float64, where there is none."""
-    from neptune_mlir.compiler import compile_reference
+    from neptune_mlir.driver.compiler import compile_reference
 
     arguments = tuple(a.dtype for a in plan.arguments)
     results = tuple(result_dtype(plan, k) for k in range(len(plan.results)))
@@ -97,11 +97,11 @@ def three_ways(
 
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of; None where that cannot be told."""
-    from neptune_mlir import bindings
     from neptune_mlir.algebra.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
+    from neptune_mlir.dialects.program import Program, functions
+    from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
-    from neptune_mlir.transforms.program import Program, functions
 
     with bindings.source_name(source.name):
         module = bindings.parse(source.text, source=source.name)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from neptune_mlir.algebra.rules import MODES
-from neptune_mlir.cli.inputs import read_source
+from neptune_mlir.driver.inputs import read_source
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import PRECISIONS
 
@@ -47,8 +47,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _compile(options: argparse.Namespace) -> int:
-    from neptune_mlir import compiler
-    from neptune_mlir.kernel import Source, compile
+    from neptune_mlir.driver import compiler
+    from neptune_mlir.driver.kernel import Source, compile
 
     source = read_source(options.input)
     if options.precision or options.numerics:

@@ -44,7 +44,7 @@ class Entry:
 
 def of_diagnostic(diagnostic: Any) -> list[Entry]:
     """The entries of an MLIR diagnostic: itself, then its notes."""
-    from neptune_mlir.bindings import location_text
+    from neptune_mlir.ir.bindings import location_text
 
     kind = str(diagnostic.severity).rpartition(".")[2].lower()
     entries = [Entry(kind, location_text(diagnostic.location), diagnostic.message)]

@@ -46,7 +46,7 @@ def _bindings() -> Finding:
     from neptune_mlir.errors import ToolError
 
     try:
-        from neptune_mlir import bindings
+        from neptune_mlir.ir import bindings
     except ToolError as error:
         return Finding("MLIR bindings", "missing", error.message, "pip install torch-mlir")
     version = _version(bindings.PACKAGE.replace("_", "-")) or "?"
@@ -77,7 +77,7 @@ def _gpu() -> Finding:
 
 
 def _amd() -> Finding:
-    from neptune_mlir.codegen import amdgcn
+    from neptune_mlir.codegen.amd import amdgcn
     from neptune_mlir.errors import ToolError
 
     what = "AMD linker"

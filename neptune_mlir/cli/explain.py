@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from neptune_mlir.cli.inputs import read_source
+from neptune_mlir.driver.inputs import read_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    from neptune_mlir import explain
-    from neptune_mlir.compiler import lower_text
+    from neptune_mlir.driver import explain
+    from neptune_mlir.driver.compiler import lower_text
 
     source = read_source(options.input)
     module, facts = lower_text(source.text, source.name, options.target, options.schedule, "fused")

@@ -152,8 +152,8 @@ class _Session:
 
     def process(self, text: str) -> str | None:
         """The resulting IR as text, or None after an error."""
-        from neptune_mlir import bindings
-        from neptune_mlir.bindings import ir
+        from neptune_mlir.ir import bindings
+        from neptune_mlir.ir.bindings import ir
         from neptune_mlir.pipelines import runner
         from neptune_mlir.transforms import registry
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.cli.inputs import load_inputs, random_inputs, read_source
+from neptune_mlir.driver.inputs import load_inputs, random_inputs, read_source
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.runtime.libraries import array_of, tensor_over
 
@@ -51,7 +51,7 @@ def complete(arguments: Sequence[str]) -> list[str]:
 
 
 def execute(options: argparse.Namespace) -> int:
-    from neptune_mlir.kernel import compile
+    from neptune_mlir.driver.kernel import compile
 
     if options.repeat < 1 or options.size < 0:
         raise UsageError("--repeat takes 1 or more, --size 0 or more")

@@ -87,7 +87,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace, folder: Path, target: str) -> None:
     from neptune_mlir.bench.build import programs
-    from neptune_mlir.cli.inputs import read_source
+    from neptune_mlir.driver.inputs import read_source
     from neptune_mlir.tune.arguments import parse_extents
     from neptune_mlir.tune.build import Subject, build
     from neptune_mlir.tune.candidates import parse_knobs

@@ -13,7 +13,7 @@ import argparse
 import json
 from typing import Any
 
-from neptune_mlir.cli.inputs import read_source
+from neptune_mlir.driver.inputs import read_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +80,10 @@ def execute(options: argparse.Namespace) -> int:
 
 def planned(source: Any) -> list[Any]:
     """The fusions of every function of a program."""
-    from neptune_mlir import bindings
+    from neptune_mlir.dialects.program import Program, functions, numerics_of
+    from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
-    from neptune_mlir.transforms.fusion_plan import plan_fusions
-    from neptune_mlir.transforms.program import Program, functions, numerics_of
+    from neptune_mlir.transforms.fusion.plan import plan_fusions
 
     with bindings.source_name(source.name):
         module = bindings.parse(source.text, source=source.name)

@@ -11,9 +11,9 @@ phase or a barrier; those are code generation's.
 # no `from __future__ import annotations`: op definitions are read from live annotations
 from typing import Any
 
-from neptune_mlir.bindings import ext, ir
 from neptune_mlir.dialects import verify_aref
 from neptune_mlir.dialects.neptune import Neptune
+from neptune_mlir.ir.bindings import ext, ir
 
 
 class ArefType(Neptune.Type, name="aref"):

@@ -33,8 +33,8 @@ access next to its use, so a diagnostic about an access points at the access.
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ext, ir
 from neptune_mlir.dialects import verify
+from neptune_mlir.ir.bindings import ext, ir
 
 
 class Neptune(ext.Dialect, name="neptune"):

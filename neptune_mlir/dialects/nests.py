@@ -13,9 +13,9 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import ir
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.scalars import Emitter, NoTermForm, mlir_type, region_to_terms
+from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 FREE = "neptune.free"  # of an accumulation: no result depends on its value (`free-references`)

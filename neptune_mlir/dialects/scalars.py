@@ -13,8 +13,8 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import arith, ir
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import arith, ir
 
 
 class NoTermForm(LoweringError):
@@ -224,7 +224,7 @@ class Emitter:
         if not floating and node.op == "neg":
             return arith.SubIOp(constant(0, operand), args[0]).result
         if floating and node.op in _MATH:
-            from neptune_mlir.bindings import math
+            from neptune_mlir.ir.bindings import math
 
             return getattr(math, _MATH[node.op])(*args).result
         raise NoTermForm(f"'{node.op}' on {operand} has no scalar op")

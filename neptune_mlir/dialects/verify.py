@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ir
+from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 COMBINERS = ("add", "mul", "max", "min", "and", "or", "custom")

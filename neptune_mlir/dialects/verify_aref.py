@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.verify import _check, _count, _Rejected
+from neptune_mlir.ir.bindings import ir
 
 PUT, GET, RELEASE = "neptune.aref_put", "neptune.aref_get", "neptune.aref_release"
 CREATE, PRODUCER = "neptune.aref_create", "neptune.producer"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir import bindings
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.bindings import arith, func, ir
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.errors import InputError
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import arith, func, ir
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.program import Program, Tensor
@@ -60,7 +60,7 @@ class _Emitter:
         return DYNAMIC if static is None else static
 
     def _bind_extents(self) -> None:
-        from neptune_mlir.bindings import tensor
+        from neptune_mlir.ir.bindings import tensor
 
         for axis in self.program.axis_list:
             if axis.static is not None:

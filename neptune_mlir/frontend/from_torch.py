@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.bindings import PACKAGE, ir, parse
 from neptune_mlir.errors import InputError, ToolError
+from neptune_mlir.ir.bindings import PACKAGE, ir, parse
 
 
 def from_torch(
@@ -55,7 +55,7 @@ def from_torch(
     # The importer has a context of its own, maybe of another MLIR package: go through text.
     module = parse(imported.operation.get_asm(enable_debug_info=False), source="<torch>")
     if raised:
-        from neptune_mlir.transforms.raise_linalg import raise_linalg
+        from neptune_mlir.transforms.linalg.raise_linalg import raise_linalg
 
         with module.context, ir.Location.unknown():
             raise_linalg(module)

@@ -16,12 +16,12 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir import bindings
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
 from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.program import streams
+from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
-from neptune_mlir.transforms.program import streams
 
 SHORT = 1024  # points of a stream
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.bindings import ir, llvm
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Plan
 from neptune_mlir.targets.cpu import CpuTarget, host
-from neptune_mlir.transforms.program import functions
 
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
@@ -122,7 +122,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
     text = _llvm_text(module)
     if level == "llvm":
         return text
-    from neptune_mlir.codegen import native
+    from neptune_mlir.codegen.cpu import native
 
     return native.assembly(text, target, vectorize=False)
 
@@ -210,7 +210,7 @@ def _llvm_text(module: Any) -> str:
 
 
 def _object(module: Any, target: CpuTarget, *, vectorize: bool) -> bytes:
-    from neptune_mlir.codegen import native
+    from neptune_mlir.codegen.cpu import native
 
     text = _llvm_text(module)
     dump = runner.StageDump.from_environment()

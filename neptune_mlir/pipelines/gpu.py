@@ -10,19 +10,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.bindings import ir, llvm, passmanager
+from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.ir.bindings import ir, llvm, passmanager
 from neptune_mlir.pipelines import legal
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.distribute_host import KernelSignature
-from neptune_mlir.transforms.math_to_gpu import math_to_gpu
-from neptune_mlir.transforms.points_to_kernels import points_to_kernels
+from neptune_mlir.transforms.gpu.points_to_kernels import points_to_kernels
+from neptune_mlir.transforms.gpu.sink_reads import sink_reads
+from neptune_mlir.transforms.gpu.tensor_to_generic import tensor_to_generic
+from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 from neptune_mlir.transforms.registry import remark
-from neptune_mlir.transforms.sink_reads import sink_reads
-from neptune_mlir.transforms.tensor_to_generic import tensor_to_generic
 
 
 @dataclass(frozen=True)

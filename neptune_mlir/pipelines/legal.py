@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from neptune_mlir.bindings import ir, location_text
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text
 
 _HOST = frozenset({"builtin", "func", "tensor", "arith", "math"})
 

@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neptune_mlir import bindings
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
-from neptune_mlir.pipelines import schedule as schedules
 from neptune_mlir.pipelines.cases import Case, blocks_of, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.program import functions
+from neptune_mlir.transforms.schedule import scripts as schedules
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
 COMMON_LEVELS = ("neptune", "fused", "tile")
@@ -93,7 +93,7 @@ class Program:
     """A program, parsed and raised; `lowerings` are what becomes of it.
 
     Args:
-        schedule: a script, or a shipped one by name; None: the rule's (`schedule.choose`).
+        schedule: a script, or a shipped one by name; None: the rule's (`scripts.choose`).
 
     Raises:
         InputError: no program.

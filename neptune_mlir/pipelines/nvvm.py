@@ -7,22 +7,22 @@ import re
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls
-from neptune_mlir.bindings import ir
-from neptune_mlir.codegen import clock_samples, nvptx, ptxas
+from neptune_mlir.codegen.gpu.distribute_tiles import distribute
+from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas
 from neptune_mlir.errors import Refused
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
-from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.defer_joins import defer_joins
-from neptune_mlir.transforms.distribute_host import KernelSignature
-from neptune_mlir.transforms.distribute_tiles import distribute
-from neptune_mlir.transforms.keep_references import keep_references
-from neptune_mlir.transforms.partition_warps import partition_warps
-from neptune_mlir.transforms.skew_loops import skew_loops
-from neptune_mlir.transforms.specialize_warps import mark_kernels, specialize_warps
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.transforms.gpu.defer_joins import defer_joins
+from neptune_mlir.transforms.gpu.keep_references import keep_references
+from neptune_mlir.transforms.hopper.partition_warps import partition_warps
+from neptune_mlir.transforms.hopper.skew_loops import skew_loops
+from neptune_mlir.transforms.hopper.specialize_warps import mark_kernels, specialize_warps
 
 # Registers that products of a program may take: 192 of a thread of 4 warps leave room for
 # fragments, addresses and what is computed beside them. The others are for programs that spill

@@ -7,9 +7,11 @@ import functools
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes
-from neptune_mlir.bindings import ir
-from neptune_mlir.codegen import amdgcn, hsaco
+from neptune_mlir.codegen.amd import amdgcn, hsaco
+from neptune_mlir.codegen.gpu.distribute_tiles import distribute
+from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.errors import OutOfMemory, ToolError
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.gpu import Compiled
 from neptune_mlir.pipelines.ways import Way
@@ -17,11 +19,9 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Launch, Plan
 from neptune_mlir.targets.amd import AmdTarget, amd
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.defer_joins import defer_joins
-from neptune_mlir.transforms.distribute_host import KernelSignature
-from neptune_mlir.transforms.distribute_tiles import distribute
-from neptune_mlir.transforms.keep_references import keep_references
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.transforms.gpu.defer_joins import defer_joins
+from neptune_mlir.transforms.gpu.keep_references import keep_references
 from neptune_mlir.transforms.registry import remark
 
 # Tiles of streamed reductions by lanes of a wave, the largest first; the first that fits is taken.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.bindings import ir, passmanager
 from neptune_mlir.errors import LoweringError, UsageError
+from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.transforms import registry
 
 

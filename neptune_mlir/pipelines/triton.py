@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_tensor, nested, shape_of
-from neptune_mlir.bindings import ir, passmanager
-from neptune_mlir.codegen import triton_tool
-from neptune_mlir.codegen.triton_tool import Binary
-from neptune_mlir.codegen.ttir import Options, alignments, kernel_text
+from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
+from neptune_mlir.codegen.triton import tool
+from neptune_mlir.codegen.triton.tool import Binary
+from neptune_mlir.codegen.triton.ttir import Options, alignments, kernel_text
 from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
@@ -26,7 +27,6 @@ from neptune_mlir.targets.amd import TARGETS as AMD
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.distribute_host import GpuHost, KernelSignature
 
 EMITS = ("ttir", "ttgir", "llvm", "ptx", "amdgcn")
 _LARGE_TILE = 128 * 128  # elements of an f32 tile that 4 warps cannot keep in registers
@@ -96,7 +96,7 @@ def compile_tiles(
         start = len(code)
         for signature, binary in zip(signatures, binaries, strict=True):
             kernels[signature.name] = {"offset": len(code), "size": len(binary.code),
-                                       "hidden": triton_tool.HIDDEN_POINTERS,
+                                       "hidden": tool.HIDDEN_POINTERS,
                                        **_figures(chip, binary)}  # fmt: skip
             code += binary.code
         images.append({"target": chip, "offset": start, "size": len(code) - start,
@@ -117,7 +117,7 @@ def _compile(text: str, chip: str, warps: int, wanted: int, stages: int) -> Bina
     """A kernel's code: with fewer `stages` where they do not fit in shared memory, and, unless
     somebody chose the number of warps, with twice as many where registers spill."""
     known = _known(chip)
-    best = triton_tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
+    best = tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
     while known is not None and best.shared > known.shared_block:
         if stages == 1:
             raise ToolError(
@@ -125,7 +125,7 @@ def _compile(text: str, chip: str, warps: int, wanted: int, stages: int) -> Bina
                 f"{known.shared_block}", hint="use smaller tiles",
             )  # fmt: skip
         stages -= 1
-        best = triton_tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
+        best = tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages)
     if best.spills and not warps and wanted < _MOST_WARPS:
         more = _compile(text, chip, 0, 2 * wanted, stages)
         best = min(best, more, key=lambda binary: binary.spills)
@@ -144,7 +144,7 @@ def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton
     _, texts, wanted, _ = _print(module, entry, Options(_library(chip)))
     if level != "ttir":
         texts = [
-            triton_tool.compile_kernel(
+            tool.compile_kernel(
                 text, chip, warps=warps, stages=_STAGES[_vendor(chip)], level=level
             ).text
             for text, warps in zip(texts, wanted, strict=True)

@@ -20,39 +20,39 @@ from neptune_mlir.errors import UsageError
 
 # pass name -> module that defines it (imported on first use, so start-up stays fast)
 _MODULES: dict[str, str] = {
-    "apply-schedule": "neptune_mlir.transforms.apply_schedule",
-    "raise-linalg": "neptune_mlir.transforms.raise_linalg",
-    "lower-to-linalg": "neptune_mlir.transforms.lower_to_linalg",
-    "equal-extents": "neptune_mlir.transforms.equal_extents",
-    "inline-maps": "neptune_mlir.transforms.inline_maps",
-    "defer": "neptune_mlir.transforms.defer",
-    "rolling-update": "neptune_mlir.transforms.rolling_update",
-    "privatize": "neptune_mlir.transforms.privatize",
-    "verify-corrections": "neptune_mlir.transforms.verify_corrections",
-    "widen-sums": "neptune_mlir.transforms.widen_sums",
-    "free-references": "neptune_mlir.transforms.free_references",
-    "prune-masks": "neptune_mlir.transforms.prune_masks",
-    "tile": "neptune_mlir.transforms.tile",
-    "lower-correct": "neptune_mlir.transforms.lower_correct",
-    "lower-to-tiles": "neptune_mlir.transforms.lower_to_tiles",
-    "place-tiles": "neptune_mlir.transforms.place_tiles",
-    "outline-kernels": "neptune_mlir.transforms.outline_kernels",
-    "tensor-to-generic": "neptune_mlir.transforms.tensor_to_generic",
-    "sink-reads": "neptune_mlir.transforms.sink_reads",
-    "points-to-kernels": "neptune_mlir.transforms.points_to_kernels",
-    "assign-layouts": "neptune_mlir.transforms.assign_layouts",
-    "specialize-warps": "neptune_mlir.transforms.specialize_warps",
-    "partition-warps": "neptune_mlir.transforms.partition_warps",
-    "skew-loops": "neptune_mlir.transforms.skew_loops",
-    "keep-references": "neptune_mlir.transforms.keep_references",
-    "defer-joins": "neptune_mlir.transforms.defer_joins",
-    "distribute-tiles": "neptune_mlir.transforms.distribute_tiles",
-    "math-to-gpu": "neptune_mlir.transforms.math_to_gpu",
-    "vectorize-tiles": "neptune_mlir.transforms.vectorize_tiles",
-    "expand-math": "neptune_mlir.transforms.expand_math",
-    "copies-to-linalg": "neptune_mlir.transforms.copies_to_linalg",
-    "interchange-reductions": "neptune_mlir.transforms.interchange_reductions",
-    "widen-floats": "neptune_mlir.transforms.widen_floats",
+    "apply-schedule": "neptune_mlir.transforms.schedule.apply_schedule",
+    "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
+    "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
+    "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",
+    "inline-maps": "neptune_mlir.transforms.fusion.inline_maps",
+    "defer": "neptune_mlir.transforms.fusion.defer",
+    "rolling-update": "neptune_mlir.transforms.fusion.rolling_update",
+    "privatize": "neptune_mlir.transforms.fusion.privatize",
+    "verify-corrections": "neptune_mlir.transforms.fusion.verify_corrections",
+    "widen-sums": "neptune_mlir.transforms.linalg.widen_sums",
+    "free-references": "neptune_mlir.transforms.fusion.free_references",
+    "prune-masks": "neptune_mlir.transforms.schedule.prune_masks",
+    "tile": "neptune_mlir.transforms.schedule.tile",
+    "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
+    "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
+    "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
+    "outline-kernels": "neptune_mlir.transforms.cpu.outline_kernels",
+    "tensor-to-generic": "neptune_mlir.transforms.gpu.tensor_to_generic",
+    "sink-reads": "neptune_mlir.transforms.gpu.sink_reads",
+    "points-to-kernels": "neptune_mlir.transforms.gpu.points_to_kernels",
+    "assign-layouts": "neptune_mlir.transforms.gpu.assign_layouts",
+    "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
+    "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
+    "skew-loops": "neptune_mlir.transforms.hopper.skew_loops",
+    "keep-references": "neptune_mlir.transforms.gpu.keep_references",
+    "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
+    "distribute-tiles": "neptune_mlir.codegen.gpu.distribute_tiles",
+    "math-to-gpu": "neptune_mlir.transforms.math.math_to_gpu",
+    "vectorize-tiles": "neptune_mlir.codegen.cpu.vectorize_tiles",
+    "expand-math": "neptune_mlir.transforms.math.expand_math",
+    "copies-to-linalg": "neptune_mlir.transforms.cpu.copies_to_linalg",
+    "interchange-reductions": "neptune_mlir.transforms.cpu.interchange_reductions",
+    "widen-floats": "neptune_mlir.transforms.linalg.widen_floats",
 }
 
 
@@ -147,7 +147,7 @@ def collect_remarks() -> Iterator[list[Remark]]:
 
 def remark(location: Any, message: str, kind: str = "remark") -> None:
     """Leave a remark at an MLIR location (dropped when nobody collects)."""
-    from neptune_mlir.bindings import location_text
+    from neptune_mlir.ir.bindings import location_text
 
     sink = _sink.get()
     if sink is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.cli.inputs import shapes
+from neptune_mlir.driver.inputs import shapes
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.plan import Plan
 

@@ -29,8 +29,8 @@ from neptune_mlir.tune.arguments import Arguments
 def look(message: dict[str, Any]) -> dict[str, Any]:
     """The streams of a program for which a chip has a choice: shape, what the rule takes, and
     the length (0: only a call says)."""
-    from neptune_mlir import compiler
     from neptune_mlir.analysis.tiles import foralls
+    from neptune_mlir.driver import compiler
 
     path = Path(message["program"])
     with tuned.using(Table()), tuned.questions() as asked:
@@ -47,7 +47,7 @@ def look(message: dict[str, Any]) -> dict[str, Any]:
 
 def build(message: dict[str, Any]) -> dict[str, Any]:
     """Compile a program with a table that has this one entry, or none: kernels for any call."""
-    from neptune_mlir import compiler
+    from neptune_mlir.driver import compiler
 
     path = Path(message["program"])
     entry = message["entry"]
@@ -73,9 +73,9 @@ def store(message: dict[str, Any]) -> dict[str, Any]:
     """
     import numpy as np
 
-    from neptune_mlir import compiler
-    from neptune_mlir.cli.inputs import random_inputs, to_float64
     from neptune_mlir.cli.run import result_dtype
+    from neptune_mlir.driver import compiler
+    from neptune_mlir.driver.inputs import random_inputs, to_float64
 
     path = Path(message["program"])
     plan = Bundle.from_bytes(Path(message["bundle"]).read_bytes()).plan

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from neptune_mlir.codegen import hopper
+from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.transforms.assign_layouts_stages import RESULTS
-from neptune_mlir.transforms.group_sizes import (
+from neptune_mlir.transforms.gpu.layout_stages import RESULTS
+from neptune_mlir.transforms.hopper.partition_warps import RESERVED
+from neptune_mlir.transforms.schedule.group_sizes import (
     PANEL,
     REGISTERS,
     columns,
@@ -26,7 +27,6 @@ from neptune_mlir.transforms.group_sizes import (
     is_plain,
     registers,
 )
-from neptune_mlir.transforms.partition_warps import RESERVED
 
 GROUP = 128  # threads
 ELEMENT = 2  # bytes

@@ -27,7 +27,7 @@ def _compile(
 ) -> Bundle:  # fmt: skip
     """`shapes`, of the arguments, is for those who make up inputs: "b" is the batch, "n" the
     length. `choice`: for products that sum over nothing but the stream."""
-    from neptune_mlir import compiler
+    from neptune_mlir.driver import compiler
     from neptune_mlir.pipelines import nvvm
 
     plain = Shape(1, 0, False, True)
@@ -40,7 +40,7 @@ def _compile(
 
 def _whole(text: Callable[[], str], shapes: Any) -> Bundle:
     """As users compile it: by the ways that suit each chip."""
-    from neptune_mlir import compiler
+    from neptune_mlir.driver import compiler
 
     made: Bundle = compiler.compile_text(text(), "test", "sm_80,sm_90a", None, None)
     made.facts["shapes"] = shapes

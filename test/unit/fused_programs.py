@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.bindings import func, ir, make_context, tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.neptune import segment_sizes
 from neptune_mlir.dialects.nests import DYNAMIC, build_correct, build_map, build_reduce
 from neptune_mlir.dialects.scalars import constant, mlir_type
+from neptune_mlir.ir.bindings import func, ir, make_context, tensor
 
 INF = float("inf")
 

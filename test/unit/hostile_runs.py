@@ -14,9 +14,9 @@ from hostile_programs import ROLES, Choices, Grammar, shapes
 from neptune_mlir.algebra import hostile
 from neptune_mlir.algebra.accuracy import Comparison, Programs, judge
 from neptune_mlir.cli.check import three_ways
-from neptune_mlir.cli.inputs import stored
-from neptune_mlir.compiler import compile_text, compile_unfused, lower_text
-from neptune_mlir.kernel import Source, _load
+from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
+from neptune_mlir.driver.inputs import stored
+from neptune_mlir.driver.kernel import Source, _load
 from neptune_mlir.runtime.plan import Argument
 
 CPU = "cpu"

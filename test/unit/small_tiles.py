@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from neptune_mlir.pipelines import cpu, schedule
+from neptune_mlir.pipelines import cpu
+from neptune_mlir.transforms.schedule import scripts
 
 
 @pytest.fixture(scope="module")
@@ -14,11 +15,11 @@ def small_tiles(tmp_path_factory):
     knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
     small = {
         name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
-        for name, text in schedule.shipped().items()
+        for name, text in scripts.shipped().items()
     }
     assert all("= 4 from options" in text for text in small.values())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(schedule, "shipped", lambda: small)
+        patch.setattr(scripts, "shipped", lambda: small)
         patch.setattr(cpu, "KNOBS", {})
         yield

@@ -130,7 +130,7 @@ def test_strides(length, layout, seed):
 
 
 def test_one_compilation_serves_a_hundred_lengths(monkeypatch):
-    from neptune_mlir import compiler
+    from neptune_mlir.driver import compiler
 
     compilations = []
     original = compiler.compile_text

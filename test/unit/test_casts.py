@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import neptune_mlir
-from neptune_mlir import compiler
+from neptune_mlir.driver import compiler
 
 # type -> bits of the mantissa behind the point, least exponent, largest number
 FORMATS = {"f16": (10, -14, 65504.0), "bf16": (7, -126, (2 - 2.0**-7) * 2.0**127)}

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from neptune_mlir import compiler
 from neptune_mlir.algebra import accept
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.transforms import inline_maps
+from neptune_mlir.driver import compiler
+from neptune_mlir.transforms.fusion import inline_maps
 
 HEAD = """#m = affine_map<(i, j) -> (i, j)>
 #r = affine_map<(i, j) -> (i)>

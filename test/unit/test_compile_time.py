@@ -15,11 +15,12 @@ import time
 
 import pytest
 
-from neptune_mlir import compiler, ops
-from neptune_mlir.codegen import nvptx, ptxas
-from neptune_mlir.codegen.ptxas import Cubin, Figures
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import nvptx, ptxas
+from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
-from neptune_mlir.kernel import Source
 
 OPERATOR = "prefill_windowed"  # the longest: two kernels, each with a tanh an element
 

@@ -3,9 +3,10 @@
 
 import pytest
 
-from neptune_mlir import bindings, explain
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.explain import _show
+from neptune_mlir.driver import explain
+from neptune_mlir.driver.explain import _show
+from neptune_mlir.ir import bindings
 
 A, B, C = (T.read(name, T.index(0)) for name in "abc")
 ROW, COL = T.index(0), T.index(1)

@@ -88,7 +88,7 @@ def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):
     import hostile_runs
 
     from neptune_mlir.cli import main
-    from neptune_mlir.kernel import Kernel
+    from neptune_mlir.driver.kernel import Kernel
 
     honest = hostile_runs._load
 

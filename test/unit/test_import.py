@@ -33,7 +33,7 @@ def test_import_is_light():
 
 
 def test_bindings_load_no_torch():
-    _, modules = probe("import neptune_mlir.bindings")
+    _, modules = probe("import neptune_mlir.ir.bindings")
     assert not modules & {"torch", "triton", "z3"}
 
 

@@ -14,9 +14,9 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir.algebra.accuracy import TOLERANCE, frobenius, kinds
-from neptune_mlir.cli.inputs import random_inputs, to_float64
 from neptune_mlir.cli.run import result_dtype
-from neptune_mlir.compiler import compile_unfused
+from neptune_mlir.driver.compiler import compile_unfused
+from neptune_mlir.driver.inputs import random_inputs, to_float64
 
 INPUTS = sorted((Path(__file__).parents[1] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import neptune_mlir as neptune
-from neptune_mlir import bindings
 from neptune_mlir.errors import ArgumentError, InputError, ToolError, UsageError
+from neptune_mlir.ir import bindings
 
 SOFTMAX = """
 func.func @softmax(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {

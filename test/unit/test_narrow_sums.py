@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import neptune_mlir
-from neptune_mlir.compiler import lower_text
+from neptune_mlir.driver.compiler import lower_text
 
 sys.path.append(str(Path(__file__).resolve().parent / "nvvm"))
 from run_kernels import Simulated

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neptune_mlir
-from neptune_mlir.compiler import compile_unfused
+from neptune_mlir.driver.compiler import compile_unfused
 from neptune_mlir.errors import ArgumentError
 
 PROGRAM = """

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from neptune_mlir.cli import main, opt
-from neptune_mlir.codegen import ptxas
+from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.errors import ToolError
 
 DOCS = Path(__file__).parents[2] / "docs"

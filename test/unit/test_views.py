@@ -15,7 +15,7 @@ from view_programs import Views
 from view_writer import TYPES
 
 import neptune_mlir
-from neptune_mlir import compiler
+from neptune_mlir.driver import compiler
 from neptune_mlir.errors import OutOfMemory
 
 sys.path.append(str(Path(__file__).resolve().parent / "nvvm"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.bindings import execution_engine, ir, linalg, passmanager
+from neptune_mlir.ir.bindings import execution_engine, ir, linalg, passmanager
 
 _BUFFERIZE = """builtin.module(
   one-shot-bufferize{bufferize-function-boundaries=1 allow-return-allocs-from-loops=1

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from neptune_mlir import bindings
 from neptune_mlir.analysis.tiles import load_window, multiple_of, slice_parts
+from neptune_mlir.ir import bindings
 
 PROGRAM = """
 func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %c: tensor<?x333xf16>, %n: index) {

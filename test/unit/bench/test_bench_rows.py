@@ -9,7 +9,7 @@ from neptune_mlir import ops
 from neptune_mlir.bench import build, figures
 from neptune_mlir.bench.peers import PEERS
 from neptune_mlir.bench.problem import from_json, problem_of
-from neptune_mlir.kernel import Source
+from neptune_mlir.driver.kernel import Source
 
 torch = pytest.importorskip("torch")
 SPECS = [

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from neptune_mlir import bindings, ops
+from neptune_mlir import ops
 from neptune_mlir.cli.main import main
+from neptune_mlir.ir import bindings
 
 LONG = "calls where (8192 <= k.shape[2])"
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"

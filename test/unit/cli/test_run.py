@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from neptune_mlir.cli import inputs, main
+from neptune_mlir.cli import main
+from neptune_mlir.driver import inputs
 from neptune_mlir.runtime.plan import Argument, Plan
 
 ROWS = """
@@ -58,7 +59,7 @@ def test_inputs_and_outputs(program, tmp_path, capsys):
 
 def changed(monkeypatch, change):
     """Kernels whose results are wrong in some way."""
-    from neptune_mlir.kernel import Kernel
+    from neptune_mlir.driver.kernel import Kernel
 
     honest = Kernel.__call__
     monkeypatch.setattr(Kernel, "__call__", lambda self, *a, **k: change(honest(self, *a, **k)))

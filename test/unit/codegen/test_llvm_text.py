@@ -5,10 +5,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from neptune_mlir.bindings import ir, passmanager
-from neptune_mlir.bindings import llvm as llvm_dialect
+from neptune_mlir.codegen.cpu.native import object_code
 from neptune_mlir.codegen.llvm_text import bits_of, downgrade
-from neptune_mlir.codegen.native import object_code
+from neptune_mlir.ir.bindings import ir, passmanager
+from neptune_mlir.ir.bindings import llvm as llvm_dialect
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.targets.cpu import host
 

@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neptune_mlir import bindings, ops
-from neptune_mlir.bindings import ir
-from neptune_mlir.codegen import triton_tool
-from neptune_mlir.codegen.ttir import Options, kernel_text
-from neptune_mlir.compiler import compile_text, lower_text
+from neptune_mlir import ops
+from neptune_mlir.codegen.gpu.host import GpuHost
+from neptune_mlir.codegen.triton import tool
+from neptune_mlir.codegen.triton.ttir import Options, kernel_text
+from neptune_mlir.driver.compiler import compile_text, lower_text
 from neptune_mlir.errors import LoweringError, ToolError, UsageError
-from neptune_mlir.transforms.distribute_host import GpuHost
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import ir
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "pipelines")]
 import ttir_exec  # noqa: E402
 from tile_programs import attention  # noqa: E402
 
 RNG = np.random.default_rng(7)
-TRITON = triton_tool.version(triton_tool.interpreter())
+TRITON = tool.version(tool.interpreter())
 needs_triton = pytest.mark.skipif(TRITON is None, reason="the package triton is not installed")
 
 
@@ -224,14 +225,14 @@ def test_unknown_targets() -> None:
 def test_triton_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEPTUNE_TRITON_PYTHON", "/nonexistent/python")
     with pytest.raises(ToolError, match="triton is not installed"):
-        triton_tool.compile_kernel("module {}", "sm_80")
+        tool.compile_kernel("module {}", "sm_80")
 
 
 @needs_triton
 @pytest.mark.parametrize("text", ["module {", "module { tt.func public @f( }", "no ir at all"])
 def test_bad_input_is_an_error_message(text: str) -> None:
     with pytest.raises(ToolError, match="Triton stopped for sm_80"):
-        triton_tool.compile_kernel(text, "sm_80")
+        tool.compile_kernel(text, "sm_80")
 
 
 @needs_triton

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from neptune_mlir.algebra.accuracy import TOLERANCE, frobenius
-from neptune_mlir.bindings import ir
-from neptune_mlir.cli.inputs import random_inputs, to_float64
-from neptune_mlir.codegen import triton_tool
-from neptune_mlir.compiler import compile_text, compile_unfused, lower_text
+from neptune_mlir.codegen.triton import tool
+from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
+from neptune_mlir.driver.inputs import random_inputs, to_float64
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.zoo import ZOO, Example
 
 sys.path[:0] = [str(Path(__file__).parent)]
@@ -24,7 +24,7 @@ import ttir_exec  # noqa: E402
 
 INPUTS = sorted((Path(__file__).parents[2] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile
-TRITON = triton_tool.version(triton_tool.interpreter())
+TRITON = tool.version(tool.interpreter())
 needs_triton = pytest.mark.skipif(TRITON is None, reason="the package triton is not installed")
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scalar_ops
 
-from neptune_mlir.bindings import ir
-from neptune_mlir.codegen.ttir import Options, kernel_text
-from neptune_mlir.codegen.ttir_scalars import _CMPF, _CMPI
+from neptune_mlir.codegen.gpu.host import GpuHost
+from neptune_mlir.codegen.triton.ttir import Options, kernel_text
+from neptune_mlir.codegen.triton.ttir_scalars import _CMPF, _CMPI
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Plan, evaluate
-from neptune_mlir.transforms.distribute_host import GpuHost
 
 _INTEGERS = {"i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 

@@ -12,8 +12,10 @@ import simt_amd
 from simt_hopper import HopperBlock
 from simt_parts import Launch, Maps
 
-from neptune_mlir import bindings, compiler
-from neptune_mlir.bindings import ir, passmanager
+from neptune_mlir.codegen.gpu.distribute_tiles import distribute_tiles
+from neptune_mlir.driver import compiler
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.gpu import outline_rest
 from neptune_mlir.runtime import parameters
@@ -21,11 +23,10 @@ from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.targets import tuned
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.defer_joins import defer_joins
-from neptune_mlir.transforms.distribute_tiles import distribute_tiles
-from neptune_mlir.transforms.keep_references import keep_references
-from neptune_mlir.transforms.math_to_gpu import math_to_gpu
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.transforms.gpu.defer_joins import defer_joins
+from neptune_mlir.transforms.gpu.keep_references import keep_references
+from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 
 NOT_A_MAP = 1 << 30
 

@@ -13,13 +13,13 @@ import numpy as np
 import simt
 from simt_amd import AmdBlock
 
-from neptune_mlir import bindings
-from neptune_mlir.bindings import ir, passmanager
-from neptune_mlir.codegen import native
+from neptune_mlir.codegen.cpu import native
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.targets.cpu import host
-from neptune_mlir.transforms.math_to_gpu import math_to_gpu
+from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 
 _STORED = {"i1": "i8", "index": "i64"}  # what lies in memory, and how it becomes the other
 _IN = {"i1": "arith.trunci {} : i8 to i1", "index": "arith.index_cast {} : i64 to index"}

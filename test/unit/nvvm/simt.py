@@ -14,7 +14,7 @@ import numpy as np
 import scalar_ops
 from scalar_ops import NUMPY, bf16_round
 
-from neptune_mlir.bindings import ir
+from neptune_mlir.ir.bindings import ir
 
 HEAP_ALIGN = 256
 

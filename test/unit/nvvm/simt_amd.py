@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import simt
 
-from neptune_mlir.bindings import ir
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.amd import amd
 
 Position = tuple[np.ndarray, np.ndarray]  # of each lane: row, column

@@ -22,7 +22,7 @@ import numpy as np
 import simt
 from simt_parts import ROW, Barrier, Launch, Maps, Producer, TensorMap, swizzle, swizzled
 
-from neptune_mlir.bindings import ir
+from neptune_mlir.ir.bindings import ir
 
 GROUP = 128  # threads
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4

@@ -12,19 +12,19 @@ import simt
 from simt_hopper import HopperBlock
 from simt_parts import Maps
 
-from neptune_mlir import bindings
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window
-from neptune_mlir.bindings import gpu, ir, passmanager
-from neptune_mlir.codegen import hopper
+from neptune_mlir.codegen.gpu.chip import chip_of
+from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+from neptune_mlir.codegen.gpu.scalars import Scalars
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import gpu, ir, passmanager
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.targets.gpu import gpu_target
-from neptune_mlir.transforms.boxed_results import BoxedResults
-from neptune_mlir.transforms.distribute_chip import chip_of
-from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
-from neptune_mlir.transforms.distribute_memory import Array, Memory, Threads
-from neptune_mlir.transforms.distribute_scalars import Scalars
 
 ROWS, WARPS, TARGET = 128, 8, gpu_target("sm_90a")
 

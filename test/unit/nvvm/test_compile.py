@@ -8,10 +8,12 @@ import subprocess
 import pytest
 from tile_programs import attention
 
-from neptune_mlir import bindings, compiler, ops
-from neptune_mlir.codegen import nvptx, ptxas
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import nvptx, ptxas
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ArgumentError, Refused, ToolError, UsageError
-from neptune_mlir.kernel import Source
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle

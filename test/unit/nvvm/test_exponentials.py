@@ -9,8 +9,9 @@ import pytest
 import simt
 from run_kernels import Simulated, Specialised
 
-from neptune_mlir import bindings, ops
-from neptune_mlir.compiler import lower_text
+from neptune_mlir import ops
+from neptune_mlir.driver.compiler import lower_text
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.common import TO_TILES
 from neptune_mlir.pipelines.lowering import Lowering
 from neptune_mlir.pipelines.runner import Step

@@ -9,8 +9,8 @@ import pytest
 from run_kernels import Simulated
 
 from neptune_mlir import ops
-from neptune_mlir.compiler import lower_text
-from neptune_mlir.kernel import Source
+from neptune_mlir.driver.compiler import lower_text
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.zoo import relative_error
 
 # head dims of q k and of v, query heads a key head, queries, keys, further options

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 from tile_programs import attention
 
-from neptune_mlir import bindings
-from neptune_mlir.codegen import ptxas
+from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.errors import ToolError
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.nvvm import compile_tiles
 
 try:

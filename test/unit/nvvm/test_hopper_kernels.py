@@ -12,10 +12,9 @@ from moving_scores import inputs
 from run_kernels import Specialised
 
 from neptune_mlir import ops
-from neptune_mlir.codegen import hopper
+from neptune_mlir.codegen.nvidia import hopper, kept
+from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 from neptune_mlir.targets.tuned import Choice
-from neptune_mlir.transforms import distribute_kept
-from neptune_mlir.transforms.distribute_hopper import SpecializedWriter
 
 HEAD, STREAM = 64, 64
 CHOICE = Choice(128, STREAM, resident=False)
@@ -224,7 +223,7 @@ def _await_nothing(self, tile, count):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_out_of_range_are_seen(monkeypatch):
-    monkeypatch.setattr(distribute_kept, "LARGEST", 2.0**40)
+    monkeypatch.setattr(kept, "LARGEST", 2.0**40)
     check("plain", 333)
     with pytest.raises(AssertionError):
         check("rising", 333)

@@ -8,8 +8,9 @@ import re
 import pytest
 from test_hopper import disassembly
 
-from neptune_mlir import compiler, ops
-from neptune_mlir.kernel import Source
+from neptune_mlir import ops
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 
 pytest.importorskip("test_hopper")  # skips without ptxas
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from run_kernels import Simulated
 
-from neptune_mlir import compiler
+from neptune_mlir.driver import compiler
 from neptune_mlir.runtime import CpuExecutable
 
 INPUTS = Path(__file__).parents[2] / "inputs"

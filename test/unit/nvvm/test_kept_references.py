@@ -8,7 +8,8 @@ import pytest
 from moving_scores import KINDS, inputs
 from run_kernels import Simulated
 
-from neptune_mlir import bindings, ops
+from neptune_mlir import ops
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.common import TO_TILES
 from neptune_mlir.pipelines.lowering import Lowering
 from neptune_mlir.pipelines.runner import Step

@@ -11,7 +11,8 @@ import pytest
 from run_kernels import Simulated
 from scalar_kernels import Case, simulate
 
-from neptune_mlir import compiler, ops
+from neptune_mlir import ops
+from neptune_mlir.driver import compiler
 from neptune_mlir.errors import LoweringError
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "gpu")]

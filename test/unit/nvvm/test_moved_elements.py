@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from run_kernels import Simulated
 
-from neptune_mlir import compiler
+from neptune_mlir.driver import compiler
 from neptune_mlir.runtime import CpuExecutable
 
 X = np.arange(20, dtype=np.float32).reshape(4, 5)

@@ -11,8 +11,8 @@ from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops
-from neptune_mlir.compiler import compile_text, emit_text, lower_text
-from neptune_mlir.kernel import Source
+from neptune_mlir.driver.compiler import compile_text, emit_text, lower_text
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
 
 RNG = np.random.default_rng(1)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from run_kernels import Simulated
 
-from neptune_mlir import compiler
-from neptune_mlir.cli.inputs import random_inputs
-from neptune_mlir.codegen import ptxas
+from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime import CpuExecutable
 

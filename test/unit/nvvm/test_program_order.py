@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neptune_mlir.transforms.program_order import PANEL, SORTED, LongestFirst, Panels
+from neptune_mlir.codegen.nvidia.program_order import PANEL, SORTED, LongestFirst, Panels
 
 
 class Numbers:

@@ -9,10 +9,11 @@ import subprocess
 
 import pytest
 
-from neptune_mlir import compiler, ops
-from neptune_mlir.codegen import ptxas
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
-from neptune_mlir.kernel import Source
 from neptune_mlir.zoo import find
 
 try:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import neptune_mlir as neptune
-from neptune_mlir import compiler, ops, zoo
+from neptune_mlir import ops, zoo
+from neptune_mlir.driver import compiler
 
 SHAPES = [
     (1, 1), (1, 7), (3, 5), (1, 1000), (1, 128), (129, 127), (128, 128), (130, 257), (17, 16),

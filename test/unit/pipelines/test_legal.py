@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from neptune_mlir import bindings
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import legal
 from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Program
 from neptune_mlir.pipelines.ways import Way

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import UsageError
-from neptune_mlir.kernel import Source
 from neptune_mlir.pipelines.lowering import Program
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.transforms.registry import remark

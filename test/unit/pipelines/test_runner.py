@@ -3,8 +3,8 @@
 
 import pytest
 
-from neptune_mlir import bindings
 from neptune_mlir.errors import UsageError
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.runner import Step, parse_pipeline, run
 
 

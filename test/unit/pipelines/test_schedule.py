@@ -3,9 +3,10 @@
 
 import pytest
 
-from neptune_mlir import bindings
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
-from neptune_mlir.pipelines import common, runner, schedule
+from neptune_mlir.ir import bindings
+from neptune_mlir.pipelines import common, runner
+from neptune_mlir.transforms.schedule import scripts
 
 HEAD = "module attributes {transform.with_named_sequence} {\n"
 ENTRY = "transform.named_sequence @__transform_main(%m: !transform.any_op {transform.consumed}) {\n"
@@ -43,14 +44,14 @@ def program(rows, length):
 )
 def test_rule(rows, length, chosen):
     module = bindings.parse(program(rows, length))
-    assert schedule.choose(module, parallel_programs=16) == chosen
+    assert scripts.choose(module, parallel_programs=16) == chosen
 
 
 def test_shipped_schedules_parse_and_name_their_knobs():
     known = {}
-    for name in schedule.shipped():
+    for name in scripts.shipped():
         context = bindings.make_context()
-        known[name] = set(schedule.knobs(schedule.parse(schedule.read(name), context)))
+        known[name] = set(scripts.knobs(scripts.parse(scripts.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
     assert known["ahead"] == streamed
@@ -60,7 +61,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
 
 def test_knobs_are_bound_by_name():
     module = bindings.parse(program(4, 4096))
-    schedule.apply(module, schedule.read("private"), {"chunks": 16, "stream": 32}, "private")
+    scripts.apply(module, scripts.read("private"), {"chunks": 16, "stream": 32}, "private")
     text = str(module)
     # a lone reduction is no chain, so it stays a nest: only the tile size shows
     assert "neptune.tile" in text
@@ -73,12 +74,12 @@ def test_knobs_are_bound_by_name():
 def test_bad_knobs(values, message):
     module = bindings.parse(program(4, 4096))
     with pytest.raises(ScheduleError, match=message):
-        schedule.apply(module, schedule.read("private"), values, "private")
+        scripts.apply(module, scripts.read("private"), values, "private")
 
 
 def test_unknown_schedule():
     with pytest.raises(UsageError, match="no schedule 'fastest'"):
-        schedule.read("fastest")
+        scripts.read("fastest")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_unknown_schedule():
 def test_bad_scripts(script, kind, message):
     module = bindings.parse(program(4, 4096))
     with pytest.raises(NeptuneError, match=message) as caught:
-        schedule.apply(module, script, {}, "s.mlir")
+        scripts.apply(module, script, {}, "s.mlir")
     assert isinstance(caught.value, kind)
 
 
@@ -116,15 +117,15 @@ def test_bad_scripts(script, kind, message):
 def test_the_parts_of_a_script_make_the_whole(name, knobs):
     from neptune_mlir import ops
 
-    script = schedule.read(name)
+    script = scripts.read(name)
     whole, parts = (bindings.parse(ops.attention(head_dim=64).to_mlir()) for _ in range(2))
     for module in (whole, parts):
         runner.run(module, common.IMPORT)
-    schedule.apply(whole, script, knobs, name)
-    schedule.apply(parts, script, {}, name, "fixed")
+    scripts.apply(whole, script, knobs, name)
+    scripts.apply(parts, script, {}, name, "fixed")
     fixed = str(parts)
     assert "neptune.stream" in fixed and "neptune.tile" not in fixed
-    schedule.apply(parts, script, knobs, name, "bound")
+    scripts.apply(parts, script, knobs, name, "bound")
     assert str(parts) == str(whole) != fixed
 
 
@@ -144,8 +145,8 @@ def test_what_a_script_has_in_common(steps, fixed):
     text = f"{HEAD}{ENTRY}{steps}transform.yield }} }}"
     names = {}
     for part in ("", "fixed", "bound"):
-        script = schedule.parse(text, bindings.make_context())
-        schedule.keep(script, part)
+        script = scripts.parse(text, bindings.make_context())
+        scripts.keep(script, part)
         body = script.body.operations[0].regions[0].blocks[0].operations
         names[part] = [op.operation.name for op in body][:-1]
     assert [n.removeprefix("transform_neptune.") for n in names["fixed"]] == fixed
@@ -157,7 +158,7 @@ def attention_schedule(**options):
 
     module = bindings.parse(ops.attention(head_dim=64, **options).to_mlir())
     runner.run(module, common.IMPORT)
-    return schedule.choose(module, parallel_programs=132, adapts=True)
+    return scripts.choose(module, parallel_programs=132, adapts=True)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_rule_for_chunks_that_adapt(options, chosen):
 @pytest.mark.parametrize(("rows", "length"), [("?", 4096), (64, 4096)])
 def test_rows_that_share_nothing_are_no_problems(rows, length):
     module = bindings.parse(program(rows, length))
-    assert schedule.choose(module, 16, adapts=True) == "streamed"
+    assert scripts.choose(module, 16, adapts=True) == "streamed"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +194,8 @@ def test_rule_for_deep_products(settings, chosen):
 
     module = bindings.parse(ops.linear_cross_entropy(dtype="f16", **settings).to_mlir())
     runner.run(module, common.IMPORT)
-    assert schedule.choose(module, 132, apart=True) == chosen
-    assert schedule.choose(module, 132) == "streamed"
+    assert scripts.choose(module, 132, apart=True) == chosen
+    assert scripts.choose(module, 132) == "streamed"
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,8 @@ def test_rule_for_factors_that_are_sums_of_what_is_reduced(name, chosen):
 
     module = bindings.parse(getattr(ops, name)(dtype="f16").to_mlir())
     runner.run(module, common.IMPORT)
-    assert schedule.choose(module, 132, ahead=True) == chosen
-    assert schedule.choose(module, 132) == "streamed"
+    assert scripts.choose(module, 132, ahead=True) == chosen
+    assert scripts.choose(module, 132) == "streamed"
 
 
 @pytest.mark.parametrize("rounds", [False, True])
@@ -232,7 +233,7 @@ def test_factors_that_scores_enter_are_not_computed_ahead(rounds):
         p.output(sum(weights * v[j, e], j), i, e)
         module = bindings.parse(p.to_mlir())
         runner.run(module, common.IMPORT)
-        assert schedule.choose(module, 132, ahead=True) == chosen
+        assert scripts.choose(module, 132, ahead=True) == chosen
 
 
 def test_deep_products_that_make_large_results_stay_together():
@@ -241,4 +242,4 @@ def test_deep_products_that_make_large_results_stay_together():
     program = ops.attention(head_dim=1024, heads=2, batch=1, kv_len=4096, dtype="f16")
     module = bindings.parse(program.to_mlir())
     runner.run(module, common.IMPORT)
-    assert schedule.choose(module, 132, apart=True) == "streamed"
+    assert scripts.choose(module, 132, apart=True) == "streamed"

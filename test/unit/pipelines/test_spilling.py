@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from neptune_mlir import compiler, ops
-from neptune_mlir.bindings import ir
+from neptune_mlir import ops
+from neptune_mlir.dialects.program import streams
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
-from neptune_mlir.kernel import Source
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import nvvm
-from neptune_mlir.transforms.program import streams
-from neptune_mlir.transforms.tile import TILE_WORDS
+from neptune_mlir.transforms.schedule.tile import TILE_WORDS
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.codegen import hsaco
+from neptune_mlir.codegen.amd import hsaco
 from neptune_mlir.runtime.arrays import ArrayView, storage_dtype
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.memory import Sizes, root

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.cli.inputs import to_float64
-from neptune_mlir.compiler import compile_text
-from neptune_mlir.kernel import Source
+from neptune_mlir.driver.compiler import compile_text
+from neptune_mlir.driver.inputs import to_float64
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.runtime import cache
 from neptune_mlir.zoo import relative_error
 

@@ -10,10 +10,11 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir import ops
-from neptune_mlir.codegen import amdgcn, hsaco, ptxas
-from neptune_mlir.compiler import compile_text, emit_text
+from neptune_mlir.codegen.amd import amdgcn, hsaco
+from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.driver.compiler import compile_text, emit_text
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError, UsageError
-from neptune_mlir.kernel import Source
 from neptune_mlir.pipelines.rocdl import argument_sizes
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.images import choose_images

@@ -10,9 +10,9 @@ from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops, zoo
-from neptune_mlir.compiler import lower_text
-from neptune_mlir.kernel import Source
-from neptune_mlir.transforms.distribute_amd import Amd
+from neptune_mlir.codegen.amd.instructions import Amd
+from neptune_mlir.driver.compiler import lower_text
+from neptune_mlir.driver.kernel import Source
 
 
 def run(program, target, arguments):

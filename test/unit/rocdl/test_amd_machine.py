@@ -17,8 +17,8 @@ import ten_operators as ten
 from emulator import Emulator, OutOfBounds, compiled, missing
 
 from neptune_mlir import ops, zoo
-from neptune_mlir.cli.inputs import bf16_bits
-from neptune_mlir.transforms.distribute_amd import Amd
+from neptune_mlir.codegen.amd.instructions import Amd
+from neptune_mlir.driver.inputs import bf16_bits
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 CHIPS = ("gfx942", "gfx1100")

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from neptune_mlir import Kernel, compiler
+from neptune_mlir import Kernel
+from neptune_mlir.driver import compiler
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.runtime import bundle as bundles
 from neptune_mlir.runtime.bundle import Bundle

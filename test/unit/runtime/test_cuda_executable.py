@@ -449,7 +449,7 @@ sys.path.insert(0, {folder!r})
 import test_cuda_executable as t
 from pathlib import Path
 
-from neptune_mlir.kernel import Kernel
+from neptune_mlir.driver.kernel import Kernel
 
 Path({path!r}).write_bytes(t.BUNDLE.to_bytes())
 run = Kernel.load({path!r})._executable
@@ -457,7 +457,7 @@ run._given_driver = t.FakeDriver(t.KERNELS)
 x, y, out, scratch = t.arrays(10)
 run(x, y, 1.0, out=out, workspace=scratch)
 assert t.np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
-assert not [m for m in sys.modules if m.startswith("neptune_mlir.bindings")]
+assert not [m for m in sys.modules if m.startswith("neptune_mlir.ir.bindings")]
 """
 
 

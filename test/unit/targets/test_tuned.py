@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from neptune_mlir import kernel, ops
+from neptune_mlir import ops
 from neptune_mlir.cli.main import main
+from neptune_mlir.driver import kernel
 from neptune_mlir.errors import InputError
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from neptune_mlir import compiler, ops
-from neptune_mlir.codegen import ptxas
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
-from neptune_mlir.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
-from neptune_mlir.transforms import group_sizes
+from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.tune.candidates import unfit
 
 TRIANGLE = Shape(64, 64, True, True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tile_exec import rounded, run
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.bindings import ir
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import runner
 
 Scalars = dict[str, T.Term]

@@ -11,9 +11,9 @@ import pytest
 from nest_programs import FUSE, Body, Builder, execute, module_of
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC as D
 from neptune_mlir.errors import LoweringError, ScheduleError
+from neptune_mlir.ir.bindings import ir
 
 op = T.make
 rng = np.random.default_rng(3)
@@ -302,7 +302,7 @@ def test_a_value_of_another_program_cannot_be_read() -> None:
 def test_elementary_functions_run_over_their_own_loops_only():
     """Layer norm's 1/sqrt is of a row, though the result and other parts of it are of a tile."""
     from neptune_mlir import ops
-    from neptune_mlir.compiler import lower_text
+    from neptune_mlir.driver.compiler import lower_text
 
     text = ops.layer_norm_matmul().to_mlir()
     module, _ = lower_text(text, "layer_norm_matmul", "cpu", None, "tile")

@@ -8,15 +8,15 @@ import re
 import pytest
 from tile_programs import attention
 
-from neptune_mlir import bindings
 from neptune_mlir.analysis.tiles import foralls, load_window, nested
-from neptune_mlir.bindings import ir
+from neptune_mlir.codegen.gpu.distribute_tiles import distribute
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir import bindings
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu
-from neptune_mlir.transforms.assign_layouts import assign_layouts
-from neptune_mlir.transforms.distribute_tiles import distribute
-from neptune_mlir.transforms.partition_warps import partition_warps, producer_of
-from neptune_mlir.transforms.specialize_warps import loads_of, specialize_warps
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
+from neptune_mlir.transforms.hopper.specialize_warps import loads_of, specialize_warps
 
 
 def assigned():

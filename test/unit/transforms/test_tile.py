@@ -10,12 +10,12 @@ from fused_programs import DYNAMIC, Attention
 from nest_programs import FUSE, Body, Builder, module_of
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.bindings import ir
 from neptune_mlir.dialects.nests import DYNAMIC as D
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import runner
-from neptune_mlir.transforms.program import functions
-from neptune_mlir.transforms.tile import kernel_ops
+from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 op = T.make
 
@@ -229,7 +229,8 @@ def test_chunks_for_programs_need_tile_sizes() -> None:
 
 def test_a_statistic_of_rows_beside_the_result_changes_nothing() -> None:
     """Its axes stand behind those of the result, and yet the column is the result's."""
-    from neptune_mlir import bindings, ops
+    from neptune_mlir import ops
+    from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common
 
     found = []

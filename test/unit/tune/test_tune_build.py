@@ -15,7 +15,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.cli.main import main
-from neptune_mlir.codegen import ptxas
+from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.errors import InputError, ToolError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Plan

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Emitting loops and vector code over flat memory: views, index arithmetic, loads and stores.
+
+Sizes, offsets and indices are Python ints where they are known, `ir.Value`s where they are not;
+arithmetic on ints folds here, so static tiles give straight code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from neptune_mlir.ir.bindings import arith, ir, memref, scf, vector
+
+Index = Any  # int | ir.Value
+BIG = 1 << 62  # size of flat views whose length nobody asks for
+
+
+@dataclass(frozen=True)
+class View:
+    """An array inside the flat `base`: element `[i, ...]` is at `offset + sum(i * stride)`.
+
+    `kind` is the element type that the program sees (`i1` is stored as bytes). `slot` tells
+    memory apart: views of different slots never overlap. Along dimension `padded` (stride 1)
+    whole vectors may be read and written past the end.
+    """
+
+    base: Any
+    kind: Any
+    offset: Index
+    sizes: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    slot: Any
+    padded: int | None = None
+
+    @property
+    def static(self) -> bool:
+        return all(isinstance(n, int) for n in (*self.sizes, *self.strides))
+
+
+class Emitter:
+    """Builds ops at the current insertion point. `lanes` is the length of every vector."""
+
+    def __init__(self, lanes: int, registers: int, entry: Any):
+        self.lanes = lanes
+        self.registers = registers
+        self._entry = entry
+        self._constants: dict[Any, Any] = {}
+        self.index = ir.IndexType.get()
+        self.i1 = ir.IntegerType.get_signless(1)
+
+    # --- constants and index arithmetic
+
+    def constant(self, value: Any, kind: Any | None = None) -> Any:
+        kind = kind or self.index
+        key = (repr(value), str(kind))
+        if key not in self._constants:
+            with ir.InsertionPoint.at_block_begin(self._entry):
+                if isinstance(kind, ir.VectorType):
+                    element = _attribute(value, kind.element_type)
+                    attribute = ir.DenseElementsAttr.get_splat(kind, element)
+                else:
+                    attribute = _attribute(value, kind)
+                self._constants[key] = arith.ConstantOp(kind, attribute).result
+        return self._constants[key]
+
+    def value(self, x: Index) -> Any:
+        return self.constant(x) if isinstance(x, int) else x
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if isinstance(a, int) and a == 0:
+            return b
+        if isinstance(b, int) and b == 0:
+            return a
+        return arith.addi(self.value(a), self.value(b))
+
+    def sub(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if isinstance(b, int) and b == 0 else arith.subi(self.value(a), self.value(b))
+
+    def mul(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        for x, other in ((a, b), (b, a)):
+            if isinstance(x, int) and x in (0, 1):
+                return other if x else 0
+        return arith.muli(self.value(a), self.value(b))
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return arith.minsi(self.value(a), self.value(b))
+
+    def equal(self, a: Index, b: Index) -> Any:
+        """A bool when known, else an i1."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return arith.cmpi(arith.CmpIPredicate.eq, self.value(a), self.value(b))
+
+    def both(self, a: Any, b: Any) -> Any:
+        if isinstance(a, bool):
+            return b if a else False
+        if isinstance(b, bool):
+            return a if b else False
+        return arith.andi(a, b)
+
+    def affine(self, expression: Any, dims: Sequence[Index]) -> Index:
+        """An affine expression without symbols, at these loop positions."""
+        if isinstance(expression, ir.AffineConstantExpr):
+            return int(expression.value)
+        if isinstance(expression, ir.AffineDimExpr):
+            return dims[expression.position]
+        left = self.affine(expression.lhs, dims)
+        right = self.affine(expression.rhs, dims)
+        if isinstance(expression, ir.AffineAddExpr):
+            return self.add(left, right)
+        if isinstance(expression, ir.AffineMulExpr):
+            return self.mul(left, right)
+        make = {
+            ir.AffineFloorDivExpr: arith.floordivsi,
+            ir.AffineCeilDivExpr: arith.ceildivsi,
+            ir.AffineModExpr: arith.remui,
+        }[type(expression)]
+        return make(self.value(left), self.value(right))
+
+    # --- control flow
+
+    def loop(
+        self,
+        low: Index,
+        high: Index,
+        step: int,
+        body: Callable[[Index, list[Any]], Sequence[Any]],
+        carried: Sequence[Any] = (),
+    ) -> list[Any]:
+        """`for i in range(low, high, step)`: `body(i, carried)` gives what is carried on."""
+        if isinstance(low, int) and isinstance(high, int):
+            trips = max(0, -(-(high - low) // step))
+            if trips == 0:
+                return list(carried)
+            if trips == 1:
+                return list(body(low, list(carried)))
+        made = scf.ForOp(self.value(low), self.value(high), self.value(step), list(carried))
+        with ir.InsertionPoint(made.body):
+            after = body(made.induction_variable, list(made.inner_iter_args))
+            scf.YieldOp(list(after))
+        return list(made.results_)
+
+    def nest(
+        self, ranges: Sequence[tuple[Index, Index, int]], body: Callable[[list[Index]], None]
+    ) -> None:
+        """Nested loops over `(low, high, step)`, the first outermost."""
+
+        def level(k: int, position: list[Index]) -> None:
+            if k == len(ranges):
+                body(position)
+                return
+
+            def inner(i: Index, _: list[Any]) -> list[Any]:
+                level(k + 1, [*position, i])
+                return []
+
+            low, high, step = ranges[k]
+            self.loop(low, high, step, inner)
+
+        level(0, [])
+
+    def branch(
+        self, condition: Any, then: Callable[[], None], otherwise: Callable[[], None] | None = None
+    ) -> None:
+        if isinstance(condition, bool):
+            if condition:
+                then()
+            elif otherwise:
+                otherwise()
+            return
+        made = scf.IfOp(condition, [], has_else=otherwise is not None)
+        with ir.InsertionPoint(made.then_block):
+            then()
+            scf.YieldOp([])
+        if otherwise:
+            with ir.InsertionPoint(made.else_block):
+                otherwise()
+                scf.YieldOp([])
+
+    # --- vectors
+
+    def vector_type(self, kind: Any, lanes: int | None = None) -> Any:
+        return ir.VectorType.get([lanes or self.lanes], kind)
+
+    def splat(self, scalar: Any, lanes: int | None = None) -> Any:
+        return vector.broadcast(self.vector_type(scalar.type, lanes), scalar)
+
+    def iota(self, lanes: int | None = None) -> Any:
+        lanes = lanes or self.lanes
+        kind = self.vector_type(self.index, lanes)
+        key = ("iota", lanes)
+        if key not in self._constants:
+            with ir.InsertionPoint.at_block_begin(self._entry):
+                elements = ir.DenseElementsAttr.get(
+                    [ir.IntegerAttr.get(self.index, k) for k in range(lanes)], kind
+                )
+                self._constants[key] = arith.ConstantOp(kind, elements).result
+        return self._constants[key]
+
+    def mask(self, live: Index) -> Any:
+        """The first `live` lanes (a mask; None when all are)."""
+        if isinstance(live, int) and live >= self.lanes:
+            return None
+        if isinstance(live, int):
+            kind = self.vector_type(self.i1)
+            return vector.constant_mask(kind, [live])
+        return vector.create_mask(self.vector_type(self.i1), [live])
+
+    # --- memory
+
+    def address(self, view: View, position: Sequence[Index]) -> Index:
+        fixed, moving = 0, []
+        for term in [view.offset] + [
+            self.mul(i, s) for i, s in zip(position, view.strides, strict=True)
+        ]:
+            if isinstance(term, int):
+                fixed += term
+            else:
+                moving.append(term)
+        total: Index = 0
+        for term in moving:
+            total = self.add(total, term)
+        return self.add(total, fixed)
+
+    def load(self, view: View, position: Sequence[Index]) -> Any:
+        raw = memref.load(view.base, [self.value(self.address(view, position))])
+        return self._seen(raw, view)
+
+    def store(self, view: View, position: Sequence[Index], scalar: Any) -> None:
+        where = [self.value(self.address(view, position))]
+        memref.store(self._stored(scalar, view), view.base, where)
+
+    def load_vector(
+        self, view: View, position: Sequence[Index], dim: int, live: Index | None = None
+    ) -> Any:
+        """`lanes` elements along `dim`; lanes from `live` on are zero (not touched)."""
+        where = self.value(self.address(view, position))
+        stored = ir.MemRefType(view.base.type).element_type
+        kind, stride = self.vector_type(stored), view.strides[dim]
+        mask = None if live is None else self.mask(live)
+        if isinstance(stride, int) and stride == 1:
+            if mask is None:
+                return self._seen(vector.load(kind, view.base, [where]), view)
+            zero = self.constant(0, kind)
+            return self._seen(vector.maskedload(kind, view.base, [where], mask, zero), view)
+        offsets = self._offsets(stride)
+        zero = self.constant(0, kind)
+        every = mask or self.constant(True, self.vector_type(self.i1))
+        return self._seen(vector.gather(kind, view.base, [where], offsets, every, zero), view)
+
+    def store_vector(
+        self,
+        view: View,
+        position: Sequence[Index],
+        dim: int,
+        value: Any,
+        live: Index | None = None,
+    ) -> None:
+        where = self.value(self.address(view, position))
+        stride = view.strides[dim]
+        mask = None if live is None else self.mask(live)
+        value = self._stored(value, view)
+        if isinstance(stride, int) and stride == 1:
+            if mask is None:
+                vector.store(value, view.base, [where])
+            else:
+                vector.maskedstore(view.base, [where], mask, value)
+            return
+        every = mask or self.constant(True, self.vector_type(self.i1))
+        vector.scatter(None, view.base, [where], self._offsets(stride), every, value)
+
+    def _offsets(self, stride: Index) -> Any:
+        if isinstance(stride, int):
+            return arith.muli(self.iota(), self.constant(stride, self.vector_type(self.index)))
+        return arith.muli(self.iota(), self.splat(stride))
+
+    def _seen(self, raw: Any, view: View) -> Any:
+        """Bytes as the booleans that the program sees."""
+        if raw.type == view.kind or view.kind != self.i1:
+            return raw
+        return arith.cmpi(arith.CmpIPredicate.ne, raw, self.constant(0, raw.type))
+
+    def _stored(self, value: Any, view: View) -> Any:
+        if view.kind != self.i1:
+            return value
+        byte = ir.MemRefType(view.base.type).element_type
+        kind = (
+            self.vector_type(byte, value.type.shape[0])
+            if isinstance(value.type, ir.VectorType)
+            else byte
+        )
+        return arith.extui(kind, value)
+
+    def shifted(self, view: View, position: Sequence[Index]) -> View:
+        """The same view with its origin at `position`."""
+        return replace(view, offset=self.address(view, position))
+
+
+def _attribute(value: Any, kind: Any) -> Any:
+    if isinstance(kind, (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)):
+        return ir.FloatAttr.get(kind, float(value))
+    return ir.IntegerAttr.get(kind, int(value))

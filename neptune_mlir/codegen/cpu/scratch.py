@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles in a worker's scratch memory: where they lie and in which order of dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.codegen.cpu.emit import Emitter, View
+from neptune_mlir.ir.bindings import arith, ir, memref
+
+_ALIGN = 64
+
+
+@dataclass(eq=False)
+class Slot:
+    """One tile. Dimension `inner` is contiguous and rounded up to whole vectors; the others
+    keep their order."""
+
+    kind: Any
+    shape: tuple[int, ...]
+    inner: int
+
+    def strides(self, em: Emitter) -> tuple[int, ...]:
+        """Strides in elements."""
+        rank = len(self.shape)
+        strides = [1] * rank
+        if not rank:
+            return ()
+        pitch = -(-self.shape[self.inner] // em.lanes) * em.lanes
+        # rows a multiple of 1 KiB apart would fall into the same few cache sets
+        if pitch * _bytes(self.kind) % 1024 == 0 and rank > 1:
+            pitch += em.lanes
+        for d in reversed([d for d in range(rank) if d != self.inner]):
+            strides[d] = pitch
+            pitch *= self.shape[d]
+        return tuple(strides)
+
+    def view(self, em: Emitter, base: Any) -> View:
+        padded = self.inner if self.shape else None
+        return View(base, self.kind, 0, self.shape, self.strides(em), self, padded)
+
+
+class Scratch:
+    """Hands out places in the scratch memory that a kernel gets as its last argument."""
+
+    def __init__(self, em: Emitter, memory: Any):
+        self.em, self.memory, self.size = em, memory, 0
+
+    def allocate(self, kind: Any, shape: tuple[int, ...], inner: int) -> View:
+        slot = Slot(kind, shape, inner)
+        return slot.view(self.em, self.place(slot))
+
+    def place(self, slot: Slot) -> Any:
+        """Flat memory for a slot in its present layout, made at the kernel's entry."""
+        stored = slot.kind if slot.kind != self.em.i1 else ir.IntegerType.get_signless(8)
+        elements = 1
+        for size, stride in zip(slot.shape, slot.strides(self.em), strict=True):
+            elements = max(elements, size * stride)
+        elements += self.em.lanes  # vectors along the contiguous dimension run past its end
+        start = self.size
+        self.size += -(-elements * _bytes(slot.kind) // _ALIGN) * _ALIGN + _ALIGN
+        with ir.InsertionPoint.at_block_begin(self.memory.owner):
+            shift = arith.ConstantOp(self.em.index, start).result
+            length = arith.ConstantOp(self.em.index, elements).result
+            flat = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], stored)
+            return memref.view(flat, self.memory, shift, [length])
+
+
+def _bytes(kind: Any) -> int:
+    if isinstance(kind, ir.IndexType):
+        return 8
+    return max(1, int(kind.width) // 8)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Consecutive tile ops that can run strip by strip, so that what passes between them stays in L1.
+
+Ops join a group when each has a parallel loop (the *strip loop*) such that every tile that one
+writes and another touches is indexed by it in the same place: then strip k of each op needs
+strip k of the others only. A tile that lives only inside a group shrinks to one strip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.codegen.cpu.tile_generic import Generic, copied_places
+
+
+@dataclass
+class Group:
+    """`strip[k]` is the strip loop of `members[k]`; `place` maps memory to the dimension that
+    the strip loop indexes there (None: every strip sees all of it, and nobody writes it)."""
+
+    members: list[Generic]
+    strip: list[int]
+    extent: int
+    place: dict[Any, int | None] = field(default_factory=dict)
+    written: set[Any] = field(default_factory=set)
+
+    def join(self, generic: Generic) -> bool:
+        """Add an op if some loop of it can be its strip loop."""
+        if copied_places(generic) is not None and not all(
+            o.view.static for o in generic.operands if o.view
+        ):
+            return False  # picks its code by strides: once for the tile, not once for each strip
+        for d, extent in enumerate(generic.extents):
+            if extent == self.extent and not generic.reduced[d] and self._fits(generic, d):
+                self._add(generic, d)
+                return True
+        return False
+
+    def _accesses(self, generic: Generic, d: int) -> list[tuple[Any, int | None, bool]] | None:
+        found: list[tuple[Any, int | None, bool]] = [
+            (view.slot, None, False) for view in generic.loaded.values()
+        ]
+        for o in generic.operands:
+            if o.view is None:
+                continue
+            place = o.position_of(d)
+            if place is None and o.uses(d):
+                return None
+            found.append((o.view.slot, place, any(o is w for w in generic.outputs)))
+        return found
+
+    def _fits(self, generic: Generic, d: int) -> bool:
+        accesses = self._accesses(generic, d)
+        if accesses is None:
+            return False
+        written = self.written | {slot for slot, _, writes in accesses if writes}
+        place = dict(self.place)
+        for slot, here, _ in accesses:
+            if slot in written and (here is None or place.get(slot, here) != here):
+                return False
+            place.setdefault(slot, here)
+        return all(where is not None for slot, where in place.items() if slot in written)
+
+    def _add(self, generic: Generic, d: int) -> None:
+        self.members.append(generic)
+        self.strip.append(d)
+        for slot, here, writes in self._accesses(generic, d) or ():
+            self.place.setdefault(slot, here)
+            if writes:
+                self.written.add(slot)
+
+
+def group(run: list[Generic]) -> list[Group]:
+    """Cut a run of ops into groups, each as long as possible from where it starts."""
+    groups: list[Group] = []
+    rest = list(run)
+    while rest:
+        best = Group([rest[0]], [-1], 0)
+        extents = [
+            n
+            for n, reduced in zip(rest[0].extents, rest[0].reduced, strict=True)
+            if not reduced and isinstance(n, int)
+        ]
+        for extent in dict.fromkeys(extents):
+            trial = Group([], [], extent)
+            for generic in rest:
+                if not trial.join(generic):
+                    break
+            if len(trial.members) > len(best.members):
+                best = trial
+        groups.append(best)
+        rest = rest[len(best.members) :]
+    return groups
+
+
+def strip_size(extent: int, lanes: int) -> int:
+    """Rows in a strip: whole vectors for the ops along the strip loop, few enough for L1."""
+    for size in (max(16, lanes), lanes):
+        if extent % size == 0:
+            return size
+    return extent

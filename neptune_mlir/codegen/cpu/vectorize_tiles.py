@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `vectorize-tiles`: kernels over static tiles become loops over vectors.
+
+Runs on outlined, bufferized kernels. Every `memref.alloc` of a tile becomes a place in the
+worker's scratch memory, with a layout that its readers like; every `linalg.generic` and
+`memref.copy` becomes vector code (`neptune_mlir/codegen/tile_*.py`). Ops that only compute
+scalars stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from neptune_mlir.codegen.cpu import tile_contract, tile_copy, tile_generic, tile_groups
+from neptune_mlir.codegen.cpu.emit import BIG, Emitter, Index, View
+from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
+from neptune_mlir.codegen.cpu.tile_generic import Generic, Operand
+from neptune_mlir.codegen.cpu.tile_groups import Group
+from neptune_mlir.codegen.cpu.tile_live import LiveSizes
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text, memref
+from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.targets import cpu
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.tiling.host_plan import nested_in
+
+
+@register("vectorize-tiles", "lower tiles of outlined kernels to vector code")
+def vectorize_tiles(module: Any, *, vector_bits: int = 0, vector_registers: int = 0) -> None:
+    host = None if vector_bits and vector_registers else cpu.host()
+    lanes = (vector_bits or host.vector_bits) // 32  # type: ignore[union-attr]
+    registers = vector_registers or host.vector_registers  # type: ignore[union-attr]
+    scratch = 0
+    for op in module.body.operations:
+        if "neptune.grid_kernel" in op.operation.attributes:
+            scratch = max(scratch, _Kernel(op, lanes, registers).run())
+    if "neptune.plan" in module.operation.attributes:
+        attribute = ir.StringAttr(module.operation.attributes["neptune.plan"])
+        plan = replace(Plan.from_json(attribute.value), scratch=scratch)
+        module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+
+
+class _Kernel:
+    def __init__(self, function: Any, lanes: int, registers: int):
+        self.function = function
+        self.entry = function.regions[0].blocks[0]
+        self.em = Emitter(lanes, registers, self.entry)
+        self.views: dict[Any, View] = {}
+        self.strips: dict[Slot, View] = {}
+        self.live: LiveSizes | None = None
+        self.dead: list[Any] = []
+
+    def run(self) -> int:
+        with self.function.location:
+            arguments = list(self.entry.arguments)
+            self._booleans_as_bytes(arguments)
+            self.scratch = Scratch(self.em, arguments[-1])
+            body = list(self.entry.operations)
+            with ir.InsertionPoint(body[0]):
+                for argument in arguments[:-2]:  # the last two: counter and scratch
+                    if isinstance(argument.type, ir.MemRefType):
+                        self.views[argument] = self._argument(argument)
+            self._plan_layouts()
+            self._operations(body)
+            for op in reversed(self.dead):
+                op.erase()
+        return self.scratch.size
+
+    # --- memory
+
+    def _booleans_as_bytes(self, arguments: list[Any]) -> None:
+        """i1 arrays are bytes in memory; vectors of i1 would be bits."""
+        byte = ir.IntegerType.get_signless(8)
+        self.kinds = {}
+        for argument in arguments:
+            if isinstance(argument.type, ir.MemRefType):
+                self.kinds[argument] = argument.type.element_type
+                if argument.type.element_type == self.em.i1:
+                    kind = argument.type
+                    argument.set_type(ir.MemRefType.get(kind.shape, byte, kind.layout))
+        inputs = [a.type for a in arguments]
+        self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+
+    def _argument(self, argument: Any) -> View:
+        kind = argument.type
+        rank = kind.rank
+        data = memref.ExtractStridedMetadataOp(argument).results
+        flat = ir.MemRefType.get([BIG], kind.element_type)
+        base = memref.reinterpret_cast(flat, data[0], [], [], [], [0], [BIG], [1])
+        strides, offset = kind.get_strides_and_offset()
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        return View(
+            base,
+            self.kinds[argument],
+            data[1] if offset == dynamic else int(offset),
+            tuple(data[2 + d] if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(rank)),
+            tuple(
+                data[2 + rank + d] if strides[d] == dynamic else int(strides[d])
+                for d in range(rank)
+            ),
+            argument,
+        )
+
+    def _plan_layouts(self) -> None:
+        """Give every tile a place, with the dimension contiguous that a contraction wants."""
+        generics: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name == "memref.alloc":
+                kind = op.results[0].type
+                if not kind.has_static_shape:
+                    raise self._refuse(op, "a tile of dynamic shape")
+                slot = Slot(kind.element_type, tuple(kind.shape), max(kind.rank - 1, 0))
+                self.views[op.results[0]] = slot.view(self.em, None)
+            elif op.name == "linalg.generic":
+                generics.append(op)
+            return ir.WalkResult.ADVANCE
+
+        self.function.operation.walk(visit)
+        wishes: dict[Slot, set[int | None]] = {}
+        contracts: list[Any] = []
+        for op in generics:
+            known = [v for v in op.operands if v in self.views]
+            if not all(v in self.views for v in op.operands if _is_memref(v)):
+                continue
+            generic = self._generic(op)
+            contraction = tile_contract.match(generic)
+            wished = None
+            if self._contraction(generic) is not None:
+                contracts.append(op)
+            if contraction is not None and contraction.b.view is not None:
+                wished = tile_contract.wanted_layout(contraction)
+            for value in known:
+                slot = self.views[value].slot
+                if not isinstance(slot, Slot):
+                    continue
+                if contraction is not None and self.views[value] is contraction.b.view:
+                    wishes.setdefault(slot, set()).add(wished)
+                elif contraction is not None and self.views[value] is contraction.a.view:
+                    pass  # read as scalars: any layout will do
+                elif tile_generic.copied_places(generic) is not None:
+                    pass  # a copy transposes well
+                elif any(o.view for o in generic.inputs):
+                    wishes.setdefault(slot, set()).add(None)
+        self.live = LiveSizes(self.em, self.function.operation, lambda op: op in contracts)
+        for value, view in list(self.views.items()):
+            wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
+            if len(wish) == 1 and None not in wish:
+                (view.slot.inner,) = wish
+            if isinstance(view.slot, Slot):
+                self.views[value] = view.slot.view(self.em, self.scratch.place(view.slot))
+
+    # --- ops
+
+    def _operations(self, operations: list[Any]) -> None:
+        """Lower the ops of a block; computations that follow each other are lowered together."""
+        run: list[Any] = []
+        for op in operations:
+            op = op.operation
+            if op.name == "linalg.generic":
+                run.append(op)
+            elif not self._reorderable(op):
+                filled = self._fill_before_copy(run, op)
+                self._run(run)
+                run = []
+                self._op(op, filled)
+            else:
+                self._op(op)
+        self._run(run)
+
+    def _reorderable(self, op: Any) -> bool:
+        """Whether computations may move behind `op`: it does not touch memory."""
+        return op.name.startswith(("arith.", "affine.", "math.", "index.")) or op.name in (
+            "memref.alloc", "memref.subview", "memref.cast", "memref.dim",
+        )  # fmt: skip
+
+    def _op(self, op: Any, filled: Generic | None = None) -> None:
+        name = op.name
+        with ir.InsertionPoint(op), op.location:
+            if name == "memref.alloc":
+                pass
+            elif name == "memref.subview":
+                self.views[op.results[0]] = self._subview(op)
+            elif name == "memref.cast":
+                self.views[op.results[0]] = self.views[op.operands[0]]
+            elif name == "memref.dim" and op.operands[0] in self.views:
+                self._dim(op)
+            elif name == "memref.copy":
+                self._copy(op, filled)
+            elif name == "memref.load" and op.operands[0] in self.views:
+                value = self.em.load(self.views[op.operands[0]], list(op.operands)[1:])
+                op.results[0].replace_all_uses_with(value)
+            elif name == "memref.store" and op.operands[1] in self.views:
+                self.em.store(self.views[op.operands[1]], list(op.operands)[2:], op.operands[0])
+            elif name.startswith("scf."):
+                if any(_is_memref(v) for v in [*op.operands, *op.results]):
+                    raise self._refuse(op, f"an array carried by '{name}'")
+                for region in op.regions:
+                    for block in region.blocks:
+                        self._operations(list(block.operations))
+                return
+            elif any(_is_memref(v) and v in self.views for v in op.operands):
+                raise self._refuse(op, f"'{name}' on an array")
+            else:
+                return
+        self.dead.append(op)
+
+    def _refuse(self, op: Any, what: str) -> LoweringError:
+        return LoweringError(
+            f"{what} in a kernel has no lowering for the CPU", loc=location_text(op.location)
+        )
+
+    def _subview(self, op: Any) -> View:
+        source = self.views[op.operands[0]]
+        dynamic = iter(list(op.operands)[1:])
+        marker = ir.ShapedType.get_dynamic_size()
+        groups: list[list[Index]] = []
+        for name in ("static_offsets", "static_sizes", "static_strides"):
+            static = [int(x) for x in ir.DenseI64ArrayAttr(op.attributes[name])]
+            groups.append([next(dynamic) if x == marker else x for x in static])
+        offsets, sizes, steps = groups
+        kind = op.results[0].type
+        wanted = list(kind.shape)
+        keep: list[int] = []
+        for d, size in enumerate(sizes):
+            left = len(wanted) - len(keep)
+            droppable = isinstance(size, int) and size == 1 and len(sizes) - d > left
+            if not (droppable and (left == 0 or wanted[len(keep)] != 1)):
+                keep.append(d)
+        strides = [self.em.mul(a, b) for a, b in zip(source.strides, steps, strict=True)]
+        whole = all(
+            isinstance(o, int) and o == 0 and isinstance(n, int) and n == m
+            for o, n, m in zip(offsets, sizes, source.sizes, strict=True)
+        )
+        return View(
+            source.base,
+            source.kind,
+            self.em.address(source, offsets),
+            tuple(sizes[d] for d in keep),
+            tuple(strides[d] for d in keep),
+            source.slot,
+            source.padded if whole and len(keep) == len(sizes) else None,
+        )
+
+    def _dim(self, op: Any) -> None:
+        owner = op.operands[1].owner
+        if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+            raise self._refuse(op, "'memref.dim' of a dimension that is not constant")
+        dim = ir.IntegerAttr(owner.operation.attributes["value"]).value
+        size = self.views[op.operands[0]].sizes[dim]
+        op.results[0].replace_all_uses_with(self.em.value(size))
+
+    def _generic(self, op: Any) -> Generic:
+        maps = [ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"]]
+        kinds = [str(a) for a in op.attributes["iterator_types"]]
+        operands = []
+        extents: list[Any] = [None] * maps[0].n_dims
+        for value, indexing in zip(op.operands, maps, strict=True):
+            index = list(indexing.results)
+            view = self.views.get(value)
+            operands.append(Operand(view, value, index))
+            for k, e in enumerate(index):
+                if isinstance(e, ir.AffineDimExpr) and not isinstance(extents[e.position], int):
+                    assert view is not None
+                    extents[e.position] = view.sizes[k]
+        segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        count = int(segments[0])
+        return Generic(
+            op, operands[:count], operands[count:], extents,
+            ["reduction" in kind for kind in kinds], [0] * len(extents), self._loaded(op),
+            self.live.of(op) if self.live else [],
+        )  # fmt: skip
+
+    def _loaded(self, op: Any) -> dict[Any, View]:
+        """The arrays that the body of an op loads single elements from."""
+        arrays = [v for inner in nested_in(op) for v in inner.operands if _is_memref(v)]
+        return {array: self.views[array] for array in arrays if array in self.views}
+
+    # --- computations
+
+    def _run(self, run: list[Any]) -> None:
+        if not run:
+            return
+        self.dead += run
+        with ir.InsertionPoint(run[-1]), run[-1].location:
+            for group in tile_groups.group([self._generic(op) for op in run]):
+                self._group(group)
+
+    def _group(self, group: Group) -> None:
+        size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
+        if len(group.members) == 1 or size == group.extent:
+            for member, start in self._starts(group.members):
+                self._compute(member, start)
+            return
+        local = self._local(group)
+
+        def strip(low: Index, _: list[Any]) -> list[Any]:
+            for member, start in self._starts(group.members):
+                self._compute(self._restricted(group, member, low, size, local), start)
+            return []
+
+        bounds = {m.live[d] for m, d in zip(group.members, group.strip, strict=True)}
+        known = len(bounds) == 1 and None not in bounds
+        end = self.em.minimum(group.extent, bounds.pop()) if known else group.extent
+        self.em.loop(0, end, size, strip)
+
+    def _local(self, group: Group) -> set[Slot]:
+        """Tiles that no op outside of the group touches, and that it writes before it reads."""
+        members = [m.op for m in group.members]
+        found = set()
+        for slot, place in group.place.items():
+            if not isinstance(slot, Slot) or place is None:
+                continue
+            users = [
+                use.owner.operation
+                for value, view in self.views.items()
+                if view.slot is slot
+                for use in value.uses
+            ]
+            first = next(m for m in group.members if any(o.view and o.view.slot is slot
+                                                         for o in m.operands))  # fmt: skip
+            if all(user in members for user in users) and _overwrites(first, slot):
+                found.add(slot)
+        return found
+
+    def _restricted(
+        self, group: Group, member: Generic, low: Index, size: int, local: set[Slot]
+    ) -> Generic:
+        """The part of an op in the strip that starts at `low`."""
+        d = next(s for m, s in zip(group.members, group.strip, strict=True) if m is member)
+
+        def narrow(o: Operand) -> Operand:
+            if o.view is None or o.view.slot not in local:
+                return o
+            place = group.place[o.view.slot]
+            assert place is not None
+            view = self._strip_view(o.view.slot, place, size)
+            return replace(
+                o, view=replace(view, offset=self.em.mul(low, -int(view.strides[place])))
+            )
+
+        return replace(
+            member,
+            inputs=[narrow(o) for o in member.inputs],
+            outputs=[narrow(o) for o in member.outputs],
+            extents=[size if k == d else n for k, n in enumerate(member.extents)],
+            lows=[low if k == d else 0 for k in range(len(member.extents))],
+        )
+
+    def _strip_view(self, slot: Slot, place: int, size: int) -> View:
+        if slot not in self.strips:
+            shape = tuple(size if k == place else n for k, n in enumerate(slot.shape))
+            self.strips[slot] = self.scratch.allocate(slot.kind, shape, slot.inner)
+        return self.strips[slot]
+
+    def _starts(self, members: list[Generic]) -> list[tuple[Generic, Any]]:
+        """Pairs of an op and the scalar that its output starts from: a fill right before a
+        contraction is not carried out."""
+        found: list[tuple[Generic, Any]] = []
+        for k, member in enumerate(members):
+            value = _filled_with(member)
+            if value is not None and k + 1 < len(members):
+                after = members[k + 1]
+                if self._contraction(after) and _same_output(member, after):
+                    continue
+            before = members[k - 1] if k else None
+            start = None
+            if before and self._contraction(member) and _same_output(before, member):
+                start = _filled_with(before)
+            found.append((member, start))
+        return found
+
+    def _contraction(self, generic: Generic) -> Any:
+        if not all(isinstance(n, int) for n in generic.extents):
+            return None
+        found = tile_contract.match(generic)
+        return found if found is not None and tile_contract.worthwhile(found) else None
+
+    def _compute(self, generic: Generic, start: Any = None) -> None:
+        moved = tile_generic.as_copy(self.em, generic)
+        if moved is not None:
+            tile_copy.copy(self.em, *moved)
+            return
+        contraction = self._contraction(generic)
+        if contraction is not None:
+            tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
+        else:
+            tile_generic.lower_generic(self.em, generic)
+
+    def _fill_before_copy(self, run: list[Any], op: Any) -> Generic | None:
+        """Take the fill of a tile off the run when the next op copies (part of) that tile in:
+        a whole copy makes it useless."""
+        if op.name != "memref.copy" or not run:
+            return None
+        last = self._generic(run[-1])
+        target = self.views[op.operands[1]]
+        if _filled_with(last) is None or last.outputs[0].view.slot is not target.slot:
+            return None
+        self.dead.append(run.pop())
+        return last
+
+    def _copy(self, op: Any, filled: Generic | None) -> None:
+        source, target = (self.views[v] for v in op.operands)
+        tile = None
+        for view in (target, source):
+            if isinstance(view.slot, Slot) and len(view.slot.shape) == len(view.sizes):
+                tile = view.slot.shape
+                break
+        fill = (lambda: tile_generic.lower_generic(self.em, filled)) if filled else None
+        if filled and (tile is None or target.slot is not view.slot):
+            tile_generic.lower_generic(self.em, filled)
+            fill = None
+        tile_copy.copy(self.em, source, target, tile, fill)
+
+
+def _filled_with(generic: Generic) -> Any:
+    """The scalar that a fill writes, when the generic is one."""
+    block = generic.body
+    if len(generic.outputs) != 1 or len(block.operations) != 1 or any(generic.reduced):
+        return None
+    (value,) = block.operations[0].operands
+    if not isinstance(value, ir.BlockArgument) or value.owner != block:
+        return value
+    number = value.arg_number
+    if number < len(generic.inputs) and generic.inputs[number].view is None:
+        return generic.inputs[number].scalar
+    return None
+
+
+def _same_output(fill: Generic, after: Generic) -> bool:
+    return fill.outputs[0].view == after.outputs[0].view and not any(
+        o.view is not None and o.view.slot is fill.outputs[0].view.slot for o in after.inputs
+    )
+
+
+def _overwrites(generic: Generic, slot: Slot) -> bool:
+    """Whether the op writes all of a tile and reads nothing of it."""
+    block = generic.body
+    inputs = len(generic.inputs)
+    for k, o in enumerate(generic.operands):
+        if o.view is None or o.view.slot is not slot:
+            continue
+        if list(block.arguments[k].uses):
+            return False
+        if k >= inputs and any(r and not o.uses(d) for d, r in enumerate(generic.reduced)):
+            return False
+    return True
+
+
+def _is_memref(value: Any) -> bool:
+    return isinstance(value.type, ir.MemRefType)

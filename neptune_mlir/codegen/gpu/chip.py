@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What differs between the makers of GPUs in the code of one thread.
+
+`distribute-tiles` is the same for all; where an instruction has to be named it asks the `Chip`
+of its target: `distribute_nvidia` or `distribute_amd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import CHUNK, Layout, WarpGrid
+from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
+    from neptune_mlir.codegen.gpu.scalars import Scalars
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A factor of a matrix product: `which` is "a" or "b"; dimension `free` of its tile runs
+    along m (n), dimension `deep` along k."""
+
+    which: str
+    free: int
+    deep: int
+    layout: Layout
+    grid: WarpGrid
+    instruction: MatrixInstruction
+
+    @property
+    def step(self) -> int:
+        """How far apart pieces are along the free dimension."""
+        return self.instruction.m if self.which == "a" else self.instruction.n
+
+
+class Chip:
+    """Emits instructions of one target."""
+
+    columns = 1  # pieces of operand B that are best brought at once
+    packs = False  # whether a fragment is one vector
+
+    def __init__(self, target: GpuTarget):
+        self.target = target
+
+    # ---- the kernel
+
+    def shared_symbol(self, kernel: str) -> str:
+        """The symbol of a kernel's shared memory."""
+        raise NotImplementedError
+
+    def declare_module(self) -> None:
+        """Declare what all kernels of a module share."""
+
+    def declare_shared(self, kernel: str, size: int) -> None:
+        """Declare the symbol of a kernel's shared memory, now that its size is known."""
+
+    def annotate(self, function: Any, blocks: int) -> None:
+        """Tell the code generator how many blocks are to share a multiprocessor (0: its choice)."""
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        """All threads of the block; shared memory written before is seen after."""
+        raise NotImplementedError
+
+    def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        """Start bringing a window to shared memory (`arrive` and a barrier are to follow)."""
+        raise NotImplementedError
+
+    def arrive(self) -> None:
+        """Wait for all that this thread has fetched."""
+
+    def let_next_start(self) -> None:
+        """The next kernel may start once all blocks of this one have come here."""
+        raise NotImplementedError
+
+    def wait_for_last(self) -> None:
+        """Wait until the kernels launched before have ended, and their results can be read."""
+        raise NotImplementedError
+
+    # ---- scalars
+
+    def exp2(self, s: Scalars, x: Any) -> Any:
+        """2 to the power x (f32), results under the normal range flushed to 0."""
+        raise NotImplementedError
+
+    def reciprocal(self, s: Scalars, x: Any) -> Any:
+        """1 / x (f32), right to about a unit in the last place."""
+        raise NotImplementedError
+
+    def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
+        """A 32-bit value of the lane whose number differs in the bit `distance`."""
+        raise NotImplementedError
+
+    def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
+        """Whether a condition (i1) holds for all lanes of the warp, which are all here."""
+        raise NotImplementedError
+
+    # ---- matrix products
+
+    def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> Any:
+        """Elements of an operand, in the order of its registers, as the instruction takes them;
+        `together` instructions have them in turn."""
+        raise NotImplementedError
+
+    def operand_from_shared(
+        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """A function from the place of pieces (along the free dimension, along k, how many) to
+        their fragments, read from shared memory.
+
+        Plain loads, as wide as neighbours in a fragment are neighbours in memory.
+        """
+        s, i = memory.s, operand.instruction
+        base = threads.base(operand.layout)
+        piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
+        run = _run([offset[operand.deep == 1] for offset in piece], tile.layout.element)
+        extent = tile.layout.shape[operand.free]
+        element = ir.Type.parse(tile.dtype)
+        kind = element if run == 1 else ir.VectorType.get([run], element)
+        together = i.together if operand.which == "a" else 1
+
+        def fragment(row: int, depth: int) -> Any:
+            values: list[Any] = []
+            for r, c in piece[::run]:
+                position = list(base)
+                position[operand.free] = s.add(position[operand.free], row * operand.step + r)
+                if extent < operand.step:  # what is padding repeats something that exists
+                    position[operand.free] = s.minimum(position[operand.free], extent - 1)
+                position[operand.deep] = s.add(position[operand.deep], depth * i.k + c)
+                offset = s.add(memory.shared_offset(tile.layout, position), tile.offset)
+                pointer = memory.shared_pointer(offset)
+                loaded = memory.load_element(pointer, kind, run * tile.layout.element)
+                if self.packs and run == len(piece) and together == 1:
+                    return [loaded]
+                values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
+            return self.fragment(memory, values, together)
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            return [fragment(at, depth) for at in range(row, row + count)]
+
+        return fragments
+
+    def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> Any:
+        """Elements of an accumulator as the instruction takes them."""
+        raise NotImplementedError
+
+    def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:
+        """The inverse of `accumulator`."""
+        raise NotImplementedError
+
+    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> Any:
+        raise NotImplementedError
+
+
+def _run(offsets: Sequence[int], element: int) -> int:
+    """How many neighbours one load takes: of registers at these offsets in a row, in elements."""
+    run = 1
+    while (
+        len(offsets) % (2 * run) == 0
+        and 2 * run * element <= CHUNK
+        and all(
+            offsets[j + 2 * run - 1] == offsets[j] + 2 * run - 1
+            for j in range(0, len(offsets), 2 * run)
+        )
+    ):
+        run *= 2
+    return run
+
+
+def chip_of(target: GpuTarget) -> Chip:
+    """The instructions of a target."""
+    from neptune_mlir.codegen.amd.instructions import Amd
+    from neptune_mlir.codegen.nvidia.instructions import Nvidia
+    from neptune_mlir.targets.amd import AmdTarget
+
+    return Amd(target) if isinstance(target, AmdTarget) else Nvidia(target)

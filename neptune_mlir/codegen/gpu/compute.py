@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tile ops as the code of one thread: matrix products, elementwise ops, reductions, loops."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout, parse_layout
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    element_bytes,
+    element_of,
+    owner,
+    reduction_of,
+    shape_of,
+)
+from neptune_mlir.codegen.gpu.chip import Operand
+from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
+from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.targets.gpu import MatrixInstruction
+
+
+@dataclass
+class Held:
+    """A tile in registers: one value per register of the layout."""
+
+    layout: Layout
+    values: list[Any]
+
+
+@dataclass
+class Splat:
+    """A tile of one value (None: nothing was ever written)."""
+
+    value: Any
+
+
+@dataclass
+class Pending:
+    """A tile in global memory that nobody has read yet: loads it as a layout asks for."""
+
+    load: Callable[[Layout], list[Any]]
+
+
+@dataclass
+class Pieces:
+    """A factor of a matrix product as its instructions take it: the words of each piece, by its
+    place along the free dimension and along k."""
+
+    pieces: dict[tuple[int, int], Any]
+
+    @property
+    def words(self) -> list[Any]:
+        return [word for words in self.pieces.values() for word in words]
+
+    def of(self, words: Iterable[Any]) -> Pieces:
+        """The same pieces of other words."""
+        rest = iter(words)
+        return Pieces({at: [next(rest) for _ in old] for at, old in self.pieces.items()})
+
+
+Tile = Held | Splat | Pending | SharedTile | Pieces
+Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
+
+
+def _steps(
+    block: Any, arguments: Sequence[Any], wanted: Any
+) -> tuple[list[tuple[Any, list[int]]], dict[Any, int]]:
+    """What makes a value of the body of a tile op, in order, and the slot of each value.
+
+    The arguments have the first slots, then each step has one: an op of the body and the slots of
+    its operands, the dimension of a `linalg.index`, or a value from outside.
+    """
+    slots = {value: k for k, value in enumerate(arguments)}
+    steps: list[tuple[Any, list[int]]] = []
+
+    def visit(value: Any) -> int:
+        if value not in slots:
+            op = owner(value)
+            step, operands = value, []
+            if op is not None and op.block == block:
+                if op.name == "linalg.index":
+                    step = ir.IntegerAttr(op.attributes["dim"]).value
+                else:
+                    operands = [visit(o) for o in op.operands]
+                    step = ScalarOp.of(op)
+            slots[value] = len(slots)
+            steps.append((step, operands))
+        return slots[value]
+
+    visit(wanted)
+    return steps, slots
+
+
+class Compute:
+    """Emits the generics of a kernel. `scalar` gives a value of the tile program."""
+
+    def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
+        self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
+
+    # ---- tiles as registers
+
+    def registers(self, tile: Tile, layout: Layout, dims: Sequence[int] | None = None) -> list[Any]:
+        """The elements of `tile` that each register of `layout` needs.
+
+        `dims`: which dimension of `layout` each dimension of the tile is (default: the same).
+        """
+        dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
+        if isinstance(tile, Splat):
+            return [tile.value] * layout.registers
+        if isinstance(tile, Held):
+            sources = layout.sources(tile.layout, dims)
+            assert sources is not None, "assign-layouts left a tile in another thread"
+            return [tile.values[k] for k in sources]
+        assert not isinstance(tile, Pieces), "a factor that something else reads"
+        needed = layout.project(dims)
+        if isinstance(tile, Pending):
+            load = tile.load
+            values = self.s.remember((id(tile), needed), lambda: load(needed))
+        else:
+            values = self.memory.read_shared(tile, needed)
+        sources = layout.sources(needed, dims)
+        assert sources is not None
+        return [values[k] for k in sources]
+
+    def convert(self, values: Sequence[Any], held: Layout, needed: Layout, dtype: str) -> list[Any]:
+        """Move a tile between threads: lanes exchange elements, or shared memory does."""
+        crossing = L.crossing(needed, held)
+        if crossing is not None:
+            return self._exchange(values, crossing)
+        top = self.memory.top
+        tile = self.to_shared(values, held, dtype)
+        found = self.memory.load_shared(tile, self.threads.existing(needed))
+        self.memory.release(top)
+        return found
+
+    def _exchange(self, values: Sequence[Any], crossing: L.Crossing) -> list[Any]:
+        s = self.s
+        bit = s.mod(s.div(self.threads.lane, crossing.distance), 2)
+        first = s.less(bit, 1)
+        others: dict[int, Any] = {}
+
+        def value(register: int, crossed: bool) -> Any:
+            if not crossed:
+                return values[register]
+            if register not in others:
+                others[register] = self.shuffle(values[register], crossing.distance)
+            return others[register]
+
+        return [
+            value(*low) if low == high else s.select(first, value(*low), value(*high))
+            for low, high in crossing.sources
+        ]
+
+    def to_shared(self, values: Sequence[Any], held: Layout, dtype: str) -> SharedTile:
+        layout = L.shared(held.shape, element_bytes(dtype))
+        tile = SharedTile(layout, self.memory.take(layout.bytes), dtype)
+        self.memory.barrier()
+        self.memory.store_shared(tile, held, values)
+        self.memory.barrier()
+        return tile
+
+    # ---- scalar bodies
+
+    def evaluate(
+        self, g: Generic, points: Iterable[Point], wanted: Any = None
+    ) -> Iterator[Any]:
+        """The scalar code of points of a tile op, one after the other in one block; `wanted` is a
+        value of the body (default: the yield)."""
+        if wanted is None:
+            wanted = g.block.operations[len(g.block.operations) - 1].operation.operands[0]
+        arguments = list(g.block.arguments)
+        steps, slots = _steps(g.block, arguments, wanted)
+        outside: dict[int, Any] = {}  # by slot
+        for elements, position in points:
+            table = list(elements)
+            for step, operands in steps:
+                if isinstance(step, ScalarOp):
+                    table.append(self.s.clone(step, [table[k] for k in operands]))
+                elif isinstance(step, int):
+                    table.append(self.s.value(position[step]))
+                else:
+                    slot = len(table)
+                    if slot not in outside:
+                        outside[slot] = self.scalar(step)
+                    table.append(outside[slot])
+            yield table[slots[wanted]]
+
+    def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
+        """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
+        out = iteration.project(g.maps[-1])
+        if not g.reduced:
+            return Held(out, list(self.evaluate(g, self.points(g, tiles, iteration))))
+        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+        return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
+
+    def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
+        """The elements of an elementwise op that a thread has."""
+        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+        init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
+        return [
+            ([*(o and o[r] for o in operands), init and init[r]], positions[r])
+            for r in range(iteration.registers)
+        ]
+
+    def _operands(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Any]:
+        """Registers of each input, where the op reads it."""
+        return [
+            self.registers(t, iteration, loops) if g.is_read(k) else None
+            for k, (t, loops) in enumerate(zip(tiles[:-1], g.maps[:-1], strict=True))
+        ]
+
+    def _reduce(
+        self, g: Generic, init: Tile, operands: Sequence[Any], positions: Sequence[Any],
+        iteration: Layout, out: Layout,
+    ) -> list[Any]:  # fmt: skip
+        found = reduction_of(g)
+        assert found is not None, "assign-layouts sends other reductions to a loop"
+        name, inner = found
+        groups = self._groups(iteration, g.maps[-1], out)
+        results = []
+        limits = [n if k in g.reduced else None for k, n in enumerate(iteration.shape)]
+        padded = iteration.padded and any(
+            (iteration.positions[..., k] >= iteration.shape[k]).any() for k in g.reduced
+        )
+        points = (
+            ([*(o and o[r] for o in operands), None], positions[r])
+            for members in groups
+            for r in members
+        )
+        values = self.evaluate(g, points, inner)
+        for members in groups:
+            parts = []
+            for r in members:
+                value = next(values)
+                if padded:
+                    inside = self.memory.in_bounds(positions[r], limits)
+                    value = self.s.select(inside, value, self._identity(name, value.type))
+                parts.append(value)
+            results.append(self.s.reduce(name, parts))
+        if "neptune.partial" not in g.op.attributes:  # see `defer-joins`
+            results = [self._across_lanes(name, value, iteration, g) for value in results]
+        results = self._across_warps(name, results, iteration, g, out)
+        start = self.registers(init, out)
+        return [self.s.combine(name, a, b) for a, b in zip(start, results, strict=True)]
+
+    def _groups(self, iteration: Layout, kept: Sequence[int], out: Layout) -> list[list[int]]:
+        """The registers that go into each register of the result."""
+        offsets = iteration.offsets(iteration.reg)[:, list(kept)]
+        wanted = [tuple(o) for o in out.offsets(out.reg)]
+        groups: dict[Any, list[int]] = {w: [] for w in wanted}
+        for r, offset in enumerate(offsets):
+            groups[tuple(offset)].append(r)
+        return [groups[w] for w in wanted]
+
+    def join(self, g: Generic, tile: Held) -> Held:
+        """What lanes left apart in a partial reduction, together."""
+        found = reduction_of(g)
+        assert found is not None
+        text = ir.StringAttr(g.op.attributes["neptune.iteration"]).value
+        iteration = parse_layout(text, g.extents)
+        values = [self._across_lanes(found[0], value, iteration, g) for value in tile.values]
+        return Held(tile.layout, values)
+
+    def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
+        for distance, d in iteration.digits_along(g.reduced, "lane"):
+            step = 1
+            while step < d.size:
+                value = self.s.combine(name, value, self.shuffle(value, distance * step))
+                step *= 2
+        return value
+
+    def shuffle(self, value: Any, distance: int) -> Any:
+        """The value of the lane whose number differs in `distance`."""
+        s = self.s
+        kind = value.type
+        if kind in (s.f32, s.i32):
+            return self._shuffle_word(value, distance)
+        if isinstance(kind, ir.IndexType):
+            return s.value(self._shuffle_word(s.value(value, s.i32), distance))
+        if isinstance(kind, ir.IntegerType) and kind.width < 32:
+            wide = self._shuffle_word(s.op("arith.extui", [value], s.i32), distance)
+            return s.op("arith.trunci", [wide], kind)
+        if isinstance(kind, (ir.F16Type, ir.BF16Type)):
+            wide = s.op("arith.extf", [value], s.f32)
+            return s.op("arith.truncf", [self._shuffle_word(wide, distance)], kind)
+        pair = s.op("llvm.bitcast", [value], ir.VectorType.get([2], s.i32))
+        words = [self._shuffle_word(w, distance) for w in self.memory.unpack(pair, 2, s.i32)]
+        return s.op("llvm.bitcast", [self.memory.pack(words)], kind)
+
+    def _shuffle_word(self, value: Any, distance: int) -> Any:
+        return self.s.chip.exchange(self.s, value, distance)
+
+    def _across_warps(
+        self, name: str, values: list[Any], iteration: Layout, g: Generic, out: Layout
+    ) -> list[Any]:
+        """Combine what different warps reduced, through shared memory."""
+        along = iteration.digits_along(g.reduced, "warp")
+        if not along:
+            return values
+        s, memory = self.s, self.memory
+        count = 1
+        number: Index = 0
+        for distance, d in along:
+            digit = s.mod(s.div(self.threads.warp, distance), d.size)
+            number = s.add(number, s.mul(digit, count))
+            count *= d.size
+        dtype = element_of(g.result)
+        layout = L.shared((count, *out.shape), element_bytes(dtype))
+        top = memory.top
+        tile = SharedTile(layout, memory.take(layout.bytes), dtype)
+        memory.barrier()
+        for value, position in zip(values, self.threads.positions(out), strict=True):
+            offset = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
+            inside = memory.in_bounds(position, out.shape) if out.padded else None
+            with under(s, inside):
+                memory.store_element(
+                    memory.to_memory(value, dtype), memory.shared_pointer(offset), layout.element
+                )
+        memory.barrier()
+        found = []
+        for position in self.threads.existing(out):
+            parts = memory.load_shared(tile, [[k, *position] for k in range(count)])
+            found.append(s.reduce(name, parts))
+        memory.release(top)
+        return found
+
+    def _identity(self, name: str, kind: Any) -> Any:
+        stem = name.removeprefix("arith.")
+        if stem in ("addf", "mulf", "addi", "muli", "ori", "xori", "andi"):
+            number = {"mulf": 1, "muli": 1, "andi": -1}.get(stem, 0)
+            return self.s.constant(float(number) if stem.endswith("f") else number, kind)
+        sign = -1 if stem.startswith("max") else 1
+        if stem.endswith("f"):
+            return self.s.constant(sign * float("inf"), kind)
+        width = kind.width if isinstance(kind, ir.IntegerType) else 32
+        return self.s.constant(-(1 << (width - 1)) if sign < 0 else (1 << (width - 1)) - 1, kind)
+
+    # ---- loops over shared operands, for everything else
+
+    def loop(self, g: Generic, tiles: Sequence[Tile], layout: Layout) -> Held:
+        """A reduction in loops over its reduced axes; every input is read from shared memory."""
+        s = self.s
+        start = self.registers(tiles[-1], layout)
+        positions = self.threads.positions(layout)
+        body_of = g.maps[-1]
+
+        def point(indices: dict[int, Index], r: int, accumulated: Any) -> Point:
+            position: list[Index] = [0] * len(g.extents)
+            for loop, p in zip(body_of, positions[r], strict=True):
+                limit = g.extents[loop]
+                position[loop] = s.minimum(p, limit - 1) if layout.padded else p
+            for loop, p in indices.items():
+                position[loop] = p
+            elements: list[Any] = []
+            for k, tile in enumerate(tiles[:-1]):
+                if not g.is_read(k):
+                    elements.append(None)
+                elif isinstance(tile, SharedTile):
+                    where = [position[loop] for loop in g.maps[k]]
+                    elements.append(self.memory.load_shared(tile, [where])[0])
+                else:
+                    assert isinstance(tile, Splat)
+                    elements.append(tile.value)
+            return [*elements, accumulated], position
+
+        def nest(
+            remaining: Sequence[int], indices: dict[int, Index], carried: list[Any]
+        ) -> list[Any]:
+            if not remaining:
+                points = (point(indices, r, c) for r, c in enumerate(carried))
+                return list(self.evaluate(g, points))
+            loop = scf.ForOp(s.value(0), s.value(g.extents[remaining[0]]), s.value(1), carried)
+            with s.scope(loop.body):
+                inner = {**indices, remaining[0]: loop.induction_variable}
+                scf.YieldOp(nest(remaining[1:], inner, list(loop.inner_iter_args)))
+            return list(loop.results)
+
+        return Held(layout, nest(list(g.reduced), {}, start))
+
+    # ---- matrix products
+
+    def matrix(self, g: Generic, p: Contraction, tiles: Sequence[Tile], layout: Layout) -> Held:
+        """Matrix instructions, piece by piece; operands come from registers or shared memory."""
+        chip, i = self.s.chip, self.instruction(g)
+        grid = self._grid(layout, g, p)
+        m_count = -(-g.extents[p.m] // (i.m * grid.m))
+        n_count = -(-g.extents[p.n] // (i.n * grid.n))
+        load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, i)
+        load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, i)
+        values = self.registers(tiles[-1], layout)
+        places = self._accumulator_places(layout, g.maps[-1], p, i, m_count, n_count)
+        acc = {at: chip.accumulator(self.memory, [values[r] for r in where], i.together)
+               for at, where in places.items()}  # fmt: skip
+        for k in range(g.extents[p.k] // i.k):
+            # fragments of the rows, which the program has few of, wait for those of the columns
+            if i.chain == "a":
+                a = [load_a(m, k, 1)[0] for m in range(m_count)]
+                for n in range(0, n_count, chip.columns):
+                    b = load_b(n, k, min(chip.columns, n_count - n))
+                    for m in range(m_count):
+                        for j, fragment in enumerate(b, n):
+                            acc[m, j] = chip.multiply(self.s, i, a[m], fragment, acc[m, j])
+            else:
+                b = load_b(0, k, n_count)
+                for m in range(m_count):
+                    (fragment,) = load_a(m, k, 1)
+                    for n in range(n_count):
+                        acc[m, n] = chip.multiply(self.s, i, fragment, b[n], acc[m, n])
+        result: list[Any] = [None] * layout.registers
+        for at, where in places.items():
+            elements = chip.elements(self.memory, acc[at], len(where))
+            for r, value in zip(where, elements, strict=True):
+                result[r] = value
+        return Held(layout, result)
+
+    def pieces(self, g: Generic, p: Contraction, k: int, tile: Tile, layout: Layout) -> Pieces:
+        """Input k of a matrix product, as its instructions take it."""
+        i, grid = self.instruction(g), self._grid(layout, g, p)
+        which, free, step = ("a", p.m, i.m * grid.m) if k == p.a else ("b", p.n, i.n * grid.n)
+        load = self._operand(g, k, tile, which, p, grid, i)
+        places = itertools.product(range(-(-g.extents[free] // step)), range(g.extents[p.k] // i.k))
+        return Pieces({(row, depth): load(row, depth, 1)[0] for row, depth in places})
+
+    def instruction(self, g: Generic) -> MatrixInstruction:
+        """The matrix instruction that assign-layouts chose for a product."""
+        label = ir.StringAttr(g.op.attributes["neptune.instruction"]).value
+        return self.s.chip.target.instruction(label)
+
+    def _grid(self, layout: Layout, g: Generic, p: Contraction) -> L.WarpGrid:
+        out = g.maps[-1]
+        along = {d: 1 for d in (out.index(p.m), out.index(p.n))}
+        for d in layout.warp:
+            if d.dim is not None:
+                along[d.dim] *= d.size
+        return L.WarpGrid(along[out.index(p.m)], along[out.index(p.n)], layout.warps)
+
+    def _accumulator_places(
+        self, layout: Layout, out: Sequence[int], p: Contraction, i: MatrixInstruction,
+        m_count: int, n_count: int,
+    ) -> dict[tuple[int, int], list[int]]:  # fmt: skip
+        """The registers of the piece at (m, n), in the order of the instruction."""
+        m_dim, n_dim = out.index(p.m), out.index(p.n)
+        where = {
+            (int(o[m_dim]), int(o[n_dim])): r for r, o in enumerate(layout.offsets(layout.reg))
+        }
+        piece = L.fragment_offsets(i.c, "m", "n")
+        return {
+            (m, n): [where[i.m * m + row, i.n * n + column] for row, column in piece]
+            for m in range(m_count)
+            for n in range(n_count)
+        }
+
+    def _operand_of(
+        self, g: Generic, k: int, which: str, p: Contraction, grid: L.WarpGrid,
+        i: MatrixInstruction,
+    ) -> Operand:  # fmt: skip
+        loops, shape = g.maps[k], shape_of(g.inputs[k])
+        free, deep = loops.index(p.m if which == "a" else p.n), loops.index(p.k)
+        layout = (L.operand_a if which == "a" else L.operand_b)(shape, free, deep, grid, i)
+        return Operand(which, free, deep, layout, grid, i)
+
+    def _operand(
+        self, g: Generic, k: int, tile: Tile, which: str, p: Contraction, grid: L.WarpGrid,
+        i: MatrixInstruction,
+    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
+        """A function from the place of pieces (along m or n, along k, how many) to fragments."""
+        if isinstance(tile, Pieces):
+            return lambda row, depth, count: [
+                tile.pieces[at, depth] for at in range(row, row + count)
+            ]
+        chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
+        free, deep, layout = operand.free, operand.deep, operand.layout
+        if isinstance(tile, SharedTile):
+            return chip.operand_from_shared(self.threads, self.memory, tile, operand)
+        values = self.registers(tile, layout)
+        where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
+        piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))
+        step = i.m if which == "a" else i.n
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            return [
+                chip.fragment(
+                    self.memory, [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
+                    i.together if which == "a" else 1,
+                )
+                for at in range(row, row + count)
+            ]
+
+        return fragments

@@ -1,0 +1,592 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `distribute-tiles`: every `scf.forall` becomes a `gpu.func` for one thread of a block.
+
+`assign-layouts` has decided where tile values live; this pass writes the code of one thread.
+The program's block runs through once: index and scalar ops are copied, tile ops become scalar
+code on the elements that the thread holds (`distribute_compute`), loads and stores become
+accesses to memory (`distribute_memory`), `scf.for` stays a loop whose carried tiles are spread
+into scalars. A loop that loads to shared memory is pipelined: while one iteration computes, the
+copies of the next ones are under way (`neptune.stages` buffers).
+
+The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`); each tensor
+operand of a kernel is passed as its address and the strides of all but the innermost dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.layouts import Layout, blocked, parse_layout, parse_shared
+from neptune_mlir.analysis.tiles import (
+    Window,
+    element_of,
+    is_inside,
+    is_tensor,
+    is_view,
+    load_window,
+    owner,
+    read_contraction,
+    read_generic,
+    row_multiple,
+    shape_of,
+    slice_parts,
+)
+from neptune_mlir.codegen.gpu.chip import chip_of
+from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
+from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
+from neptune_mlir.codegen.gpu.measured import MeasuredLoop
+from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.codegen.gpu.pipeline import pipeline_of
+from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
+from neptune_mlir.codegen.nvidia.kept import KeptLoop
+from neptune_mlir.codegen.nvidia.program_queue import declare_counters
+from neptune_mlir.errors import LoweringError, OutOfMemory
+from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.transforms.gpu.keep_references import KEEPS, MEASURED
+from neptune_mlir.transforms.hopper.skew_loops import chain_of, read_skew
+from neptune_mlir.transforms.registry import register
+
+
+@register("distribute-tiles", "turn tile programs into the code of one GPU thread")
+def distribute_tiles(module: Any, *, entry: str = "") -> None:
+    distribute(module, entry)
+
+
+def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
+    """Run the pass; returns what is known of each kernel."""
+    host = GpuHost.find(module, entry)
+    signatures = host.read()
+    with ir.InsertionPoint(module.body), ir.Location.unknown():
+        kernels = gpu.GPUModuleOp("kernels")
+        block = (
+            kernels.regions[0].blocks[0]
+            if len(kernels.regions[0].blocks)
+            else (kernels.regions[0].blocks.append())
+        )
+        with ir.InsertionPoint(block):
+            writers = [_writer(signature) for signature in signatures]
+            for writer in writers[:1]:
+                writer.chip.declare_module()
+            if any("neptune.resident" in x.forall.attributes for x in signatures):
+                declare_counters()
+            for number, writer in enumerate(writers):
+                if writer.target.overlaps_launches:
+                    writer.signature.follows = number > 0
+                    writer.is_followed = number + 1 < len(writers)
+                writer.write()
+    host.finish(module)
+    module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+    return signatures
+
+
+def _writer(signature: KernelSignature) -> KernelWriter:
+    if "neptune.points" in signature.forall.attributes:
+        from neptune_mlir.codegen.gpu.points import PointWriter
+
+        return PointWriter(signature)
+    if "neptune.consumers" in signature.forall.attributes:
+        from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+        return SpecializedWriter(signature)
+    return KernelWriter(signature)
+
+
+@dataclass(frozen=True)
+class View:
+    """Part of a result in memory: where it starts, and the dimension that each of its own is."""
+
+    array: Array
+    offsets: tuple[Any, ...]
+    dims: tuple[int, ...]
+
+
+class KernelWriter:
+    """Writes one kernel."""
+
+    def __init__(self, signature: KernelSignature):
+        self.signature = signature
+        self.forall = signature.forall
+        self.body = self.forall.regions[0].blocks[0]
+        attributes = self.forall.attributes
+        if "neptune.warps" not in attributes:
+            raise LoweringError(
+                "tile values have no layouts", loc=location_text(self.forall.location),
+                hint="run assign-layouts first",
+            )  # fmt: skip
+        self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
+        self.target = gpu_target(ir.StringAttr(attributes["neptune.target"]).value)
+        self.chip = chip_of(self.target)
+        self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
+        self.tiles: dict[Any, Tile] = {}
+        self.arrays: dict[Any, Array] = {}
+        self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
+        self.views: dict[Any, View] = {}  # parts of results
+        self.landing: set[Any] = set()  # tiles that are on their way to shared memory
+        self.is_followed = False  # by a kernel that may start early
+
+    # ---- the function
+
+    def write(self) -> None:
+        s = self.s = Scalars(self.chip)
+        function = gpu.GPUFuncOp(
+            ir.FunctionType.get(self._argument_types(), []), self.signature.name, kernel=True,
+            known_block_size=[self.warps * self.target.wave, 1, 1],
+        )  # fmt: skip
+        operation = function.operation
+        block = function.add_entry_block()
+        with self.forall.location, s.scope(block):
+            self._arguments(block)
+            self.threads = Threads(s, self.target.wave, self.warps)
+            self._program(block)
+            gpu.ReturnOp([])
+        self._finish(operation)
+
+    def _program(self, block: Any) -> None:
+        """The code behind the arguments."""
+        s = self.s
+        symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
+        smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
+        self.memory = Memory(s, self.threads, smem)
+        self.compute = Compute(s, self.threads, self.memory, self.scalar)
+        self._program_position(block)
+        for op in self.body.operations:
+            self._op(op.operation)
+
+    def _argument_types(self) -> list[Any]:
+        types: list[Any] = []
+        for tensor in self.signature.tensors:
+            rank = ir.RankedTensorType(tensor.type).rank
+            types += [ir.Type.parse("!llvm.ptr<1>")] + [self.s.i64] * max(0, rank - 1)
+        for scalar in self.signature.scalars:
+            types.append(self.s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
+        return types + [self.s.i32] * len(self.signature.bounds)
+
+    def _finish(self, operation: Any) -> None:
+        limit, used = self.target.shared_block, self.memory.peak
+        if used > limit:
+            raise OutOfMemory(
+                f"kernel '{self.signature.name}' needs {used} bytes of shared memory, and a block "
+                f"of {self.target.name} has {limit}",
+                loc=location_text(self.forall.location),
+                hint="use smaller tiles, or fewer stages",
+            )
+        self.chip.annotate(operation, self._blocks_per_sm())
+        self.chip.declare_shared(self.signature.name, used)
+        operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
+        self.signature.threads, self.signature.shared = self.threads.count, used
+        for array, unit in self.memory.aligned.items():
+            place = self.signature.places[array]  # `array` is its number
+            self.signature.alignment[place] = max(self.signature.alignment.get(place, 1), unit)
+
+    def _blocks_per_sm(self) -> int:
+        """How many blocks are to share a multiprocessor (0: the assembler's choice).
+
+        As many as shared memory allows, while what the products hold and some registers for
+        everything else still fit: left alone, the assembler rather spills than gives up a block.
+        """
+        attributes = self.forall.attributes
+        if "neptune.blocks" in attributes:
+            return ir.IntegerAttr(attributes["neptune.blocks"]).value
+        held = ir.IntegerAttr(attributes["neptune.held"]).value
+        if not held:
+            return 0
+        blocks = max(1, self.target.shared_sm // (self.memory.peak + 1024))
+        while blocks > 1 and self.target.registers < blocks * self.threads.count * (held + 40):
+            blocks -= 1
+        return blocks
+
+    def _arguments(self, block: Any) -> None:
+        given = iter(block.arguments)
+        inputs = len(self.signature.tensors) - self.signature.outputs
+        self.results: list[Array] = []
+        for k, tensor in enumerate(self.signature.tensors):
+            kind = ir.RankedTensorType(tensor.type)
+            pointer = next(given)
+            strides = [next(given) for _ in range(max(0, kind.rank - 1))]
+            innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
+            array = Array(k, pointer, (*strides, *innermost), str(kind.element_type))
+            if k < inputs:
+                self.arrays[tensor] = array
+            else:
+                self.results.append(array)
+        for scalar in self.signature.scalars:
+            value = next(given)
+            if isinstance(scalar.type, ir.IndexType):
+                value = self.s.value(value)
+            self.s.mark_uniform(value)
+            self.scalars[scalar] = value
+        self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
+        if self.is_followed:
+            self.chip.let_next_start()
+        if self.signature.follows:
+            self.chip.wait_for_last()
+
+    def _program_position(self, block: Any) -> None:
+        """Loop variables of the forall from the number of the block."""
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
+        self._place_program(number)
+        self._place_results()
+
+    def _place_results(self) -> None:
+        for argument, array in zip(
+            list(self.body.arguments)[len(self.bounds) :], self.results, strict=True
+        ):
+            rank = len(array.strides)
+            self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
+
+    def _place_program(self, number: Any) -> None:
+        """Loop variables of the forall from the number of a program.
+
+        The last runs fastest, and downwards: in a triangular grid the last programs are the long
+        ones, and what starts last should be short.
+        """
+        s, rank = self.s, len(self.bounds)
+        rows = self.bounds[rank - 1]
+        here = s.op("arith.remui", [number, rows], s.index) if rank > 1 else number
+        self.scalars[self.body.arguments[rank - 1]] = s.sub(s.sub(rows, 1), here)
+        if rank > 1:
+            self._place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
+
+    def _place_variables(self, number: Any, count: int) -> None:
+        """The first `count` loop variables of the forall, of which the last runs fastest."""
+        s = self.s
+        for k in reversed(range(count)):
+            here = s.op("arith.remui", [number, self.bounds[k]], s.index) if k else number
+            self.scalars[self.body.arguments[k]] = here
+            number = s.op("arith.divui", [number, self.bounds[k]], s.index) if k else None
+
+    # ---- scalars of the tile program
+
+    def scalar(self, value: Any, local: dict[Any, Any] | None = None) -> Any:
+        """The value here of a scalar of the tile program, copying what makes it.
+
+        `local` overrides values, for code that runs ahead of its iteration.
+        """
+        if local and value in local:
+            return local[value]
+        if value in self.scalars:
+            return self.scalars[value]
+        if isinstance(value.owner, ir.Block):
+            return self.scalars[value]
+        op = value.owner.operation
+        if op.name == "tensor.dim":
+            raise LoweringError(
+                "the size of a tensor is taken inside a kernel", loc=location_text(op.location)
+            )
+        operands = [self.scalar(o, local) for o in op.operands]
+        if op.name == "tensor.extract":
+            return self._extract(op)
+        made = self.s.clone(ScalarOp.of(op), operands)
+        if local is not None:
+            local[value] = made
+        return made
+
+    def _extract(self, op: Any) -> Any:
+        """An element of a tensor that the kernel takes."""
+        tensor, *position = op.operands
+        if tensor not in self.arrays:
+            raise LoweringError("an element of a tile is read", loc=location_text(op.location))
+        return self.memory.load_one(self.arrays[tensor], [self.scalar(i) for i in position])
+
+    def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:
+        """A window with its offsets and sizes as values of this kernel."""
+
+        def here(entry: Any) -> Any:
+            return entry if entry is None or isinstance(entry, int) else self.scalar(entry, local)
+
+        return Window(
+            found.tensor, tuple(map(here, found.offsets)), found.dims, found.shape,
+            tuple(map(here, found.valid)), found.multiple,
+        )  # fmt: skip
+
+    # ---- ops
+
+    def _op(self, op: Any) -> None:
+        handler = _HANDLERS.get(op.name)
+        if handler is not None:
+            getattr(self, handler)(op)
+        elif op.name == "tensor.extract":
+            self.scalars[op.results[0]] = self._extract(op)
+        elif any(is_tensor(v) for v in [*op.operands, *op.results]):
+            raise LoweringError(
+                f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)
+            )
+        # scalar ops are copied where they are used
+
+    def tile(self, value: Any) -> Tile:
+        source = owner(value)
+        if source is not None and source.name == "tensor.empty":  # perhaps outside the kernel
+            return Splat(None)
+        if value not in self.tiles:
+            raise LoweringError(
+                "a tile that this kernel does not make",
+                loc=location_text(self.forall.location),
+            )
+        if value in self.landing:
+            self.chip.arrive()
+            self.memory.barrier()
+            self.landing.clear()
+        return self.tiles[value]
+
+    def _empty(self, op: Any) -> None:
+        self.tiles[op.results[0]] = Splat(None)
+
+    def _fill(self, op: Any) -> None:
+        self.tiles[op.results[0]] = Splat(self.scalar(op.operands[0]))
+
+    def _slice(self, op: Any) -> None:
+        value = op.results[0]
+        if is_view(value, self.forall):
+            offsets, _, dims = slice_parts(op)
+            self.views[value] = self._inside(self.views[op.operands[0]], offsets, dims)
+        elif load_window(value, self.forall) is None:
+            self.slices[value] = op.operands[0]  # the valid part of a tile, for a store
+        elif ir.RankedTensorType(value.type).has_static_shape:
+            self._load(op)
+
+    def _inside(self, view: View, offsets: Sequence[Any], dims: Sequence[int]) -> View:
+        """The part of a view at `offsets`, of which the dimensions `dims` are kept."""
+        start = list(view.offsets)
+        for d, offset in zip(view.dims, offsets, strict=True):
+            here = offset if isinstance(offset, int) else self.scalar(offset)
+            start[d] = self.s.add(start[d], here)
+        return View(view.array, tuple(start), tuple(view.dims[d] for d in dims))
+
+    def _load(self, op: Any) -> None:
+        """A load becomes a copy to shared memory now, or loads to registers where it is used."""
+        value = op.results[0]
+        found = load_window(value, self.forall)
+        if found is None:
+            raise LoweringError("a pad of a computed tile", loc=location_text(op.location))
+        array = self.arrays[found.tensor]
+        if "neptune.layout" not in op.attributes:
+            window = self.window(found)
+            self.tiles[value] = Pending(lambda lay: self.memory.load_global(array, window, lay))
+            return
+        if value in self.tiles:  # staged by the loop around it
+            return
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        if not text.startswith("shared"):
+            kept = parse_layout(text, found.shape)
+            loaded = self.memory.load_global(array, self.window(found), kept)
+            self.tiles[value] = Held(kept, loaded)
+            return
+        layout = parse_shared(text, found.shape)
+        tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
+        self.memory.settle()
+        self.chip.fetch(self.memory, array, self.window(found), tile)
+        self.landing.add(value)
+        self.tiles[value] = tile
+
+    def _generic(self, op: Any) -> None:
+        g = read_generic(op)
+        via = ir.StringAttr(op.attributes["neptune.via"]).value
+        text = ir.StringAttr(op.attributes["neptune.iteration"]).value
+        tiles = self.operands(g)
+        if via == "registers":
+            made = self.compute.generic(g, tiles, parse_layout(text, g.extents))
+        else:
+            layout = parse_layout(text, shape_of(g.result))
+            if via == "mma":
+                product = self._oriented(g)
+                made = self.compute.matrix(g, product, tiles, layout)
+            else:
+                made = self.compute.loop(g, tiles, layout)
+        self.tiles[g.result] = made
+
+    def operands(self, g: Any) -> list[Tile]:
+        """The tiles that a tile op reads: its inputs, then the init."""
+        tiles = [self.tile(v) if g.is_read(k) else Splat(None) for k, v in enumerate(g.inputs)]
+        return [*tiles, self.tile(g.init)]
+
+    def _oriented(self, g: Any) -> Any:
+        product = read_contraction(g)
+        swapped = "neptune.swapped" in g.op.attributes
+        return product.swapped() if swapped else product
+
+    def _copy(self, op: Any) -> None:
+        """A conversion that assign-layouts asked for."""
+        value, result = op.operands[0], op.results[0]
+        tile = self.tile(value)
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        dtype = element_of(value)
+        if not isinstance(tile, Held):
+            self.tiles[result] = tile
+        elif text.startswith("shared"):
+            self.tiles[result] = self.compute.to_shared(tile.values, tile.layout, dtype)
+        else:
+            needed = parse_layout(text, shape_of(value))
+            moved = self.compute.convert(tile.values, tile.layout, needed, dtype)
+            self.tiles[result] = Held(needed, moved)
+
+    def _in_parallel(self, op: Any) -> None:
+        for insert in op.regions[0].blocks[0].operations:
+            operation = insert.operation
+            if not is_view(operation.operands[0], self.forall):  # else it is written already
+                self._store(operation)
+
+    def _insert(self, op: Any) -> None:
+        self._store(op)
+        self.views[op.results[0]] = self.views[op.operands[1]]
+
+    def _store(self, op: Any) -> None:
+        """Write (the valid part of) a tile into a result: an insert slice op."""
+        source, target = op.operands[0], op.operands[1]
+        source = self.slices.get(source, source)
+        offsets, sizes, dims = slice_parts(op)
+        shape = shape_of(source)
+        view = self._inside(self.views[target], offsets, dims)
+        valid = tuple(
+            None
+            if isinstance(sizes[d], int) and sizes[d] >= n
+            else sizes[d]
+            if isinstance(sizes[d], int)
+            else self.scalar(sizes[d])
+            for d, n in zip(dims, shape, strict=True)
+        )
+        whole = self.signature.tensors[view.array.number]
+        multiple = row_multiple(whole, view.offsets, view.dims)
+        window = Window(None, view.offsets, view.dims, shape, valid, multiple)
+        tile = self.tile(source)
+        layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
+        self._write(op, view.array, window, layout, self.compute.registers(tile, layout))
+
+    def _write(
+        self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
+    ) -> None:
+        self.memory.store_global(array, window, layout, values)
+
+    def _any_layout(self, shape: Sequence[int]) -> Layout:
+        return blocked(shape, self.threads.lanes, self.threads.warps)
+
+    # ---- loops
+
+    def _for(self, op: Any) -> None:
+        s = self.s
+        low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
+        starts = list(op.operands)[3:]
+        body = op.regions[0].blocks[0]
+        layouts = self._carried_layouts(op, starts)
+        carried = self._spread(starts, layouts)
+        top, landing = self.memory.top, set(self.landing)
+        pipeline = pipeline_of(self, op)
+        pipeline.start(low, high, step)
+        loaded = self.elements_of([op])
+        kept = KeptLoop(self, op, read_skew(op), layouts) if KEEPS in op.attributes else None
+        measured: MeasuredLoop | None = kept
+        if kept is None and MEASURED in op.attributes:
+            measured = MeasuredLoop(self, op, read_skew(op), layouts)
+        tries = [kept.first(starts)] if kept else []
+        loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
+        with s.scope(loop.body), self.instead(loaded):
+            self.scalars[body.arguments[0]] = loop.induction_variable
+            arguments = list(loop.inner_iter_args)
+            self._bind(body.arguments[1:], layouts, arguments)
+            self.memory.unsafe = True  # slower threads may still be in the iteration before
+            ahead = pipeline.advance(loop.induction_variable, high, step, arguments)
+            *inner, end = body.operations
+            if kept:
+                tries = [kept.write(loop.inner_iter_args[-1])]
+            else:
+                for operation in inner:
+                    (measured.op if measured else self._op)(operation.operation)
+            yielded = self._spread(end.operation.operands, layouts)
+            scf.YieldOp([*yielded, *ahead, *tries])
+        self.memory.release(top)
+        pipeline.finish()
+        self.landing = landing  # a loop may run no iteration
+        results = list(loop.results)
+        if measured and chain_of(op) == [op]:
+            results = measured.leave(list(op.results), results)
+        self._bind_results(op, layouts, results)
+
+    def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
+        """Single elements that loops read, loaded before them and not in each iteration."""
+        found: dict[Any, Tile] = {}
+        for value, tile in self.tiles.items():
+            if not isinstance(tile, Pending) or shape_of(value):
+                continue
+            made = [v for use in value.uses for v in use.owner.operation.results]
+            if any(is_inside(v, loop) for v in made for loop in loops):
+                (element,) = tile.load(Layout((), (), (), ()))
+                found[value] = Splat(element)
+        return found
+
+    @contextmanager
+    def instead(self, tiles: dict[Any, Tile]) -> Iterator[None]:
+        """Other tiles for some values, in a part of the code."""
+        before = {value: self.tiles[value] for value in tiles}
+        self.tiles |= tiles
+        yield
+        self.tiles |= before
+
+    def _bind_results(
+        self, op: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
+    ) -> None:
+        """`_bind` for the results of a loop, with what its lanes left apart (`defer-joins`)."""
+        self._bind(op.results, layouts, scalars)
+        if "neptune.joins" not in op.attributes:
+            return
+        block = op.regions[0].blocks[0]
+        end = block.operations[len(block.operations) - 1].operation
+        for k in ir.DenseI64ArrayAttr(op.attributes["neptune.joins"]):
+            reduction = read_generic(end.operands[k].owner.operation)
+            tile = self.tiles[op.results[k]]
+            assert isinstance(tile, Held)
+            self.tiles[op.results[k]] = self.compute.join(reduction, tile)
+
+    def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
+        """Of each value that a loop carries: None for a scalar; a view is carried by name."""
+        layouts: list[Layout | View | None] = []
+        for attribute, value, start in zip(
+            op.attributes["neptune.layout"], op.results, starts, strict=True
+        ):
+            text = ir.StringAttr(attribute).value
+            if is_view(value, self.forall):
+                layouts.append(self.views[start])
+            else:
+                layouts.append(parse_layout(text, shape_of(value)) if text else None)
+        return layouts
+
+    def _spread(self, values: Any, layouts: Sequence[Layout | View | None]) -> list[Any]:
+        """Carried values as scalars."""
+        scalars: list[Any] = []
+        for value, layout in zip(values, layouts, strict=True):
+            if layout is None:
+                scalars.append(self.scalar(value))
+            elif isinstance(layout, Layout):
+                scalars += self.compute.registers(self.tile(value), layout)
+        return scalars
+
+    def _bind(
+        self, values: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
+    ) -> None:
+        """The inverse of `_spread`: takes from the front of `scalars`."""
+        for value, layout in zip(values, layouts, strict=True):
+            if layout is None:
+                self.scalars[value] = scalars.pop(0)
+            elif isinstance(layout, View):
+                self.views[value] = layout
+            else:
+                held = [scalars.pop(0) for _ in range(layout.registers)]
+                self.tiles[value] = Held(layout, held)
+
+
+_HANDLERS: dict[str, str] = {
+    "tensor.empty": "_empty",
+    "linalg.fill": "_fill",
+    "linalg.generic": "_generic",
+    "linalg.copy": "_copy",
+    "tensor.extract_slice": "_slice",
+    "tensor.pad": "_load",
+    "scf.for": "_for",
+    "scf.forall.in_parallel": "_in_parallel",
+    "tensor.insert_slice": "_insert",
+}
+
+__all__ = ["KernelWriter", "distribute", "distribute_tiles"]

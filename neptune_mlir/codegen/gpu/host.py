@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The host function of tile IR on tensors, as a launch plan for a GPU."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.runtime.plan import Buffer, Launch, Plan
+from neptune_mlir.transforms.tiling.host_plan import (
+    HostReader,
+    captured,
+    entry_function,
+    fold,
+    grid_bounds,
+)
+
+
+@dataclass
+class KernelSignature:
+    """What one kernel takes: tensors (the last `outputs` are its results), scalars, then the
+    extents of its grid. `places` are the tensors' references in the plan."""
+
+    name: str
+    forall: Any
+    tensors: list[Any]
+    scalars: list[Any]
+    bounds: list[Any]
+    outputs: int
+    places: list[tuple[str, int]]
+    follows: bool = False  # starts early, and waits for the kernel before it
+    threads: int = 0
+    shared: int = 0
+    alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
+    operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
+    resident: bool = False  # blocks stay and run several programs, one after another
+
+
+# another shape of the same elements: the runtime passes a view
+_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+
+
+class GpuHost(HostReader):
+    """Reads the host function op by op into a plan."""
+
+    @staticmethod
+    def find(module: Any, entry: str) -> GpuHost:
+        return GpuHost(entry_function(module, entry))
+
+    def read(self) -> list[KernelSignature]:
+        self.kernels: list[KernelSignature] = []
+        block = self.function.regions[0].blocks[0]
+        _own_results(block)
+        for op in block.operations:
+            self._op(op)
+        return self.kernels
+
+    def _op(self, op: Any) -> None:
+        name = op.operation.name
+        if name == "tensor.empty":
+            kind, sizes = op.result.type, iter(op.operation.operands)
+            self.shapes[op.result] = [
+                self.expressions[next(sizes)] if kind.is_dynamic_dim(d) else kind.shape[d]
+                for d in range(kind.rank)
+            ]  # a buffer is made for each result that starts from it
+        elif name in ("tensor.dim", "tensor.cast"):
+            source, result = op.operands[0], op.results[0]
+            if name == "tensor.cast":
+                self.arrays[result], self.shapes[result] = self.arrays[source], self.shapes[source]
+            else:
+                dimension = self.expressions[op.operands[1]]
+                self.expressions[result] = self.shapes[source][dimension]
+        elif name in _RESHAPES:
+            result, shape = op.results[0], self.reshaped(op.operation)
+            dtype = str(ir.RankedTensorType(result.type).element_type)
+            self.buffers.append(Buffer(dtype, tuple(shape), self.arrays[op.operands[0]]))
+            self.arrays[result] = ["buffer", len(self.buffers) - 1]
+            self.shapes[result] = shape
+        elif name == "scf.forall":
+            self._kernel(op.operation)
+        elif name == "func.return":
+            self.results = tuple(self.arrays[value] for value in op.operands)
+        else:
+            self.scalar(op, name)
+
+    def _kernel(self, forall: Any) -> None:
+        lows, highs, steps = grid_bounds(forall)
+        if any(x != 0 for x in lows) or any(x != 1 for x in steps):
+            raise LoweringError(
+                "a grid that does not count from 0 by 1", loc=location_text(forall.location)
+            )
+        body = forall.regions[0].blocks[0]
+        own = set(body.arguments)
+        outside = [v for v in captured(list(body.operations)) if v not in own]
+        outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+        tensors = [v for v in outside if v in self.arrays]
+        scalars = [v for v in outside if v in self.expressions and v not in self.constants]
+        places = [tuple(self.arrays[v]) for v in tensors]
+        places += [self._result_buffer(v) for v in outputs]
+        attributes = forall.attributes
+        name = self.kernel_name(forall)
+        grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
+        extents: tuple[Any, ...] = grid
+        if "neptune.points" in attributes:
+            threads = ir.IntegerAttr(attributes["neptune.points"]).value
+            points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
+            grid = (fold("ceildiv", points, threads),)
+        operands: list[Any] = [list(place) for place in places]
+        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
+        operands += [["value", "index", extent] for extent in extents]
+        self.launches.append(Launch(name, grid, tuple(operands)))
+        self.kernels.append(
+            KernelSignature(
+                name, forall, [*tensors, *outputs], scalars, list(highs), len(outputs), places
+            )
+        )
+        made = places[len(tensors) :]
+        for result, out, place in zip(forall.results, outputs, made, strict=True):
+            self.arrays[result], self.shapes[result] = list(place), self.shapes[out]
+
+    def _result_buffer(self, start: Any) -> tuple[str, int]:
+        """The memory of a result that starts as `start`.
+
+        One `tensor.empty` may be the start of several results: each gets a buffer of its own.
+        """
+        if start in self.arrays:
+            kind, k = self.arrays[start]
+            return kind, k
+        dtype = str(ir.RankedTensorType(start.type).element_type)
+        self.buffers.append(Buffer(dtype, tuple(self.shapes[start])))
+        return "buffer", len(self.buffers) - 1
+
+    def finish(self, module: Any) -> Plan:
+        """Leave the plan in the module and remove the host function."""
+        self.launches = [
+            Launch(launch.kernel, launch.grid, (*launch.operands, *kernel.operands))
+            for launch, kernel in zip(self.launches, self.kernels, strict=True)
+        ]
+        plan = self.plan()
+        for op in list(module.body.operations):
+            if op.operation.name == "func.func":
+                op.operation.erase()
+        module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+        return plan
+
+
+def _own_results(block: Any) -> None:
+    """Give every result of a kernel an empty tensor of its own: as values, empty tensors of one
+    shape are all alike (and `cse` merges them), but each is a buffer here."""
+    for op in list(block.operations):
+        if op.operation.name != "scf.forall":
+            continue
+        forall = op.operation
+        first = len(forall.operands) - len(forall.results)
+        for position in range(first, len(forall.operands)):
+            value = forall.operands[position]
+            empty = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if empty is None or empty.name != "tensor.empty" or len(list(value.uses)) == 1:
+                continue
+            with ir.InsertionPoint(forall), forall.location:
+                forall.operands[position] = empty.clone().results[0]

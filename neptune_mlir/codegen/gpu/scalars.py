@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalar code of one thread: every distinct value once, a few rewrites on the way.
+
+A tile op becomes the same scalar code for each element that a thread holds. Values that do not
+depend on the element (a row's maximum, a scaled constant) come out equal, so they are made
+once: `Scalars` keeps a table of what it has made, per block.
+
+Rewrites, all of them properties of the operators:
+
+* `exp(x - g)` is `ex2((x - g) * log2 e)`, or another power of 2 where a loop knows more of g
+  (`distribute_exponentials`);
+* `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
+  of a product are multiplied now;
+* other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do;
+* `where(c, a, a * e)` is `a * where(c, 1, e)`;
+* `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
+* a value rounded and widened again is used unrounded (`contract`);
+* the product of two widened 16-bit floats, which f32 holds exactly, is one product in 16 bits where
+  it is rounded to their type; a sum of products is a chain of fused multiply-adds;
+* a comparison of positions has all that the elements of a thread share on one side and a number on
+  the other, and two such conditions of one choice are one: a mask costs an element a comparison
+  and a choice;
+* a position as a number is one conversion a thread, and an addition: `float(i + 8)` is
+  `float(i) + 8.0`, and k times that is `fma(k, 8.0, k * float(i))`;
+* a product plus something is one fused multiply-add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.codegen.gpu.chip import Chip
+from neptune_mlir.codegen.gpu.exponentials import (
+    FMA,
+    LOG2_E,
+    exact_exponential,
+    exponential,
+    unguarded,
+)
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.gpu.tolerance import ROUGH
+from neptune_mlir.transforms.math.polynomials import TANH, TANH_NEAR
+
+CHAINS = 4  # of additions that one sum is
+Index = Any  # an int, or a value of index type
+
+
+@dataclass(frozen=True)
+class ScalarOp:
+    """A scalar op of the tile program, read once for all that it is copied for."""
+
+    name: str
+    type: Any
+    attributes: dict[str, Any]
+
+    @staticmethod
+    def of(op: Any) -> ScalarOp:
+        attributes = {key: op.attributes[key] for key in op.attributes}
+        return ScalarOp(op.name, op.results[0].type, attributes)
+
+
+class Scalars:
+    """Emits scalar ops at the current insertion point."""
+
+    def __init__(self, chip: Chip) -> None:
+        self.chip = chip
+        self._known: dict[Any, Any] = {}  # what was made in this block or one around it
+        self._scopes: list[list[Any]] = [[]]  # keys of `_known`, of this block last
+        self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
+        self._numbers: dict[Any, Any] = {}
+        self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
+        self._uniform: set[Any] = set()
+        self._references: frozenset[Any] = frozenset()
+        self.small_references = False
+        self.index = ir.IndexType.get()
+        self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
+        self.f32 = ir.F32Type.get()
+
+    @contextmanager
+    def scope(self, block: Any) -> Iterator[None]:
+        """Emit at the end of `block`; what is made there is forgotten afterwards."""
+        self._scopes.append([])
+        try:
+            with ir.InsertionPoint(block):
+                yield
+        finally:
+            for key in self._scopes.pop():
+                del self._known[key]
+
+    def remember(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` emitted for `key` before in this block or one around it, or emits now."""
+        made = self._known.get(key)
+        if made is None:
+            self._known[key] = made = make()
+            self._scopes[-1].append(key)
+        return made
+
+    def mark_uniform(self, value: Any) -> None:
+        """`value` is the same in all threads (a kernel argument): worth multiplying up."""
+        self._uniform.add(value)
+
+    def is_uniform(self, value: Any) -> bool:
+        return value in self._uniform
+
+    @contextmanager
+    def measured_from(self, references: Iterable[Any], *, small: bool) -> Iterator[None]:
+        """Exponentials of differences from these values take what rounding makes of them for the
+        reference (`distribute_exponentials`), all being `small` or not."""
+        self._references, self.small_references = frozenset(references), small
+        try:
+            yield
+        finally:
+            self._references = frozenset()
+
+    def is_reference(self, value: Any) -> bool:
+        """Whether a value is one of those, behind a guard or not."""
+        return unguarded(self, value) in self._references
+
+    # ---- creation
+
+    def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
+        """The result of a pure op, made before or now."""
+        key = (name, tuple(operands), result, tuple(attributes.items()))
+        made = self._known.get(key)
+        if made is None:
+            made = ir.Operation.create(name, [result], key[1], attributes or None).result
+            self._known[key] = made
+            self._scopes[-1].append(key)
+            self._made[made] = key[:2]
+        return made
+
+    def constant(self, value: Any, kind: Any) -> Any:
+        if isinstance(kind, (ir.IntegerType, ir.IndexType)):
+            attribute: Any = ir.IntegerAttr.get(kind, int(value))
+        else:
+            attribute = ir.FloatAttr.get(kind, value)
+        made = self.op("arith.constant", [], kind, value=attribute)
+        self._uniform.add(made)
+        return made
+
+    def constant_of(self, value: Any) -> Any:
+        """The number that a value is, or None."""
+        if value not in self._numbers:
+            made = self._made.get(value)
+            known = made is not None and made[0] == "arith.constant"
+            self._numbers[value] = value.owner.attributes["value"].value if known else None
+        return self._numbers[value]
+
+    # ---- index arithmetic on ints and index values
+
+    def value(self, i: Index, kind: Any = None) -> Any:
+        kind = kind or self.index
+        if isinstance(i, int):
+            return self.constant(i, kind)
+        return i if i.type == kind else self.op("arith.index_cast", [i], kind)
+
+    def _fold(self, name: str, a: Index, b: Index, fold: Callable[[int, int], int]) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return fold(a, b)
+        return self.op(name, [self.value(a), self.value(b)], self.index)
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and not isinstance(b, int):
+            a, b = b, a  # constants last, so that they end up as immediate offsets
+        if isinstance(b, int) and b == 0:
+            return a
+        return self._fold("arith.addi", a, b, lambda x, y: x + y)
+
+    def sub(self, a: Index, b: Index) -> Index:
+        return a if isinstance(b, int) and b == 0 else self._fold("arith.subi", a, b, int.__sub__)
+
+    def mul(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(b, int) and b in (0, 1):
+            return a if b else 0
+        return self._fold("arith.muli", a, b, int.__mul__)
+
+    def div(self, a: Index, b: int) -> Index:
+        """Quotient of a number that is not negative."""
+        if b == 1:
+            return a
+        if not isinstance(a, int) and not b & (b - 1):
+            return self._fold("arith.shrui", a, b.bit_length() - 1, int.__rshift__)
+        return self._fold("arith.divui", a, b, int.__floordiv__)
+
+    def mod(self, a: Index, b: int) -> Index:
+        """Remainder of a number that is not negative."""
+        if b == 1:
+            return 0
+        if not isinstance(a, int) and not b & (b - 1):
+            return self._fold("arith.andi", a, b - 1, int.__and__)
+        return self._fold("arith.remui", a, b, int.__mod__)
+
+    def xor(self, a: Index, b: Index) -> Index:
+        if isinstance(b, int) and b == 0:
+            return a
+        return self._fold("arith.xori", a, b, int.__xor__)
+
+    def linear(self, value: Any) -> tuple[dict[Any, int], int]:
+        """A position as a sum: how often it has each value that is no sum itself, and a number."""
+        if value not in self._sums:
+            self._sums[value] = self._linear(value)
+        return self._sums[value]
+
+    def _linear(self, value: Any) -> tuple[dict[Any, int], int]:
+        number = self.constant_of(value)
+        if number is not None:
+            return {}, int(number)
+        name, operands = self._made.get(value, ("", ()))
+        if name == "arith.index_cast":
+            return self.linear(operands[0])
+        if name not in ("arith.addi", "arith.subi") or value.type != self.index:
+            return {value: 1}, 0
+        terms, constant = self.linear(operands[0])
+        sign = 1 if name == "arith.addi" else -1
+        more, other = self.linear(operands[1])
+        return _plus(terms, more, sign), constant + sign * other
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        return self._fold("arith.minsi", a, b, min)
+
+    def less(self, a: Index, b: Index) -> Any:
+        predicate = ir.IntegerAttr.get(self.i64, 2)
+        return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
+
+    def compare(self, predicate: int, a: Any, b: Any) -> Any:
+        """`a < b` (2), `a <= b` (3), `a > b` (4) or `a >= b` (5) of positions, with what is no
+        number on the left and the numbers on the right; None for other comparisons."""
+        if predicate not in (2, 3, 4, 5) or not isinstance(a.type, ir.IndexType):
+            return None
+        if predicate > 3:
+            a, b = b, a
+        terms, constant = self.linear(a)
+        more, other = self.linear(b)
+        terms = _plus(terms, more, -1)
+        if not terms or any(abs(times) != 1 for times in terms.values()):
+            return None
+        total: Index = 0
+        for value, times in sorted(terms.items(), key=lambda item: -item[1]):
+            here = self.value(value)
+            total = self.add(total, here) if times > 0 else self.sub(total, here)
+        return self.less(total, other - constant + (predicate in (3, 5)))
+
+    def conjunction(self, a: Any, b: Any) -> Any:
+        """Both conditions; of two positions under numbers, the larger under one of them."""
+        first, second = self._bound(a), self._bound(b)
+        if first is None or second is None:
+            return self.both(a, b)
+        moved = self.add(first[0], second[1] - first[1])
+        return self.less(self._fold("arith.maxsi", moved, second[0], max), second[1])
+
+    def _bound(self, condition: Any) -> tuple[Any, int] | None:
+        """`condition` as a position and the number that it is under."""
+        operands = self.parts(condition, "arith.cmpi")
+        if operands is None or not isinstance(operands[0].type, ir.IndexType):
+            return None
+        number = self.constant_of(operands[1])
+        signed = ir.IntegerAttr(condition.owner.attributes["predicate"]).value == 2
+        return (operands[0], int(number)) if signed and number is not None else None
+
+    def both(self, a: Any, b: Any) -> Any:
+        """Conjunction of conditions; None stands for true."""
+        if a is None or b is None or a == b:
+            return b if a is None else a
+        return self.op("arith.andi", [a, b], self.i1)
+
+    def select(self, c: Any, a: Any, b: Any) -> Any:
+        return a if c is None else self.op("arith.select", [c, a, b], a.type)
+
+    # ---- element arithmetic
+
+    def clone(self, op: ScalarOp, operands: Sequence[Any]) -> Any:
+        """The result of a scalar op of the tile program on `operands`, rewritten where it pays."""
+        if op.name == "arith.cmpi":
+            predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+            made = self.compare(predicate, *operands)
+            if made is not None:
+                return made
+        rewrite = _REWRITES.get(op.name)
+        if ROUGH not in op.attributes:
+            rewrite = _EXACT.get(op.name, rewrite)
+        if rewrite is not None:
+            made = rewrite(self, *operands)
+            if made is not None and made.type == op.type:
+                return made
+        made = self.op(op.name, operands, op.type, **op.attributes)
+        if op.name == "arith.constant":
+            self._uniform.add(made)
+        return made
+
+    def parts(self, value: Any, name: str) -> tuple[Any, ...] | None:
+        """The operands of `value` if it was made by an op called `name`."""
+        made = self._made.get(value)
+        return made[1] if made and made[0] == name else None
+
+    def scaled(self, value: Any) -> tuple[Any, Any]:
+        """`value` as x * k with a uniform k (None: 1)."""
+        factors = self.parts(value, "arith.mulf")
+        for k in (1, 0):
+            if factors and factors[k] in self._uniform:
+                return factors[1 - k], factors[k]
+        return value, None
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        x, y = self.constant_of(a), self.constant_of(b)
+        if x is not None and y is not None:
+            return self.constant(x * y, a.type)
+        if x is not None or y is not None:  # (z * k) * l is z * (k * l)
+            inner = self.parts(b if y is None else a, "arith.mulf")
+            for k in (0, 1):
+                if inner and self.constant_of(inner[k]) is not None:
+                    outer = self.constant_of(inner[k]) * (x if y is None else y)
+                    return self.multiply(inner[1 - k], self.constant(outer, a.type))
+        made = self.op("arith.mulf", [a, b], a.type)
+        if a in self._uniform and b in self._uniform:
+            self._uniform.add(made)
+        return made
+
+    def negate(self, a: Any) -> Any:
+        x = self.constant_of(a)
+        return self.op("arith.negf", [a], a.type) if x is None else self.constant(-x, a.type)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        return self.op(FMA, [a, b, c], a.type)
+
+    def ex2(self, a: Any) -> Any:
+        return self.chip.exp2(self, a)
+
+    def combine(self, name: str, a: Any, b: Any) -> Any:
+        return self.op(name, [a, b], a.type)
+
+    def reduce(self, name: str, values: Sequence[Any]) -> Any:
+        """Combine values pairwise; a common positive factor of extrema moves out."""
+        if name in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf"):
+            split = [self.scaled(v) for v in values]
+            factor = split[0][1]
+            known = None if factor is None else self.constant_of(factor)
+            if known is not None and known > 0 and all(k == factor for _, k in split):
+                return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
+        values = list(values)
+        products = [p for p in (self.parts(v, "arith.mulf") for v in values) if p]
+        if name == "arith.addf" and values[0].type == self.f32 and len(products) == len(values):
+            values = values[:CHAINS]
+            for k, (a, b) in enumerate(products[CHAINS:]):
+                values[k % CHAINS] = self.fma(a, b, values[k % CHAINS])
+        while len(values) > 1:
+            paired = [
+                self.combine(name, values[i], values[i + 1]) for i in range(0, len(values) - 1, 2)
+            ]
+            values = paired + values[len(paired) * 2 :]
+        return values[0]
+
+
+def _plus(terms: dict[Any, int], more: dict[Any, int], sign: int) -> dict[Any, int]:
+    """One sum and `sign` times another."""
+    total = dict(terms)
+    for value, times in more.items():
+        total[value] = total.get(value, 0) + sign * times
+    return {value: times for value, times in total.items() if times}
+
+
+def _exponential_2(s: Scalars, x: Any) -> Any:
+    return s.ex2(x) if x.type == s.f32 else None
+
+
+def _divide(s: Scalars, a: Any, b: Any) -> Any:
+    if a.type != s.f32 or s.constant_of(a) == 1.0:
+        return None
+    divisor = s.constant_of(b)
+    if divisor:
+        return s.multiply(a, s.constant(1.0 / divisor, s.f32))
+    return s.multiply(a, s.op("arith.divf", [s.constant(1.0, s.f32), b], s.f32))
+
+
+def _multiply(s: Scalars, a: Any, b: Any) -> Any:
+    if a.type != s.f32:
+        return None
+    for position, k in ((a, b), (b, a)):
+        start, offset = s.parts(position, "arith.addf") or (None, None)
+        if start is not None and s.parts(start, "arith.sitofp") and s.constant_of(offset):
+            return s.fma(k, offset, s.multiply(k, start))
+    return s.multiply(a, b)
+
+
+def _add(s: Scalars, a: Any, b: Any) -> Any:
+    products = [pair for pair in ((a, b), (b, a)) if s.parts(pair[0], "arith.mulf")]
+    if not products or a.type != s.f32:
+        return None
+    # a scaled value is nobody else's; another product may be that of a whole column
+    product, rest = max(products, key=lambda pair: s.scaled(pair[0])[1] is not None)
+    x, y = s.parts(product, "arith.mulf") or ()
+    return s.fma(x, y, rest)
+
+
+def _tanh(s: Scalars, x: Any) -> Any:
+    if x.type != s.f32:
+        return None
+    square = s.op("arith.mulf", [x, x], s.f32)
+    value = s.constant(TANH[-1], s.f32)
+    for coefficient in (*reversed(TANH[:-1]), 1.0):
+        value = s.fma(value, square, s.constant(coefficient, s.f32))
+    near = s.op("arith.mulf", [x, value], s.f32)
+    predicate = ir.IntegerAttr.get(s.i64, 4)
+    limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
+    is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
+    return s.select(is_near, near, _rough_tanh(s, x))
+
+
+def _rough_tanh(s: Scalars, x: Any) -> Any:
+    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
+    if x.type != s.f32:
+        return None
+    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
+    one = s.constant(1.0, s.f32)
+    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
+    return s.fma(s.constant(-2.0, s.f32), inverse, one)
+
+
+def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
+    inner = s.parts(a, "arith.select")
+    if inner and inner[2] == b:
+        return s.op("arith.select", [s.conjunction(c, inner[0]), inner[1], b], a.type)
+    factors = s.parts(b, "arith.mulf")
+    if factors and a in factors and a.type == s.f32:
+        other = factors[1] if factors[0] == a else factors[0]
+        return s.multiply(a, s.select(c, s.constant(1.0, s.f32), other))
+    return None
+
+
+def _to_float(s: Scalars, x: Any) -> Any:
+    terms, constant = s.linear(x)
+    if not terms or not constant or any(v.type not in (s.index, s.i32) for v in terms):
+        return None
+    base: Index = 0
+    for value, times in terms.items():
+        part = s.mul(s.value(value), abs(times))
+        base = s.add(base, part) if times > 0 else s.sub(base, part)
+    start = s.op("arith.sitofp", [s.value(base, s.i32)], s.f32)
+    return s.op("arith.addf", [start, s.constant(float(constant), s.f32)], s.f32)
+
+
+def _round(s: Scalars, x: Any) -> Any:
+    factors = s.parts(x, "arith.mulf") or ()
+    narrow = [a for f in factors for a in s.parts(f, "arith.extf") or ()]
+    if len(narrow) < 2 or narrow[0].type != narrow[1].type:
+        return None
+    return s.op("arith.mulf", narrow, narrow[0].type)
+
+
+def _widen(s: Scalars, x: Any) -> Any:
+    rounded = s.parts(x, "arith.truncf")
+    return rounded[0] if rounded and rounded[0].type == s.f32 else None
+
+
+_REWRITES: dict[str, Callable[..., Any]] = {
+    "math.exp": exponential,
+    "math.exp2": _exponential_2,
+    "math.tanh": _rough_tanh,
+    "arith.addf": _add,
+    "arith.mulf": _multiply,
+    "arith.divf": _divide,
+    "arith.select": _choose,
+    "arith.extf": _widen,
+    "arith.truncf": _round,
+    "arith.sitofp": _to_float,
+}
+# what takes their place where a program needs all digits
+_EXACT: dict[str, Callable[..., Any]] = {"math.exp": exact_exponential, "math.tanh": _tanh}

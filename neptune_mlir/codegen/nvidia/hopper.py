@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Instructions of sm_90a that need inline PTX: mbarriers, TMA loads, wgmma, register reallocation.
+
+Addresses of shared memory are i32 values, descriptors i64. A tile that TMA brings lies in
+*panels* of 64 16-bit columns: rows of 128 bytes, swizzled by 128 bytes, one panel after another;
+it starts at a multiple of 1024 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.ir.bindings import ir
+
+PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
+ROW = 128  # bytes of a row of a panel
+ATOM = 1024  # bytes after which the swizzle repeats
+# registers a thread of the producer and of the consumers, by how many consumer groups a block has,
+# and how many blocks a multiprocessor
+REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
+
+
+def asm(
+    text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None,
+    side_effects: bool = True,
+) -> Any:  # fmt: skip
+    """One inline PTX fragment, with side effects unless told otherwise; its result, if any."""
+    made = ir.Operation.create(
+        "llvm.inline_asm", results=[] if result is None else [result], operands=list(operands),
+        attributes={
+            "asm_string": ir.StringAttr.get(text),
+            "constraints": ir.StringAttr.get(constraints),
+            **({"has_side_effects": ir.UnitAttr.get()} if side_effects else {}),
+        },
+    )  # fmt: skip
+    return None if result is None else made.results[0]
+
+
+# ---- barriers
+
+
+def converge() -> None:
+    """The lanes of a warp come together and see each other's shared memory.
+
+    Waits are loops that lanes might leave one by one, as far as the assembler knows. Where it
+    cannot be sure that all are together, it keeps nothing in the registers that a warp shares.
+    """
+    asm("bar.warp.sync -1;", "")
+
+
+def init_barrier(address: Any, count: int) -> None:
+    asm(f"mbarrier.init.shared::cta.b64 [$0], {count};", "r", [address])
+
+
+def publish_barriers() -> None:
+    """Make initialised barriers known to the copy engine (a block barrier must follow)."""
+    asm("fence.mbarrier_init.release.cluster;", "")
+
+
+def wait_barrier(address: Any, parity: Any) -> None:
+    """Wait until the phase of this parity is complete."""
+    asm(
+        "{\n.reg .pred p;\nWAIT_${:uid}:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n"
+        "@p bra DONE_${:uid};\nbra WAIT_${:uid};\nDONE_${:uid}:\n}",
+        "r,r", [address, parity],
+    )  # fmt: skip
+
+
+def expect_bytes(address: Any, count: int, lane: Any) -> None:
+    """Lane 0 arrives; the phase is complete when `count` bytes have come as well."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $1, 0;\n"
+        f"@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {count};\n}}",
+        "r,r", [address, lane],
+    )  # fmt: skip
+
+
+def arrive_if_first(address: Any, thread: Any) -> None:
+    """Arrive, if `thread` is 0."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $1, 0;\n"
+        "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}",
+        "r,r", [address, thread],
+    )  # fmt: skip
+
+
+def unknown(word: Any) -> Any:
+    """The same i32 value, of which the optimizer knows nothing: what is computed from it is
+    computed here."""
+    return asm("mov.b32 $0, $1;", "=r,r", [word], ir.IntegerType.get_signless(32))
+
+
+def from_lane(word: Any, lane: Any) -> Any:
+    """The word of another lane of the warp: an i32 value."""
+    i32 = ir.IntegerType.get_signless(32)
+    constants = [
+        ir.Operation.create(
+            "llvm.mlir.constant", results=[i32], attributes={"value": ir.IntegerAttr.get(i32, n)}
+        ).results[0]
+        for n in (-1, 31)
+    ]  # fmt: skip
+    everyone, width = constants
+    return ir.Operation.create(
+        "nvvm.shfl.sync", results=[i32], operands=[everyone, word, lane, width],
+        attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
+    ).results[0]  # fmt: skip
+
+
+def every_lane(word: Any) -> Any:
+    """Whether (i32: 1 or 0) a word is not 0 in any lane of the warp."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\nvote.sync.all.pred p, p, -1;\n"
+        "selp.b32 $0, 1, 0, p;\n}",
+        "=r,r", [word], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def count_modulo(address: Any, last: Any, lane: Any) -> Any:
+    """Lane 0 counts at a global address, from `last` on to 0 again; what it found there."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $3, 0;\nmov.b32 $0, 0;\n"
+        "@p atom.global.inc.u32 $0, [$1], $2;\n}",
+        "=r,l,r,r", [address, last, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def store_word(address: Any, word: Any, lane: Any) -> None:
+    """Lane 0 writes a word to shared memory."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@p st.shared.b32 [$0], $1;\n}",
+        "r,r,r", [address, word, lane],
+    )  # fmt: skip
+
+
+def load_word(address: Any, lane: Any) -> Any:
+    """Lane 0 reads a word of shared memory; the others get 0."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@!p mov.b32 $0, 0;\n"
+        "@p ld.shared.b32 $0, [$1];\n}",
+        "=r,r,r", [address, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def store_chunk(pointer: Any, words: Sequence[Any], wanted: Any) -> None:
+    """Write 16 bytes to global memory, unless `wanted` (i32) is 0."""
+    asm(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, $5, 0;\n"
+        "@p st.global.v4.b32 [$0], {$1, $2, $3, $4};\n}",
+        "l,r,r,r,r,r", [pointer, *words, wanted],
+    )  # fmt: skip
+
+
+def named_barrier(number: int, threads: int) -> None:
+    asm(f"bar.sync {number}, {threads};", "")
+
+
+def await_turn(number: Any, threads: int) -> None:
+    """Wait at a named barrier (an i32 value) until `threads` threads have come, these included."""
+    asm(f"bar.sync $0, {threads};", "r", [number])
+
+
+def give_turn(number: Any, threads: int) -> None:
+    """Come to a named barrier and go on."""
+    asm(f"bar.arrive $0, {threads};", "r", [number])
+
+
+def set_registers(count: int, increase: bool) -> None:
+    kind = "inc" if increase else "dec"
+    asm(f"setmaxnreg.{kind}.sync.aligned.u32 {count};", "")
+
+
+# ---- TMA
+
+
+def load_tile(
+    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any
+) -> None:
+    """Lane 0 starts bringing a box of a tensor map to shared memory; its bytes count on `barrier`.
+
+    All lanes of a warp come here with equal operands, so that the assembler keeps them in
+    registers that a warp shares.
+    """
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"{{\n.reg .pred p;\nsetp.eq.b32 p, ${3 + rank}, 0;\n"
+        f"@p cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{where}}}], [${2 + rank}];\n}}",
+        ",".join(["r", "l"] + ["r"] * (rank + 2)),
+        [target, tensor_map, *coordinates, barrier, lane],
+    )
+
+
+def publish_tile() -> None:
+    """What this thread wrote to shared memory is there for the copy engine (a barrier of those
+    that wrote must follow)."""
+    asm("fence.proxy.async.shared::cta;", "")
+
+
+def store_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
+    """One lane, always the same, starts writing a box of a tensor map from shared memory.
+
+    All lanes of a warp come here with equal operands. (With a lane chosen by its number, the
+    assembler keeps less in the registers that a warp shares, all through the kernel: 10% at head
+    dim 64.)
+    """
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
+        f"@p cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
+        ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
+    )  # fmt: skip
+
+
+def await_boxes() -> None:
+    """Wait until all boxes that this warp started to write have been read from shared memory."""
+    asm("cp.async.bulk.wait_group.read 0;", "")
+
+
+# ---- wgmma
+
+
+def descriptor_bits(leading: int, stride: int) -> int:
+    """A matrix descriptor but for its address: the byte distances, and 128-byte swizzle."""
+    return (1 << 62) | ((stride >> 4) << 32) | ((leading >> 4) << 16)
+
+
+def step_along_rows(k: int) -> int:
+    """Of a descriptor, to the k-th 16 elements where the rows run along the reduced axis."""
+    return k * 2
+
+
+def multiply(
+    dtype: str,
+    width: int,
+    accumulators: Sequence[Any] | None,
+    a: Any | Sequence[Any],
+    b: Any,
+    steps: Sequence[tuple[int, int]],
+    transposed: bool,
+) -> list[Any]:
+    """Issue `acc[64, width] += A B` of one warp group: f32 accumulators, not to be read yet.
+
+    The assembler takes care of registers as long as everything that reads the result gets it
+    from `wait_products`.
+
+    Args:
+        accumulators: values to add to; None: the product alone.
+        a: a descriptor, or the words of the fragments (4 a step of 16 along the reduced axis).
+        b: a descriptor.
+        steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
+        transposed: the rows of B run along its free axis, not along the reduced axis.
+    """
+    count = width // 2
+    words = list(a) if isinstance(a, (list, tuple)) else None
+    acc = [] if accumulators is None else list(accumulators)
+    first = count + len(acc)  # of the operands that are not accumulators
+    place_b = first + (len(words) if words else 1)
+    held = ", ".join(f"${k}" for k in range(count))
+    lines = ["{", ".reg .b64 a, b;", ".reg .pred p, q;", "setp.ne.b32 p, 1, 0;",
+             "setp.ne.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]  # fmt: skip
+    for k, (move_a, move_b) in enumerate(steps):
+        if words:
+            left = "{" + ", ".join(f"${first + 4 * k + j}" for j in range(4)) + "}"
+        else:
+            lines.append(f"add.s64 a, ${first}, {move_a};")
+            left = "a"
+        lines.append(f"add.s64 b, ${place_b}, {move_b};")
+        keep = "q" if k == 0 and not acc else "p"
+        major = f"{int(transposed)}" if words else f"0, {int(transposed)}"
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
+            f"{left}, b, {keep}, 1, 1, {major};"
+        )
+    lines += ["wgmma.commit_group.sync.aligned;", "}"]
+    constraints = ["=f"] * count + [str(k) for k in range(len(acc))]
+    constraints += ["r"] * len(words) if words else ["l"]
+    constraints.append("l")
+    operands = [*acc, *(words or [a]), b]
+    return _values("\n".join(lines), ",".join(constraints), operands, count)
+
+
+def wait_products(pending: int, values: Sequence[Any]) -> list[Any]:
+    """The values of an issued product, once at most `pending` later ones are under way."""
+    constraints = ["=f"] * len(values) + [str(k) for k in range(len(values))]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    return _values(text, ",".join(constraints), values, len(values))
+
+
+def _values(text: str, constraints: str, operands: Sequence[Any], count: int) -> list[Any]:
+    """The `count` f32 results of an inline PTX fragment."""
+    f32 = ir.F32Type.get()
+    kind = ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+    made = asm(text, constraints, operands, kind)
+    return [
+        ir.Operation.create(
+            "llvm.extractvalue", results=[f32], operands=[made],
+            attributes={"position": ir.DenseI64ArrayAttr.get([k])},
+        ).results[0]
+        for k in range(count)
+    ]  # fmt: skip

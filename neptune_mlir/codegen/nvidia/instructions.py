@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""NVIDIA's instructions: `ldmatrix`, `mma.sync`, shuffles, `cp.async`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neptune_mlir.analysis.layouts import CHUNK
+from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.chip import Chip, Operand
+from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.scalars import Index, Scalars
+from neptune_mlir.codegen.nvidia.hopper import asm, every_lane
+from neptune_mlir.ir.bindings import ir, llvm
+from neptune_mlir.targets.gpu import MatrixInstruction
+
+SMEM = "neptune_shared"  # dynamic shared memory: the launch says how much
+
+
+class Nvidia(Chip):
+    columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
+
+    def shared_symbol(self, kernel: str) -> str:
+        return SMEM
+
+    def declare_module(self) -> None:
+        llvm.GlobalOp(
+            ir.Type.parse("!llvm.array<0 x i8>"), SMEM,
+            ir.Attribute.parse("#llvm.linkage<external>"), addr_space=3, alignment=1024,
+        )  # fmt: skip
+
+    def annotate(self, function: Any, blocks: int) -> None:
+        if blocks:
+            i32 = ir.IntegerType.get_signless(32)
+            function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, blocks)
+
+    def barrier(self) -> None:
+        scope = ir.Attribute.parse("#gpu.barrier_scope<workgroup>")
+        ir.Operation.create("gpu.barrier", attributes={"scope": scope})
+
+    def let_next_start(self) -> None:
+        asm("griddepcontrol.launch_dependents;", "")
+
+    def wait_for_last(self) -> None:
+        asm("griddepcontrol.wait;", "~{memory}")  # the intrinsic lets loads move in front of it
+
+    # ---- copies
+
+    def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        self.start_copy(memory, array, window, tile)
+        self.commit()
+
+    def arrive(self) -> None:
+        self.wait(0)
+
+    def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        """Start bringing a window to shared memory, by asynchronous copies where they can."""
+        if memory.can_copy(array, window):
+            _copy_async(memory, array, window, tile)
+        else:
+            memory.store_staged(array, window, tile, memory.load_staged(array, window))
+
+    def commit(self) -> None:
+        """The copies started since the last call are one group."""
+        ir.Operation.create("nvvm.cp.async.commit.group")
+
+    def wait(self, pending: int) -> None:
+        """Wait until at most `pending` of this thread's groups are under way."""
+        i32 = ir.IntegerType.get_signless(32)
+        ir.Operation.create(
+            "nvvm.cp.async.wait.group", attributes={"n": ir.IntegerAttr.get(i32, pending)}
+        )
+
+    # ---- scalars
+
+    def exp2(self, s: Scalars, x: Any) -> Any:
+        return s.op("nvvm.ex2", [x], x.type, ftz=ir.BoolAttr.get(True))
+
+    def reciprocal(self, s: Scalars, x: Any) -> Any:
+        return s.op("nvvm.rcp.approx.ftz.f", [x], s.f32)
+
+    def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
+        everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)
+        operands = [everyone, word, s.constant(distance, s.i32), width]
+        return ir.Operation.create(
+            "nvvm.shfl.sync", results=[word.type], operands=operands,
+            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
+        ).results[0]  # fmt: skip
+
+    def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
+        word = s.op("arith.extui", [condition], s.i32)
+        return s.op("arith.trunci", [every_lane(word)], s.i1)
+
+    # ---- matrix products
+
+    def fragment(self, memory: Memory, values: Sequence[Any], together: int = 1) -> list[Any]:
+        s = memory.s
+        if values[0].type == s.f32:
+            rounded = "cvt.rna.tf32.f32 $0, $1;"
+            return [asm(rounded, "=r,f", [v], s.i32, side_effects=False) for v in values]
+        return [memory.narrow(list(values[j : j + 2])) for j in range(0, len(values), 2)]
+
+    def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
+        return values
+
+    def elements(self, memory: Memory, accumulator: Any, count: int) -> list[Any]:
+        return list(accumulator)
+
+    def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> list[Any]:
+        attributes = {
+            "shape": ir.Attribute.parse(f"#nvvm.shape<m = {i.m}, n = {i.n}, k = {i.k}>"),
+            "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+            "layoutB": ir.Attribute.parse("#nvvm.mma_layout<col>"),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(a), len(b), len(c)]),
+        }
+        for name in ("multiplicandAPtxType", "multiplicandBPtxType"):
+            attributes[name] = ir.Attribute.parse(f"#nvvm.mma_type<{i.precision or i.operand}>")
+        if i.operand == "bf16":  # the op takes pairs of bfloats as words
+            a, b = ([s.op("llvm.bitcast", [v], s.i32) for v in vs] for vs in (a, b))
+        result = ir.Type.parse("!llvm.struct<(f32, f32, f32, f32)>")
+        made = ir.Operation.create(
+            "nvvm.mma.sync", results=[result], operands=[*a, *b, *c], attributes=attributes
+        ).results[0]
+        return [
+            s.op("llvm.extractvalue", [made], s.f32, position=ir.DenseI64ArrayAttr.get([k]))
+            for k in range(4)
+        ]
+
+    def operand_from_shared(
+        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i. (16-bit elements;
+        plain loads for others.)"""
+        if tile.layout.element != 2:
+            return super().operand_from_shared(threads, memory, tile, operand)
+        s = memory.s
+        which, free, deep, grid = operand.which, operand.free, operand.deep, operand.grid
+        warp_step = tile.layout.shape[free] // (grid.m if which == "a" else grid.n)
+        row_in_piece = s.mod(threads.lane, 8)
+        low, high = s.mod(s.div(threads.lane, 8), 2), s.div(threads.lane, 16)
+        # piece 1 and piece 2 stand 8 further along these dimensions
+        first, second = (free, deep) if which == "a" else (deep, free)
+        kind = ir.Type.parse(f"vector<2x{tile.dtype}>")
+        number = threads.warp if which == "b" else s.mod(threads.warp, grid.m)
+        if which == "b":
+            number = s.mod(s.div(threads.warp, grid.m), grid.n)
+        split = (grid.m if which == "a" else grid.n) > 1
+        words = 4 if which == "a" else 2  # of a fragment
+        extent = tile.layout.shape[free]
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            pieces = words * count
+            lane_part: list[Index] = [0, 0]
+            lane_part[0] = row_in_piece
+            lane_part[first] = s.add(lane_part[first], s.mul(low, 8))
+            if which == "a" and extent < 16:  # rows of padding repeat one that exists
+                last = extent - 1 if free == 0 else (extent - 1) // 8 * 8
+                lane_part[free] = s.minimum(lane_part[free], last)
+            if pieces == 4:
+                lane_part[second] = s.add(lane_part[second], s.mul(high, 8))
+            constant = [0, 0]
+            constant[free] = row * operand.step
+            constant[deep] = depth * operand.instruction.k
+            if split:
+                lane_part[free] = s.add(lane_part[free], s.mul(number, warp_step))
+            step = warp_step if split and free == 1 else 0
+            offset = _piece_offset(memory, tile, lane_part, constant, step)
+            found = _ldmatrix(memory, offset, pieces, trans=deep == 0, kind=kind)
+            return [found[j : j + words] for j in range(0, pieces, words)]
+
+        return fragments
+
+
+def _piece_offset(
+    memory: Memory, tile: SharedTile, lane_part: Sequence[Index], constant: Sequence[int],
+    column_step: int,
+) -> Index:  # fmt: skip
+    """Byte offset of the row that this lane gives, `constant` away from `lane_part`.
+
+    Rows move by multiples of 8, so they keep their swizzle. Columns move by whole chunks: in
+    the swizzled bits by exclusive or, where the lane's part leaves them free (but for the
+    lowest, it does when warps stand whole swizzles, `column_step`, apart), above them by
+    addition. So few addresses need a register; the rest is in the instruction.
+    """
+    s, layout = memory.s, tile.layout
+    start = memory.shared_offset
+    chunk = constant[1] * layout.element // CHUNK
+    swizzled = chunk & layout.mask
+    apart = column_step * layout.element // CHUNK % (layout.mask + 1) == 0
+    if layout.mask and (swizzled % 2 or not apart):
+        moved = start(layout, [lane_part[0], s.add(lane_part[1], constant[1])])
+        fixed = 0
+    else:
+        moved = s.xor(start(layout, list(lane_part)), swizzled * CHUNK)
+        fixed = (chunk - swizzled) * CHUNK
+    return s.add(s.add(moved, tile.offset), fixed + constant[0] * layout.pitch)
+
+
+def _ldmatrix(memory: Memory, offset: Index, count: int, trans: bool, kind: Any) -> list[Any]:
+    s = memory.s
+    order = "col" if trans else "row"
+    words = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
+    loaded = ir.Operation.create(
+        "nvvm.ldmatrix", results=[words], operands=[memory.shared_pointer(offset)],
+        attributes={
+            "num": ir.IntegerAttr.get(s.i32, count),
+            "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{order}>"),
+            "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+            "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        },
+    ).results[0]  # fmt: skip
+    found = []
+    for k in range(count):
+        position = ir.DenseI64ArrayAttr.get([k])
+        word = s.op("llvm.extractvalue", [loaded], s.i32, position=position)
+        found.append(s.op("llvm.bitcast", [word], kind))
+    return found
+
+
+def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+    """Start copying a window to shared memory; rows that do not exist become 0.
+
+    The block copies some whole rows a round. From round to round a thread's addresses move by
+    constants (in shared memory: once the swizzle comes round), so few of them need registers.
+    """
+    s, threads, layout, size = memory.s, memory.threads, tile.layout, element_bytes(array.dtype)
+    memory.needs(array, CHUNK)
+    per_row = window.shape[-1] * size // CHUNK
+    rows = max(1, threads.count // per_row)  # a round
+    first, chunk = s.div(threads.id, per_row), s.mod(threads.id, per_row)
+    idle = threads.count - rows * per_row
+    working = s.less(threads.id, rows * per_row) if idle > 0 else None
+    period = max(1, (layout.mask + 1 << layout.shift) // rows) if layout.mask else 1
+    sources: list[Any] = []
+    targets: list[Index] = []
+    for r in range(-(-layout.rows // rows)):
+        row = s.add(first, r * rows)
+        position = memory.unflatten(row, window.shape[:-1])
+        element = [*position, s.mul(chunk, CHUNK // size)]
+        if r and len(window.shape) == 2:
+            stride = array.strides[window.dims[0]]
+            step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
+            sources.append(memory.offset_pointer(sources[-1], step, array.pointer.type))
+        else:
+            sources.append(memory.address(array, window, element))
+        if r < period:
+            targets.append(s.add(memory.shared_offset(layout, element), tile.offset))
+        else:
+            targets.append(s.add(targets[r - period], period * rows * layout.pitch))
+        past_end = (r + 1) * rows > layout.rows
+        taking = s.both(working, s.less(row, layout.rows) if past_end else None)
+        with under(s, taking):
+            inside = memory.in_bounds(element, window.valid)
+            _copy_chunk(memory, targets[-1], sources[-1], inside)
+
+
+def _copy_chunk(memory: Memory, target: Index, source: Any, inside: Any) -> None:
+    """Copy 16 bytes, or write zeros where `inside` is false."""
+    s = memory.s
+    operands = [memory.shared_pointer(target), source]
+    if inside is not None:
+        operands.append(s.select(inside, s.constant(CHUNK, s.i32), s.constant(0, s.i32)))
+    ir.Operation.create(
+        "nvvm.cp.async.shared.global", operands=operands,
+        attributes={
+            "size": ir.IntegerAttr.get(s.i32, CHUNK),
+            "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier cg>"),
+        },
+    )  # fmt: skip

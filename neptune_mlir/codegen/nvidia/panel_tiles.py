@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles that TMA brought to shared memory (panels, see `hopper.py`), read by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.codegen.gpu.chip import Operand
+from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.ir.bindings import ir
+
+
+@dataclass(frozen=True)
+class PanelTile:
+    """A tile in panels in shared memory; `address` is an i32 value."""
+
+    address: Any
+    rows: int
+    columns: int
+    dtype: str
+
+    @property
+    def panel(self) -> L.Shared:
+        """The layout of a panel."""
+        return L.Shared((self.rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.rows * hopper.ROW
+
+    def pointer(self, memory: Memory) -> Any:
+        kind = ir.Type.parse("!llvm.ptr<3>")
+        return memory.s.op("llvm.inttoptr", [self.address], kind)
+
+
+def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
+    """What a thread holds of a tile."""
+    s = memory.s
+    rows = tile.rows * tile.columns // hopper.PANEL
+    panels = L.Shared((rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+    whole = tile.panel_bytes % hopper.ATOM == 0  # else the swizzle counts on
+    start = tile.pointer(memory)
+
+    def pointer(position: list[Any]) -> Any:
+        *row, column = position
+        number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
+        above, own = s.mul(number, tile.rows), (row or [0])[0]
+        offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
+        if whole:
+            offset = s.add(offset, s.mul(above, hopper.ROW))
+        return memory.offset_pointer(start, s.value(offset, s.i32), start.type)
+
+    return memory.read_tile(layout, tile.dtype, pointer)
+
+
+def operand(
+    threads: Threads, memory: Memory, tile: PanelTile, wanted: Operand
+) -> Callable[[int, int, int], list[Any]]:
+    """`Chip.operand_from_shared` for a tile in panels."""
+    memory = copy(memory)
+    memory.smem = tile.pointer(memory)
+    readers = [
+        memory.s.chip.operand_from_shared(
+            threads, memory, SharedTile(tile.panel, n * tile.panel_bytes, tile.dtype), wanted
+        )
+        for n in range(tile.columns // hopper.PANEL)
+    ]
+    along = wanted.step if wanted.deep == 0 else wanted.instruction.k  # a piece, along columns
+
+    def fragments(row: int, depth: int, count: int) -> list[Any]:
+        if wanted.deep == 1:
+            panel, depth = divmod(depth, hopper.PANEL // along)
+        else:
+            panel, row = divmod(row, hopper.PANEL // along)
+        return readers[panel](row, depth, count)
+
+    return fragments

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The order in which resident blocks take programs.
+
+As in any kernel the last variable of the grid runs fastest, so that neighbours share what they
+stream, and downwards. Two kinds of grids have orders of their own.
+
+* Where the bounds of a streamed loop depend on that variable (a triangle), programs differ in
+  length, and blocks that get a long one last keep the others waiting: 3 to 14% where a block runs 8
+  to 16 programs. So the last programs of a launch, two for each block, come longest first, whatever
+  the other variables are ("longest processing time first"). For all programs that order would be
+  worse: neighbours share nothing then, and memory is the bound.
+* Where one load of a loop depends on the last variable and another on the one before (a matrix
+  product), neighbours share one of two operands. Programs come in panels of PANEL points of the
+  last variable: those that run at once then make a square, nearly, which needs the least of both;
+  and what a panel needs of one operand stays in the L2 cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.tiles import is_inside
+from neptune_mlir.ir.bindings import ir
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+SORTED = 2  # programs for each block, at the end of a launch
+PANEL = 16  # points
+
+
+def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
+    """The order of a kernel; None for that of the numbers.
+
+    Blocks that do not stay have an order where they share multiprocessors: those are for launches
+    of few programs, of which a multiprocessor is to get a long one and a short one.
+    """
+    if not (kernel.resident or kernel.blocks > 1) or len(kernel.bounds) < 2:
+        return None
+    *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
+    loops = [loop for loop in kernel.signatures if loop is not None]
+    if any(_reads(v, last, kernel) for loop in loops for v in list(loop.operands)[:2]):
+        return LongestFirst(kernel)
+    loads = [
+        [any(_reads(v, variable, kernel) for v in offsets if not isinstance(v, int))
+         for variable in (other, last)]
+        for offsets in kernel.streamed_offsets()
+    ]  # fmt: skip
+    return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
+
+
+def _reads(value: Any, variable: Any, kernel: SpecializedWriter) -> bool:
+    """Whether a scalar of the tile program depends on a variable of the grid."""
+    if value == variable:
+        return True
+    if isinstance(value.owner, ir.Block) or not is_inside(value, kernel.forall):
+        return False
+    return any(_reads(v, variable, kernel) for v in value.owner.operands)
+
+
+class LongestFirst:
+    """The last programs of a launch come longest first."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.bounds, s = kernel.bounds, kernel.s
+        self.s = s
+        blocks = self._blocks()
+        *others, rows = kernel.bounds
+        count = s.value(1)
+        for bound in others:
+            count = s.value(s.mul(count, bound))
+        wanted = s.op("arith.ceildivui", [s.value(s.mul(blocks, SORTED)), rows], s.index)
+        self.last = s.value(s.minimum(wanted, count))  # points of the other variables
+        self.before = s.value(s.sub(count, self.last))
+
+    def place(self, number: Any) -> tuple[Any, Any]:
+        """Of a program: the grid's last variable, and the number of the others' point."""
+        s, rows = self.s, self.bounds[-1]
+        point = s.op("arith.divui", [number, rows], s.index)
+        inside = s.op("arith.remui", [number, rows], s.index)
+        late = s.value(s.sub(number, s.mul(self.before, rows)))
+        shift = s.op("arith.divui", [late, self.last], s.index)
+        late = s.value(s.sub(late, s.mul(shift, self.last)))
+        early = s.less(point, self.before)
+        row = s.select(early, inside, shift)
+        point = s.select(early, point, s.value(s.add(self.before, late)))
+        return s.value(s.sub(s.sub(rows, 1), row)), point
+
+    def _blocks(self) -> Any:
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        return self.s.op("gpu.grid_dim", [], self.s.index, dimension=dimension)
+
+
+class Panels:
+    """The last two variables run in panels of the last one."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.bounds, self.s = kernel.bounds, kernel.s
+
+    def place(self, number: Any) -> tuple[Any, Any]:
+        """As that of `LongestFirst`."""
+        s, (*_, columns, rows) = self.s, self.bounds
+        matrix = s.value(s.mul(columns, rows))
+        first = s.op("arith.divui", [number, matrix], s.index)
+        rest = s.value(s.sub(number, s.mul(first, matrix)))
+        size = s.value(s.mul(columns, PANEL))
+        panel = s.op("arith.divui", [rest, size], s.index)
+        rest = s.value(s.sub(rest, s.mul(panel, size)))
+        start = s.value(s.mul(panel, PANEL))
+        width = s.value(s.minimum(s.value(s.sub(rows, start)), PANEL))
+        column = s.op("arith.divui", [rest, width], s.index)
+        row = s.value(s.add(start, s.value(s.sub(rest, s.mul(column, width)))))
+        return row, s.value(s.add(s.mul(first, columns), column))

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Resident blocks: each runs one program after another, taken from a queue.
+
+A launch has no more blocks than the chip runs at once. The first program of a block is the one
+of its own number; the next it takes from a counter in global memory, so blocks that got short
+programs get more of them. The producer takes numbers, ahead of the consumers, and hands them and
+the grid's variables on through slots in shared memory (so the consumers divide nothing); one that
+is no program's ends the block. While the consumers finish one program, the first tiles of the
+next are on their way.
+
+The counter belongs to the code (`COUNTERS`, zero when the code is loaded); the runtime gives
+every call one of them, for calls that run at the same time must not share one. It counts
+modulo the number of programs, so that it is zero again when a launch is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.ir.bindings import ir, llvm, scf
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+COUNTERS = "neptune_counters"
+CALLS = 1 << 16  # counters: half of them for prepared and captured calls, which may run any time
+SLOTS = 2
+
+
+def declare_counters() -> None:
+    kind = ir.Type.parse(f"!llvm.array<{CALLS} x i32>")
+    made = llvm.GlobalOp(
+        kind, COUNTERS, ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=1, alignment=4
+    )
+    block = made.operation.regions[0].blocks.append()
+    with ir.InsertionPoint(block):
+        zero = ir.Operation.create("llvm.mlir.zero", results=[kind]).results[0]
+        ir.Operation.create("llvm.return", operands=[zero])
+
+
+class ProgramQueue:
+    """The queue of one kernel, whose counter has the number `counter` (i32)."""
+
+    operands = (["counter", CALLS],)  # of a launch
+
+    def __init__(self, kernel: SpecializedWriter, counter: Any):
+        self.kernel, self.s, self.counter = kernel, kernel.s, counter
+        self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
+        self.words = 1 + len(self.variables)  # a program's number and the grid's variables
+        self.slots = kernel.memory.take(SLOTS * 4 * self.words)
+        self.full = kernel.memory.take(SLOTS * 2 * 8)
+        self.empty = self.full + SLOTS * 8
+        self.programs = self.s.value(1)
+        for bound in kernel.bounds:
+            self.programs = self.s.value(self.s.mul(self.programs, bound))
+
+    def start_barriers(self) -> None:
+        for k in range(SLOTS):
+            hopper.init_barrier(self.kernel.address(self.full + 8 * k), 1)
+            hopper.init_barrier(self.kernel.address(self.empty + 8 * k), self.kernel.warps)
+
+    def produce(self, counts: Sequence[Any], write: Write) -> None:
+        """Take programs; `write(counts)` gives the counts after one, where it stands."""
+        s = self.s
+        dimension = ir.Attribute.parse("#gpu<dim x>")
+        first = s.op("gpu.block_id", [], s.index, dimension=dimension)
+        blocks = s.op("gpu.grid_dim", [], s.index, dimension=dimension)
+        kinds = [s.index] * (2 + len(counts))
+        loop = scf.WhileOp(kinds, [first, s.value(0), *counts])
+        before, after = (r.blocks.append(*kinds) for r in loop.operation.regions)
+        with s.scope(before):
+            condition = s.less(before.arguments[0], self.programs)
+            scf.ConditionOp(condition, list(before.arguments))
+        with s.scope(after):
+            program, number, *inside = after.arguments
+            self.kernel._place_program(program)
+            self._give(number, program)
+            inside = list(write(inside))
+            following = s.value(s.add(self._take(), blocks))  # late: who is ahead takes more
+            scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
+        zero = s.value(0)
+        self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
+        self._give(loop.results[1], loop.results[0])
+
+    def consume(self, counts: Sequence[Any], write: Write) -> None:
+        """Run what the producer has taken; `write` as in `produce`."""
+        s = self.s
+        kinds = [s.index] * (1 + len(counts))
+        place = [s.index] * len(self.variables)
+        loop = scf.WhileOp([*place, *kinds], [s.value(0), *counts])
+        before, after = (
+            r.blocks.append(*k)
+            for r, k in zip(loop.operation.regions, (kinds, [*place, *kinds]), strict=True)
+        )
+        with s.scope(before):
+            number, *inside = before.arguments
+            program, *position = self._get(number)
+            number = s.value(s.add(number, 1))
+            more = s.less(program, self.programs)
+            scf.ConditionOp(more, [*position, number, *inside])
+        with s.scope(after):
+            arguments = list(after.arguments)
+            for variable in self.variables:
+                self.kernel.scalars[variable] = arguments.pop(0)
+            number, *inside = arguments
+            inside = list(write(inside))
+            hopper.converge()
+            scf.YieldOp([number, *inside])
+
+    # ---- one number
+
+    def _take(self) -> Any:
+        """How many programs were taken before, by all blocks but for their first ones."""
+        s = self.s
+        address = ir.FlatSymbolRefAttr.get(COUNTERS)
+        start = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<1>"), global_name=address)
+        place = s.op("llvm.ptrtoint", [start], s.i64)
+        moved = s.op("arith.extui", [s.value(self.counter, s.i32)], s.i64)
+        moved = s.op("arith.muli", [moved, s.constant(4, s.i64)], s.i64)
+        place = s.op("arith.addi", [place, moved], s.i64)
+        lane = s.value(self.kernel.threads.lane, s.i32)
+        limit = s.value(s.sub(self.programs, 1), s.i32)
+        taken = hopper.count_modulo(place, limit, lane)
+        return s.value(self.kernel.uniform(taken))
+
+    def _give(self, number: Any, program: Any) -> None:
+        slot, full, empty, parity = self._slot(number)
+        s, lane = self.s, self.s.value(self.kernel.threads.lane, self.s.i32)
+        free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
+        hopper.wait_barrier(empty, free)
+        for k, value in enumerate([program, *(self.kernel.scalars[v] for v in self.variables)]):
+            where = s.op("arith.addi", [slot, s.constant(4 * k, s.i32)], s.i32)
+            hopper.store_word(where, s.value(value, s.i32), lane)
+        hopper.arrive_if_first(full, lane)
+
+    def _get(self, number: Any) -> list[Any]:
+        """A program's number, and the grid's variables there."""
+        slot, full, empty, parity = self._slot(number)
+        hopper.wait_barrier(full, parity)
+        s = self.s
+        lane = s.value(self.kernel.threads.lane, s.i32)
+        words = []  # read by the lane whose arrival lets them be overwritten
+        for k in range(self.words):
+            where = s.op("arith.addi", [slot, s.constant(4 * k, s.i32)], s.i32)
+            words.append(hopper.load_word(where, lane))
+        hopper.arrive_if_first(empty, lane)
+        return [s.value(self.kernel.uniform(word)) for word in words]
+
+    def _slot(self, number: Any) -> tuple[Any, Any, Any, Any]:
+        """Addresses of a slot and its barriers, and the parity of its phase."""
+        s, address = self.s, self.kernel.address
+        slot, phase = s.mod(number, SLOTS), s.mod(s.div(number, SLOTS), 2)
+        eight, words = s.mul(slot, 8), s.mul(slot, 4 * self.words)
+        return (
+            address(s.add(words, self.slots)), address(s.add(eight, self.full)),
+            address(s.add(eight, self.empty)), s.value(phase, s.i32),
+        )  # fmt: skip
+
+
+Write = Callable[[Sequence[Any]], Sequence[Any]]

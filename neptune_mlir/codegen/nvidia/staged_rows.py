@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Stores of matrix accumulators by whole rows, through shared memory that each warp has alone.
+
+A thread of an accumulator holds two neighbouring elements here and two there: written as they
+are, a warp touches 8 rows by 16 bytes an instruction. Staged, panel by panel of 64 columns, it
+writes 4 rows by 128 bytes. Only lanes of one warp exchange data, so no other warp waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
+from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.gpu import MatrixInstruction
+
+ROWS, COLUMNS, ROW = 16, 64, 128  # of a panel of a warp; bytes of a row
+WARP = ROWS * ROW  # bytes that a warp needs
+
+
+def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstruction) -> bool:
+    """Whether a tile is an accumulator of `instruction` with 16 rows a warp, in whole panels of
+    16-bit elements."""
+    rank, shape = len(array.strides), layout.shape
+    if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % COLUMNS:
+        return False
+    there = window.valid[1]
+    if shape[0] != ROWS * layout.warps or not (there is None or is_multiple(there, COLUMNS)):
+        return False
+    if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], 8):
+        return False
+    grid = L.WarpGrid(layout.warps, 1, layout.warps)
+    return layout == L.accumulator(shape, 0, 1, grid, instruction)
+
+
+def panels(columns: int) -> int:
+    """How many panels a row of so many elements has."""
+    return columns // COLUMNS
+
+
+def store(
+    memory: Memory, array: Array, window: Window, layout: Layout, values: Sequence[Any],
+    staged: int, room: int,
+) -> None:  # fmt: skip
+    """Write what exists of a tile (see `fits`).
+
+    Args:
+        staged: offset of `room` panels (WARP bytes each) for each warp; so many are written at
+            a time.
+    """
+    s, threads = memory.s, recomputed(memory.threads)
+    memory.needs(array, L.CHUNK)
+    base = s.add(s.mul(threads.warp, WARP * room), staged)
+    rows = _Rows(memory, threads, array, window, base)
+    count = panels(layout.shape[1])
+    for first in range(0, count, room):
+        here = range(first, min(first + room, count))
+        stage(memory, threads, layout, values, base, here)
+        hopper.converge()
+        rows.store(first, len(here))
+        hopper.converge()  # before something is staged there again
+
+
+def stage(
+    memory: Memory, threads: Threads, layout: Layout, values: Sequence[Any], base: Any,
+    wanted: range,
+) -> None:  # fmt: skip
+    """Write some panels of an accumulator's rows to shared memory, one behind the other from
+    offset `base` of this warp on, 16-byte chunks swizzled by the row."""
+    s = memory.s
+    quad = s.div(threads.lane, 4)
+    write = s.add(s.add(s.mul(quad, ROW), s.mul(s.mod(threads.lane, 4), 4)), base)
+    swizzle = s.mul(quad, L.CHUNK)
+    offsets = layout.offsets(layout.reg)
+    for r in range(0, len(values), 2):
+        down, along = (int(x) for x in offsets[r])
+        if along // COLUMNS not in wanted:
+            continue
+        panel = along // COLUMNS - wanted.start
+        place = s.xor(swizzle, along % COLUMNS // 8 * L.CHUNK)
+        where = s.add(s.add(write, place), panel * WARP + down * ROW)
+        memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
+
+
+class _Rows:
+    """Moves staged panels to memory: each lane 16 bytes of 4 rows, 4 apart."""
+
+    def __init__(
+        self, memory: Memory, threads: Threads, array: Array, window: Window, base: Any
+    ) -> None:
+        s = self.s = memory.s
+        self.memory, self.base, self.columns = memory, base, window.valid[1]
+        self.row, self.chunk = s.div(threads.lane, 8), s.mod(threads.lane, 8)
+        mine = s.add(s.mul(threads.warp, ROWS), self.row)
+        self.start = memory.address(array, window, [mine, s.mul(self.chunk, 8)])
+        self.step = s.op(
+            "arith.muli", [array.strides[window.dims[0]], s.constant(4 * 2, s.i64)], s.i64
+        )
+        # (No branches: where threads of a warp might part, the assembler keeps nothing in the
+        # registers that a warp shares, all through the kernel.)
+        self.exists = [
+            memory.in_bounds([s.add(mine, 4 * k)], [window.valid[0]]) for k in range(ROWS // 4)
+        ]
+
+    def store(self, first: int, count: int) -> None:
+        s, memory = self.s, self.memory
+        words = ir.VectorType.get([4], s.i32)
+        found = []
+        for panel in range(count):
+            for k in range(ROWS // 4):
+                here = s.add(self.row, 4 * k)
+                place = s.xor(s.mul(self.chunk, L.CHUNK), s.mul(s.mod(here, 8), L.CHUNK))
+                where = s.add(s.add(s.mul(here, ROW), place), self.base)
+                pointer = memory.shared_pointer(s.add(where, panel * WARP))
+                value = memory.load_element(pointer, words, L.CHUNK)
+                found.append((panel, k, memory.unpack(value, 4, s.i32)))
+        for panel, k, value in found:
+            moved = s.op("arith.muli", [self.step, s.constant(k, s.i64)], s.i64)
+            moved = s.op(
+                "arith.addi", [moved, s.constant((first + panel) * COLUMNS * 2, s.i64)], s.i64
+            )
+            pointer = memory.offset_pointer(self.start, moved, self.start.type)
+            inside = self.memory.in_bounds([(first + panel) * COLUMNS], [self.columns])
+            inside = s.both(self.exists[k], inside)
+            exists = s.constant(1, s.i32)
+            if inside is not None:
+                exists = s.op("arith.extui", [inside], s.i32)
+            hopper.store_chunk(pointer, value, exists)
+
+
+def recomputed(threads: Threads) -> Threads:
+    """The same positions, from a number that compilers cannot know before they come here: left
+    alone, they keep every address below in a register all through a resident kernel."""
+    s = threads.s
+    lane, word = s.value(threads.lane, s.i32), s.value(threads.id, s.i32)
+    number = hopper.from_lane(word, lane)
+    return Threads(s, threads.lanes, threads.warps, s.value(number))

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From program text to a bundle: runs the pipelines, level by level.
+
+`driver/kernel.py` is the door for users; it comes here only when the cache has no entry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from neptune_mlir.algebra.rules import MODES
+from neptune_mlir.dialects.program import NUMERICS, PRECISION, functions
+from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
+from neptune_mlir.ir import bindings
+from neptune_mlir.pipelines.cases import add, few
+from neptune_mlir.pipelines.lowering import (
+    COMMON_LEVELS,
+    Lowering,
+    Program,
+    count,
+    parallelism,
+)
+from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.pipelines.ways import ways_of
+from neptune_mlir.runtime.plan import describe
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.transforms.registry import Remark
+from neptune_mlir.transforms.schedule import scripts as schedules
+
+_FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
+
+
+def pipeline_of(target: str) -> Any:
+    """The module of `pipelines/` that compiles for `target`.
+
+    Raises:
+        UsageError: no such target.
+        ToolError: a target that this version does not build yet.
+    """
+    family = next((f for prefix, f in _FAMILIES.items() if target.startswith(prefix)), None)
+    if family is None or (family == "cpu" and target != "cpu"):
+        raise UsageError(
+            f"unknown target '{target}'", hint="cpu, sm_80, sm_90a, gfx942, gfx1100, triton, ..."
+        )
+    name = f"neptune_mlir.pipelines.{family}"
+    if importlib.util.find_spec(name) is None:
+        raise ToolError(f"target '{target}' is not built yet in this version", hint="use cpu")
+    return importlib.import_module(name)
+
+
+@bindings.exclusive
+def lower_text(
+    text: str, source: str, target: str, schedule: str | None, level: str
+) -> tuple[Any, dict[str, Any]]:
+    """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
+    with bindings.source_name(source):
+        lowering = _best(Program(text, source, schedule), target, level)
+    return lowering.module, lowering.facts
+
+
+def _best(program: Program, target: str, level: str) -> Lowering:
+    """A program by the first way of a target that takes it."""
+    ways = ways_of(pipeline_of(target), target.partition(",")[0])
+    return next(program.lowerings(target, ways, level))
+
+
+@bindings.exclusive
+def with_options(
+    text: str, source: str, *, precision: str | None = None, numerics: str | None = None
+) -> str:
+    """A program whose functions say how exact it has to be.
+
+    Args:
+        precision: what operands of f32 products may be rounded to (`neptune.precision`), where an
+            instruction of the target does that.
+        numerics: which fused forms are good enough (`neptune.numerics`, see `algebra.accept`).
+
+    Raises:
+        UsageError: a word that is not one of PRECISIONS, or of MODES.
+    """
+    for name, word, known in (
+        ("precision", precision, PRECISIONS), ("numerics mode", numerics, MODES),
+    ):  # fmt: skip
+        if word is not None and word not in known:
+            raise UsageError(f"no {name} '{word}'", hint=f"one of: {', '.join(known)}")
+    module = Lowering.of_text(text, source).module
+    with module.context:
+        for function in functions(module):
+            for key, word in ((PRECISION, precision), (NUMERICS, numerics)):
+                if word is not None:
+                    function.operation.attributes[key] = bindings.ir.StringAttr.get(word)
+    return str(module.operation.get_asm(enable_debug_info=True))
+
+
+@bindings.exclusive
+def compile_text(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None,
+    cases: bool = True,
+) -> Any:  # fmt: skip
+    """The bundle of a program.
+
+    Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program. `cases`: also with
+    kernels for some calls alone (`pipelines/cases.py`).
+    """
+    families = families_of(target)
+    with bindings.source_name(source):
+        program = Program(text, source, schedule)
+        with tuned.questions() as asked:
+            bundles = [_compile_family(program, family, entry, cases) for family in families]
+    bundle = bundles[0]
+    if len(bundles) > 1:
+        from neptune_mlir.pipelines import gpu
+
+        bundle = gpu.join(target, bundles)
+    taken = [q.entry.as_json() for q in asked if q.entry]
+    if taken:
+        bundle.facts["provenance"]["tuned"] = taken
+    return bundle
+
+
+def families_of(target: str) -> list[str]:
+    """A target as targets that share tile programs. Raises UsageError for what shares no
+    bundle."""
+    if target.startswith("triton"):
+        return [target]
+    listed = [name.strip() for name in target.split(",")]
+    if len(listed) > 1 and any(n == "cpu" or n.startswith("triton") for n in listed):
+        raise UsageError(f"no bundle holds all of '{target}'", hint="only GPUs share a bundle")
+    table = tuned.current()
+    families: list[tuple[Any, list[str]]] = []
+    for name in listed:
+        ways = (pipeline_of(name), ways_of(pipeline_of(name), name), table.of_chip(name))
+        alike = next((names for known, names in families if known == ways), None)
+        if alike is None:
+            families.append((ways, [name]))
+        else:
+            alike.append(name)
+    return [",".join(names) for _, names in families]
+
+
+def _compile_family(program: Program, target: str, entry: str | None, cases: bool) -> Any:
+    """The bundle of a program for targets of one pipeline."""
+    pipeline = pipeline_of(target)
+    chip = {} if target == "cpu" else {"target": target}
+
+    def begin(lowering: Lowering) -> Any:
+        return pipeline.begin_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
+
+    def made_with_cases(lowering: Lowering, tiles: str) -> Any:
+        """All begun before the first is waited for: their code generators run side by side."""
+        base = begin(lowering)
+        variants = program.variants(lowering, tiles, target, base.plan)
+        begun = [(case, begin(variant)) for case, variant in variants]
+        bundle = base.finish()
+        for case, variant in begun:
+            try:
+                found = variant.finish()
+            except Refused:
+                continue
+            when = case.condition or few(case, base.plan, variant.plan, parallelism(target))
+            bundle = bundle if _spilled(found) else add(bundle, found, when)
+        return bundle
+
+    best: Any = None
+    refused: list[OutOfMemory | Refused] = []
+    tried = ""
+    for lowering in program.lowerings(target, ways_of(pipeline, target.partition(",")[0])):
+        tiles = str(lowering.module)
+        if tiles == tried:  # this way changes nothing
+            continue
+        tried = tiles
+        try:
+            if cases and (lowering.cases or lowering.way.few):
+                bundle = made_with_cases(lowering, tiles)
+            else:
+                bundle = pipeline.compile_tiles(
+                    lowering.module, entry=entry, facts=lowering.facts, **chip
+                )
+        except (OutOfMemory, Refused) as error:
+            refused.append(error)
+            continue
+        found = [str(Remark("warning", error.loc or "unknown", error.message)) for error in refused]
+        bundle.facts["remarks"] = [*found, *bundle.facts["remarks"]]
+        if best is None or _spilled(bundle) < _spilled(best):
+            best = bundle
+        if lowering.way.spills or not _spilled(best):
+            break
+    if best is None:
+        raise refused[-1]
+    return best
+
+
+def _spilled(bundle: Any) -> int:
+    """Bytes that the threads of a bundle's kernels keep in memory for want of registers."""
+    images = bundle.facts.get("images", ())
+    return sum(kernel["spills"] for image in images for kernel in image["kernels"].values())
+
+
+@bindings.exclusive
+def emit_text(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str
+) -> tuple[str, list[str]]:
+    """The program at a level, as text, and what the passes remarked.
+
+    Where calls have kernels of their own, all are shown, each after a comment that says which
+    calls it is for. (A bundle leaves out those whose code spills.)
+
+    Raises:
+        UsageError: the target has no such level.
+    """
+    pipeline = pipeline_of(target)
+    levels = (*COMMON_LEVELS, *getattr(pipeline, "EMITS", ()))
+    if level not in levels:
+        raise UsageError(
+            f"target '{target}' has no level '{level}'", hint=", ".join((*levels, "bundle"))
+        )
+    chip = {} if target == "cpu" else {"target": target}
+    with bindings.source_name(source):
+        program = Program(text, source, schedule)
+        lowering = _best(program, target, level if level == "neptune" else "tile")
+
+        def shown(lowering: Lowering) -> str:
+            if level == "fused":
+                return str(program.by(target, lowering.way, level).module)
+            if level in COMMON_LEVELS:
+                return str(lowering.module)
+            return str(pipeline.emit_tiles(lowering.module, level, entry, **chip))
+
+        texts = {}
+        if lowering.cases or lowering.way.few:
+            from neptune_mlir.pipelines import gpu
+
+            def plan_of(lowering: Lowering) -> Any:
+                lowered = lowering.copy()
+                pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
+                return gpu.plan_of(lowered.module)
+
+            plan = plan_of(lowering)
+            names = [argument.name for argument in plan.arguments]
+            for case, variant in program.variants(
+                lowering, str(lowering.module), target, plan
+            ):
+                when = case.condition or few(case, plan, plan_of(variant), parallelism(target))
+                texts[f"calls where {describe(when, names)}"] = shown(variant)
+        mark = ";" if level == "llvm" else "//"
+        parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]
+        parts += [f"{mark} -----\n{mark} {calls}\n{text}" for calls, text in texts.items()]
+        return "\n".join(parts), lowering.facts["remarks"]
+
+
+# linalg.softmax has no loops of its own; upstream decomposes it, which only a script can ask for
+_DECOMPOSE = """
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.readonly}) {
+    %found = transform.structured.match ops{["linalg.softmax"]} in %module
+        : (!transform.any_op) -> !transform.any_op
+    %parts = transform.structured.decompose_interface %found
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+}
+"""
+
+
+@bindings.exclusive
+def compile_unfused(text: str, source: str, entry: str | None, *, vectorize: bool = True) -> Any:
+    """The program as written, through upstream's loops: what results are checked against.
+
+    Args:
+        vectorize: False compiles several times sooner into code that runs slower.
+
+    Raises:
+        NeptuneError: the program has no lowering to loops.
+    """
+    return _through_loops(Lowering.of_text(text, source), source, entry, vectorize)
+
+
+@bindings.exclusive
+def compile_reference(text: str, source: str, entry: str | None) -> Any:
+    """The program as written, all of its floats f64 (arguments and results too): what errors
+    count from.
+
+    Raises:
+        NeptuneError: the program has no lowering to loops, or reads floats as bits.
+    """
+    lowering = Lowering.of_text(text, source)
+    with bindings.source_name(source):
+        lowering.run([Step("widen-floats")])
+    return _through_loops(lowering, source, entry, vectorize=False)
+
+
+def _through_loops(lowering: Lowering, source: str, entry: str | None, vectorize: bool) -> Any:
+    from neptune_mlir.pipelines import cpu
+    from neptune_mlir.runtime.function import FunctionExecutable
+
+    with bindings.source_name(source):
+        if count(lowering.module, "linalg.softmax"):
+            schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
+        return FunctionExecutable(cpu.compile_unfused(lowering.module, entry, vectorize=vectorize))

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs as pseudo-code: how people read the `neptune` dialect, which prints generically.
+
+    stream over j, tile (i = 64, j = 64, d = all)
+      axes   i < 512, j < 512, d < 64
+      where  i >= j
+      start  max0 = -inf, sum1 = 0
+      t0[i, j] = sum over d: arg0[i, d] * arg1[j, d]
+      max0[i] = max(max0'[i], max over j: t0[i, j])
+      c0[i] = sum1'[i], repaired
+          repair: sum1'[i] * exp(max0'[i] - max0[i])    as max0'[i] -> max0[i]    (exponential)
+      sum1[i] = c0[i] + sum over j: exp(t0[i, j] - guard(max0[i]))
+      finish
+        t1[i] = log(sum1[i]) + max0[i]
+
+A name with a prime is a running value as the tile at hand found it. `guard(x)` is x, or 0 where
+x still is its identity (-inf): no element was seen there, and any finite reference will do.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest, tensor_key
+from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
+from neptune_mlir.ir.bindings import ir
+
+_COMBINER_WORDS = {"add": "sum", "mul": "product"}
+_JOIN = {"add": "{} + {}", "mul": "{} * {}", "and": "{} and {}", "or": "{} or {}"}
+_NESTS = ("neptune.map", "neptune.reduce", "neptune.accumulate", "neptune.correct")
+_QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
+
+
+def explain(module: Any, text: str = "") -> str:
+    """The module's functions as pseudo-code.
+
+    `text` is what the module was parsed from: arguments keep the names they have there.
+    """
+    parts = []
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and len(op.regions[0].blocks):
+            parts.append("\n".join(_Writer(text).function(op)))
+    return "\n\n".join(parts)
+
+
+def derivations(module: Any) -> list[str]:
+    """How the corrections of each stream were found and proved, as `rolling-update` recorded it."""
+    lines: list[str] = []
+
+    def visit(op: Any) -> Any:
+        if "neptune.derivation" in op.attributes:
+            names = [name.value for name in op.attributes["axis_names"]]
+            axis = names[op.attributes["axis"].value]
+            status = op.attributes["neptune.proof"].value
+            lines.append(f"corrections of the stream over {axis}: {status}")
+            lines.extend(f"  {line.value}" for line in op.attributes["neptune.derivation"])
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return lines
+
+
+def explain_html(
+    module: Any, text: str = "", title: str = "neptune explain", notes: Sequence[str] = ()
+) -> str:
+    """`explain` as one self-contained web page; `notes` stand below the program."""
+    listing = "\n".join(_html_line(line) for line in explain(module, text).splitlines())
+    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return _PAGE.format(
+        title=html.escape(title), listing=listing, notes=f"<ul>{items}</ul>" if items else ""
+    )
+
+
+_KEYWORDS = ("stream", "private", "global", "function", "finish", "start", "where", "repair:")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; }}
+pre {{ line-height: 1.5; overflow-x: auto; }} .key {{ font-weight: 600; color: #7a2e8d; }}
+.repair {{ color: #b04a00; }} li {{ font-family: monospace; margin: .3rem 0; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; color: #ddd; }}
+  .key {{ color: #c792ea; }} .repair {{ color: #f78c6c; }} }}
+</style></head><body><h1>{title}</h1><pre>{listing}</pre>{notes}</body></html>
+"""
+
+
+def _html_line(line: str) -> str:
+    body = line.lstrip(" ")
+    indent, first = line[: len(line) - len(body)], body.split(" ")[0]
+    text = html.escape(body)
+    if first == "repair:":
+        return f'{indent}<span class="repair">{text}</span>'
+    if first in _KEYWORDS:
+        text = f'<span class="key">{html.escape(first)}</span>{html.escape(body[len(first) :])}'
+    return indent + text
+
+
+class _Writer:
+    """Writes one function; names values as it meets them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.splitlines()
+        self.values = Values()
+        self.lines: list[str] = []
+        self.used: set[str] = set()
+
+    # ---- names
+
+    def written_name(self, argument: Any) -> str | None:
+        """What the program's text calls an argument: its location is where the name stands."""
+        location = argument.location
+        if isinstance(location, ir.NameLoc):
+            return location.name_str
+        if not isinstance(location, ir.FileLineColLoc) or location.start_line > len(self.text):
+            return None
+        line = self.text[location.start_line - 1]
+        found = re.match(r"%([A-Za-z_]\w*)", line[location.start_col - 1 :])
+        return found[1] if found else None
+
+    def name(self, value: Any, stem: str, numbered: bool = True) -> str:
+        """Give `value` a name that is free: `stem`, with a number where asked or needed."""
+        number = 0
+        numbered = numbered and not stem[-1].isdigit() and len(stem) < 2
+        chosen = f"{stem}{number}" if numbered else stem
+        while chosen in self.used:
+            number += 1
+            chosen = f"{stem}{number}"
+        self.used.add(chosen)
+        self.values.bind(chosen, value)
+        return chosen
+
+    def axis_names(self, operation: Any) -> list[str]:
+        return self.distinct(name.value for name in operation.attributes["axis_names"])
+
+    def loop_names(self, operation: Any, nest: Nest) -> list[str]:
+        if nest.axes is not None and "axis_names" in operation.parent.attributes:
+            shared = self.axis_names(operation.parent)
+            return [shared[axis] for axis in nest.axes]
+        if nest.names is not None:
+            return self.distinct(nest.names)
+        letters = "ijklmnpqrstuvw"
+        rank = len(nest.domain)
+        return self.distinct(letters[n] if n < len(letters) else f"i{n}" for n in range(rank))
+
+    def distinct(self, names: Iterable[str]) -> list[str]:
+        """Axis names; in capitals where the program has a value of that name."""
+        return [name.upper() if name in self.used else name for name in names]
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+    # ---- levels
+
+    def function(self, function: Any) -> list[str]:
+        block = function.regions[0].blocks[0]
+        name = function.operation.attributes["sym_name"].value
+        arguments = [
+            self.name(a, self.written_name(a) or f"arg{k}", numbered=False)
+            for k, a in enumerate(block.arguments)
+        ]
+        typed = [
+            f"{n}: {_type_text(a.type)}" for n, a in zip(arguments, block.arguments, strict=True)
+        ]
+        self.line(0, f"function {name}({', '.join(typed)})")
+        self.block(block, 1)
+        return self.lines
+
+    def block(self, block: Any, depth: int) -> None:
+        for op in block.operations:
+            operation = op.operation
+            name = operation.name
+            if name in _NESTS:
+                self.nest(operation, depth)
+            elif name == "neptune.stream":
+                self.stream(operation, depth)
+            elif name == "neptune.private":
+                self.private(operation, depth)
+            elif name == "neptune.global":
+                self.join(operation, depth)
+            elif name in ("func.return", "neptune.produce"):
+                if len(operation.operands):
+                    self.line(depth, "return " + self.keys(operation.operands))
+            elif name == "tensor.dim":
+                self.dim(operation)
+            elif name not in _QUIET:
+                results = ", ".join(self.name(r, "t") for r in operation.results)
+                given = self.keys(operation.operands)
+                self.line(depth, f"{results} = {name}({given})" if results else f"{name}({given})")
+
+    def keys(self, values: Iterable[Any]) -> str:
+        return ", ".join(self.values.key(v, "t") for v in values)
+
+    def dim(self, operation: Any) -> None:
+        source, position = operation.operands
+        owner = position.owner
+        constant = getattr(owner, "name", None) == "arith.constant"
+        index = owner.attributes["value"].value if constant else self.values.key(position)
+        text = f"{self.values.key(source)}.shape[{index}]"
+        self.values.bind(text, operation.results[0])
+
+    # ---- fused ops
+
+    def stream(self, operation: Any, depth: int, private: str = "") -> None:
+        names = self.axis_names(operation)
+        axis = operation.attributes["axis"].value
+        self.line(depth, f"stream over {names[axis]}{private}{_tile_text(operation, names)}")
+        extents = _extents(operation, operation.operands, self.values)
+        inner = depth + 1
+        sizes = ", ".join(f"{n} < {e}" for n, e in zip(names, extents, strict=True))
+        self.line(inner, f"axes   {sizes}")
+        self.live(operation, names, inner)
+        body = operation.regions[0].blocks[0]
+        running = self.name_running(body)
+        starts = [f"{name} = {start}" for name, start in running]
+        self.line(inner, f"start  {', '.join(starts)}")
+        self.block_without_terminator(body, inner)
+        finish = operation.regions[1].blocks[0]
+        for argument, (name, _) in zip(finish.arguments, running, strict=True):
+            self.values.rebind(name, argument)
+        if len(finish.operations) > 1:
+            self.line(inner, "finish")
+            self.block_without_terminator(finish, inner + 1)
+        self.name_results(operation, finish)
+
+    def name_running(self, body: Any) -> list[tuple[str, str]]:
+        """Name the running values of a stream; their names and what they start from."""
+        found: list[tuple[str, str]] = []
+        produced = list(body.operations)[-1].operation.operands
+        for argument, value in zip(body.arguments, produced, strict=True):
+            maker = value.owner
+            while maker.name != "neptune.accumulate":  # a map that a correction became
+                maker = _first_read(maker).owner
+            combiner = maker.attributes["combiner"].value
+            name = self.name(value, _COMBINER_WORDS.get(combiner, combiner) + str(len(found)))
+            self.values.bind(f"{name}'", argument)
+            found.append((name, _number(maker.attributes["identity"].value)))
+        return found
+
+    def name_results(self, operation: Any, block: Any) -> None:
+        """Results of a fused op take the names of what its last region produces."""
+        produced = list(block.operations)[-1].operation.operands
+        for result, value in zip(operation.results, produced, strict=True):
+            self.values.rebind(self.values.key(value, "t"), result)
+
+    def live(self, operation: Any, names: Sequence[str], depth: int) -> None:
+        region = operation.regions[2]
+        if not len(region.blocks):
+            return
+        block = region.blocks[0]
+        (condition,) = region_to_terms(block, [T.index(k) for k in range(len(names))], self.capture)
+        self.line(depth, f"where  {_show(condition, names)}")
+
+    def capture(self, value: Any) -> Term:
+        from neptune_mlir.dialects.scalars import constant_value
+
+        owner = value.owner
+        if getattr(owner, "name", None) == "arith.constant":
+            return T.const(constant_value(owner.opview), str(value.type))
+        return T.sym(self.values.key(value), str(value.type))
+
+    def private(self, operation: Any, depth: int) -> None:
+        chunks = operation.attributes["chunks"].value
+        number = "a run-time number of" if chunks == DYNAMIC else chunks
+        body = operation.regions[0].blocks[0]
+        self.line(depth, f"private in {number} chunks, in parallel")
+        self.block_without_terminator(body, depth + 1)
+        produced = list(body.operations)[-1].operation.operands
+        for result, value in zip(operation.results, produced, strict=True):
+            self.name(result, f"{self.values.key(value)}_part")
+
+    def join(self, operation: Any, depth: int) -> None:
+        names = self.axis_names(operation)
+        self.line(depth, f"global over {names[0]}: re-base the parts and join them")
+        body = operation.regions[0].blocks[0]
+        self.block_without_terminator(body, depth + 1)
+        self.name_results(operation, body)
+
+    def block_without_terminator(self, block: Any, depth: int) -> None:
+        before = len(self.lines)
+        self.block(block, depth)
+        if len(self.lines) > before and self.lines[-1].strip().startswith("return "):
+            del self.lines[-1]
+
+    # ---- nests
+
+    def nest(self, operation: Any, depth: int) -> None:
+        try:
+            nest = read_nest(operation, self.values)
+        except NoTermForm as error:
+            name = self.name(operation.results[0], "t")
+            self.line(depth, f"{name} = {operation.name} that has no short form: {error.message}")
+            return
+        names = self.loop_names(operation, nest)
+        key = self.values.key(nest.result) if self.known(nest.result) else None
+        key = key or self.name(nest.result, "c" if nest.kind == "correct" else "t")
+        position = f"[{', '.join(names[k] for k in nest.result_axes)}]" if nest.result_axes else ""
+        body = _show(nest.body, names)
+        if nest.kind == "correct":
+            self.line(depth, f"{key}{position} = {_show(nest.accumulators[0], names)}, repaired")
+            references = ", ".join(
+                f"{_show(old, names)} -> {_show(new, names)}"
+                for old, new in zip(nest.old, nest.new, strict=True)
+            )
+            self.line(depth + 2, f"repair: {body}    as {references}    ({nest.form})")
+            return
+        if nest.kind == "map":
+            self.line(depth, f"{key}{position} = {body}")
+            return
+        over = ", ".join(names[k] for k in nest.reduced_axes)
+        word = _COMBINER_WORDS.get(nest.combiner or "", nest.combiner)
+        value = f"{word} over {over}: {body}"
+        if nest.init is not None:
+            started = f"{nest.init}{position}"
+            joined = _JOIN.get(nest.combiner or "")
+            value = joined.format(started, value) if joined else f"{word}({started}, {value})"
+        self.line(depth, f"{key}{position} = {value}")
+
+    def known(self, value: Any) -> bool:
+        return value in self.values._keys
+
+
+# ---- text of small things ---------------------------------------------------------------------
+
+
+def _first_read(operation: Any) -> Any:
+    """The tensor that a nest's region reads first."""
+    for op in operation.regions[0].blocks[0].operations:
+        if op.operation.name == "neptune.read":
+            return op.operation.operands[0]
+    raise NoTermForm(f"'{operation.name}' reads no running value")
+
+
+def _extents(operation: Any, operands: Iterable[Any], values: Values) -> list[str]:
+    dynamic = iter(operands)
+    return [
+        values.key(next(dynamic)) if size == DYNAMIC else str(size)
+        for size in operation.attributes["domain"]
+    ]
+
+
+def _tile_text(operation: Any, names: Sequence[str]) -> str:
+    if "neptune.tile" not in operation.attributes:
+        return ""
+    sizes = zip(names, operation.attributes["neptune.tile"], strict=True)
+    pairs = ", ".join(f"{name} = {size or 'all'}" for name, size in sizes)
+    return f", tile ({pairs})"
+
+
+def _type_text(kind: Any) -> str:
+    if isinstance(kind, ir.RankedTensorType):
+        extents = ", ".join("?" if n == DYNAMIC else str(n) for n in kind.shape)
+        return f"{kind.element_type}[{extents}]"
+    return str(kind)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# operator -> (symbol, how tightly it binds)
+_INFIX = {
+    "or": ("or", 1), "and": ("and", 2), "xor": ("^", 3),
+    "eq": ("==", 4), "ne": ("!=", 4), "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4),
+    "ge": (">=", 4), "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6),
+    "rem": ("%", 6), "floordiv": ("//", 6),
+}  # fmt: skip
+
+
+def _show(term: Term, names: Sequence[str], outer: int = 0) -> str:
+    """A term with the loops' names and no needless brackets."""
+    if term.op == "index":
+        return names[term.attr]
+    if term.op in ("read", "ref"):
+        position = ", ".join(_show(a, names) for a in term.args)
+        return f"{tensor_key(term)}[{position}]" if term.args else str(tensor_key(term))
+    if term.is_leaf:
+        return T.show(term)
+    if term.op == "ge" and (text := _inequality(term, names)):
+        return text if outer < 4 else f"({text})"
+    if term.op in _INFIX:
+        symbol, strength = _INFIX[term.op]
+        left = _show(term.args[0], names, strength)
+        right = _show(term.args[1], names, strength + 1)
+        text = f"{left} {symbol} {right}"
+        return f"({text})" if strength < outer else text
+    if (guarded := _guarded(term)) is not None:
+        return f"guard({_show(guarded, names)})"
+    word = {"select": "where", "cast": term.dtype, "neg": "-", "not": "not "}.get(term.op, term.op)
+    return f"{word}({', '.join(_show(a, names) for a in term.args)})"
+
+
+def _guarded(term: Term) -> Term | None:
+    """x of `where(x == its identity, 0, x)`: a reference that is finite even where nothing was
+    seen (docs/architecture.md)."""
+    if term.op != "select" or term.args[0].op != "eq" or not term.args[1].is_const:
+        return None
+    compared, identity = term.args[0].args
+    infinite = identity.is_const and abs(identity.value) == float("inf")
+    return compared if infinite and term.args[1].value == 0 and term.args[2] is compared else None
+
+
+def _inequality(term: Term, names: Sequence[str]) -> str | None:
+    """`i + j * -1 >= 0`, as passes write affine conditions, as `i >= j`."""
+    if not (term.args[1].is_const and term.args[1].value == 0 and term.args[0].op == "add"):
+        return None
+    sides: tuple[list[str], list[str]] = ([], [])
+    parts = [term.args[0]]
+    while parts:
+        part = parts.pop()
+        if part.op == "add":
+            parts += reversed(part.args)
+            continue
+        negative = False
+        if part.is_const:
+            negative, part = part.value < 0, T.const(abs(part.value), part.dtype)
+        elif part.op == "mul" and part.args[1].is_const and part.args[1].value < 0:
+            factor = T.const(-part.args[1].value, part.dtype)
+            negative, part = True, T.make("mul", part.args[0], factor)
+        sides[negative].append(_show(part, names, 5))
+    return " >= ".join(" + ".join(side) or "0" for side in sides)

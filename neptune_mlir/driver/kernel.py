@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`compile` and `Kernel`: the door of the package.
+
+A program that was compiled before, by any process, comes from the on-disk cache, keyed by its
+text, the target, the schedule, the tuning table and this compiler; then nothing here imports MLIR.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.errors import ToolError, UsageError
+
+if TYPE_CHECKING:
+    from neptune_mlir.runtime.bundle import Bundle
+
+
+@dataclass(frozen=True)
+class Source:
+    """Program text and what diagnostics call the place that it came from."""
+
+    text: str
+    name: str = "<program>"
+
+    @classmethod
+    def of(cls, program: Any) -> Source:
+        """The text of a program: MLIR text, a path to some, a module, or a built program.
+
+        Raises:
+            UsageError: something else.
+        """
+        if isinstance(program, Source):
+            return program
+        if isinstance(program, os.PathLike):
+            return cls(Path(program).read_text(), os.fspath(program))
+        if isinstance(program, str):
+            return cls(program)
+        if callable(getattr(program, "module", None)):  # a program in index notation
+            program = program.module()
+        if hasattr(program, "operation"):  # an ir.Module, or an op that prints as one
+            return cls(program.operation.get_asm(enable_debug_info=True))
+        raise UsageError(
+            f"cannot compile a {type(program).__name__}",
+            hint="pass MLIR text, a path, an ir.Module or a program of neptune_mlir.ops",
+        )
+
+
+class Kernel:
+    """A compiled program.
+
+    Call it with arrays and numbers, in the order of the program's arguments; `out=` takes
+    arrays for the results, and on GPUs `workspace=` and `stream=` what `runtime.cuda` says of
+    them. New results are torch tensors where an argument is one; else NumPy arrays on CPUs, and
+    on GPUs arrays of the library that made the arguments. `facts` says how it came about
+    (nests, kernels, corrections, schedule, remarks), `cached` whether it came from the on-disk
+    cache.
+    """
+
+    def __init__(self, source: Source, target: str, schedule: str | None, bundle: Bundle,
+                 cached: bool = False):  # fmt: skip
+        self.source = source
+        self.target = target
+        self.schedule = schedule
+        self.bundle = bundle
+        self.cached = cached
+        self._executable = _load(bundle)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.bundle.facts
+
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        return self._executable(*arguments, out=out, **named)
+
+    def prepare(self, *arguments: Any, **named: Any) -> Any:
+        """A call on fixed memory that only launches (see `CudaExecutable.prepare`).
+
+        Raises:
+            UsageError: the kernel is not one for GPUs.
+        """
+        return self._on_gpu("prepare")(*arguments, **named)
+
+    def requirements(self, *arguments: Any) -> Any:
+        """The results and workspace that a call needs (see `CudaExecutable.requirements`).
+
+        Raises:
+            UsageError: the kernel is not one for GPUs.
+        """
+        return self._on_gpu("requirements")(*arguments)
+
+    def _on_gpu(self, name: str) -> Any:
+        if not hasattr(self._executable, name):
+            raise UsageError(f"a kernel for {self.target} has no {name}()", hint="call it as it is")
+        return getattr(self._executable, name)
+
+    def ir(self, level: str = "fused") -> str:
+        """The program as MLIR at a level: neptune, fused or tile."""
+        from neptune_mlir.driver.compiler import lower_text
+
+        module, _ = lower_text(
+            self.source.text, self.source.name, self.target, self.schedule, level
+        )
+        return str(module)
+
+    def explain(self) -> str:
+        """The fused loop nest as pseudo-code, what the passes remarked, and the proofs."""
+        from neptune_mlir.driver.compiler import lower_text
+        from neptune_mlir.driver.explain import derivations, explain
+
+        module, facts = lower_text(
+            self.source.text, self.source.name, self.target, self.schedule, "fused"
+        )
+        return "\n".join(
+            [explain(module, self.source.text), "", *facts["remarks"], *derivations(module)]
+        ).rstrip()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bundle to a file; `Kernel.load` reads it on a machine without MLIR."""
+        Path(path).write_bytes(self.bundle.to_bytes())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Kernel:
+        """A kernel from a file that `save` or `neptune compile` wrote.
+
+        Raises:
+            ToolError: not a bundle, a damaged one, or one for another ABI.
+        """
+        from neptune_mlir.runtime.bundle import Bundle
+
+        bundle = Bundle.from_bytes(Path(path).read_bytes())
+        made = bundle.facts.get("provenance", {}).get("source", {"text": "", "name": str(path)})
+        return Kernel(Source(made["text"], made["name"]), bundle.target, None, bundle)
+
+
+def _load(bundle: Bundle) -> Any:
+    chips = [name.strip() for name in bundle.target.removeprefix("triton:").split(",")]
+    if any(chip.startswith("sm_") for chip in chips):
+        from neptune_mlir.runtime.cuda import CudaExecutable
+
+        return CudaExecutable(bundle)
+    if all(chip.startswith("gfx") for chip in chips):
+        return _unrunnable
+    from neptune_mlir.runtime.cpu import CpuExecutable
+
+    return CpuExecutable(bundle)
+
+
+def _unrunnable(*arguments: Any, **named: Any) -> Any:
+    raise ToolError(
+        "this version has no runtime for AMD GPUs",
+        hint="save the kernel: its bundle has the code (HSACO) and the launch plan",
+    )
+
+
+def compile(
+    program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
+    precision: str | None = None, numerics: str | None = None,
+    tuning: str | os.PathLike[str] | None = None,
+) -> Kernel:  # fmt: skip
+    """Compile a program into a callable `Kernel`.
+
+    Args:
+        program: MLIR text, a path to it, an `ir.Module`, or a program of `neptune_mlir.ops`.
+        target: "cpu", or a chip (see `neptune doctor`).
+        schedule: a transform-dialect script: a shipped one by name, or a path. Default: the
+            rule of `transforms.schedule.scripts.choose`.
+        entry: the function, where the program has several.
+        precision: "tf32" allows operands of f32 products to be rounded to 11 bits, where the
+            target has matrix instructions that do (relative errors of about 3e-4 instead of 1e-7).
+        numerics: "default" fuses what is as accurate as the program as written, "strict" also keeps
+            the whole range of its types, "fast" asks for equality over the reals only
+            (`algebra.accept`).
+        tuning: a table that `neptune tune record` wrote, instead of the user's.
+
+    Raises:
+        NeptuneError: the program, the schedule or the target cannot be compiled.
+    """
+    from neptune_mlir.runtime import cache
+    from neptune_mlir.targets import tuned
+
+    if tuning is not None:
+        with tuned.using(tuning):
+            return compile(
+                program, target, schedule, entry=entry, precision=precision, numerics=numerics
+            )
+    source = Source.of(program)
+    if precision or numerics:
+        from neptune_mlir.driver.compiler import with_options
+
+        text = with_options(source.text, source.name, precision=precision, numerics=numerics)
+        source = Source(text, source.name)
+    # Dumps are wanted of a compilation, and a cached kernel has none.
+    key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target),
+                    "" if target == "cpu" else tuned.current().digest)  # fmt: skip
+
+    def make() -> Bundle:
+        from neptune_mlir.driver.compiler import compile_text
+
+        return compile_text(source.text, source.name, target, schedule, entry)
+
+    if os.environ.get("NEPTUNE_DUMP"):
+        return Kernel(source, target, schedule, make())
+    bundle, cached = cache.get_or_make(key, make)
+    return Kernel(source, target, schedule, bundle, cached)
+
+
+def _schedule_text(schedule: str | None) -> str:
+    """What identifies a schedule: its text where it is a file, else its name."""
+    if schedule and os.path.isfile(schedule):
+        return Path(schedule).read_text()
+    return schedule or ""
+
+
+def _host(target: str) -> str:
+    """What else the code depends on: the CPU's features and how many workers it has."""
+    if target != "cpu":
+        return ""
+    from neptune_mlir.runtime import workers
+    from neptune_mlir.targets.cpu import host
+
+    core = host()
+    return f"{core.triple} {core.name} {core.features} {workers.count()}"

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The only module that knows which MLIR Python package is in use.
+
+An installed `mlir` package wins; else `torch_mlir`, whose wheel carries the whole
+upstream binding set. Everything else in this project imports MLIR names from here:
+
+    from neptune_mlir.ir.bindings import ir, arith, func, linalg, ...
+
+It also wraps the calls that can kill the process (see `check_translatable`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from neptune_mlir.errors import InputError, ToolError
+
+
+def _choose_package() -> str:
+    for name in ("mlir", "torch_mlir"):
+        # A namespace folder called `mlir` is not the bindings: ask for the module we need.
+        try:
+            if importlib.util.find_spec(f"{name}.ir") is not None:
+                return name
+        except ModuleNotFoundError:
+            continue
+    raise ToolError(
+        "no MLIR Python bindings are installed",
+        hint="pip install torch-mlir  (or the 'mlir' wheel of llvm/eudsl)",
+    )
+
+
+PACKAGE: str = _choose_package()
+
+
+def module(name: str) -> ModuleType:
+    """Import `name` of the bindings package, e.g. `module("dialects.gpu")`."""
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+ir = module("ir")
+passmanager = module("passmanager")
+ext = module("dialects.ext")
+func = module("dialects.func")
+arith = module("dialects.arith")
+
+_LAZY = {
+    "math", "scf", "tensor", "linalg", "affine", "memref", "vector", "bufferization",
+    "llvm", "transform", "builtin", "gpu", "nvvm", "rocdl", "nvgpu", "amdgpu", "cf",
+    "index", "irdl",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Dialect modules load on first use, so that `import neptune_mlir` stays fast.
+    if name in _LAZY:
+        return module(f"dialects.{name}")
+    if name in ("rewrite", "execution_engine"):
+        return module(name)
+    raise AttributeError(f"module 'neptune_mlir.ir.bindings' has no attribute '{name}'")
+
+
+# The bindings keep tables for the whole process (op classes, type casters), and a Python-defined
+# dialect holds the module of the context that loaded it last. Whoever loads dialects or compiles
+# holds this lock; the interpreter's own lock would serialise the work anyway.
+lock = threading.RLock()
+
+
+def exclusive(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the function runs under `lock`."""
+
+    @functools.wraps(function)
+    def locked(*arguments: Any, **named: Any) -> Any:
+        with lock:
+            return function(*arguments, **named)
+
+    return locked
+
+
+def load_dialects(context) -> None:
+    """Load the dialects of this project into `context`; a second call does nothing.
+
+    Safe from several threads: loading touches binding-wide tables, so it is serialised.
+    """
+    from neptune_mlir.dialects import DIALECTS
+
+    with lock, context, ir.Location.unknown():
+        for dialect in DIALECTS:
+            load_dialect(dialect, context)
+
+
+def load_dialect(dialect: Any, context: Any) -> bool:
+    """Load a Python-defined dialect into the current context; False where it is there already.
+
+    For every op of a dialect the bindings look for a module of its name in their own package,
+    and look again when there was none: 50 us each. So the module that defines it stands there.
+    """
+    name = dialect.DIALECT_NAMESPACE
+    if context.is_dialect_loaded(name):
+        return False
+    sys.modules.setdefault(f"{PACKAGE}.dialects.{name}", sys.modules[dialect.__module__])
+    dialect.load()
+    return True
+
+
+def make_context():
+    """A fresh MLIR context with every dialect of this project loaded."""
+    context = ir.Context()
+    load_dialects(context)
+    return context
+
+
+def parse(text: str, *, source: str = "<string>", context=None):
+    """Parse and verify an MLIR module.
+
+    Raises:
+        InputError: the text does not parse or verify; the message lists every diagnostic
+            as `file:line:col: message`.
+    """
+    context = context or make_context()
+    with context:
+        try:
+            return ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, source))) from None
+
+
+_source_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
+
+
+@contextlib.contextmanager
+def source_name(name: str) -> Iterator[None]:
+    """Inside the `with` block, locations in parsed text are reported as in file `name`.
+
+    MLIR calls every parsed string "-"; the command line knows where the text came from.
+    """
+    token = _source_name.set(name)
+    try:
+        yield
+    finally:
+        _source_name.reset(token)
+
+
+def location_text(loc, source: str | None = None) -> str:
+    """`file:line:col` of an MLIR location, or its own text when it has no file."""
+    source = source or _source_name.get()
+    try:
+        if isinstance(loc, ir.FileLineColLoc):
+            name = source if source and loc.filename in ("-", "<string>") else loc.filename
+            return f"{name}:{loc.start_line}:{loc.start_col}"
+    except AttributeError:
+        pass
+    text = str(loc)
+    if text.startswith("loc(") and text.endswith(")"):
+        text = text[4:-1]
+    if text.startswith('"-":') and source:
+        text = source + text[3:]
+    return text.replace('"', "")
+
+
+def diagnostic_lines(error, source: str | None = None) -> list[str]:
+    """Every diagnostic of an `MLIRError`, notes included, one per line."""
+    lines = []
+    for diagnostic in error.error_diagnostics:
+        lines.append(f"{location_text(diagnostic.location, source)}: error: {diagnostic.message}")
+        for note in diagnostic.notes:
+            lines.append(f"{location_text(note.location, source)}: note: {note.message}")
+    return lines or [str(error)]

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`defer`: move factors that do not vary along a reduction behind it.
+
+    o[i, e] = Σ_j p[i, j] / l[i] * v[j, e]     ->     o'[i, e] = Σ_j p[i, j] * v[j, e]
+                                                      o[i, e]  = o'[i, e] / l[i]
+
+The reduction no longer depends on `l`, so fusing it needs no correction for `l`
+(FlashAttention-2's form). Maps made here are inlined into later nests at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.deferral import defer as defer_term
+from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.solver import Reduction
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
+from neptune_mlir.dialects.program import Program, erase_dead, functions, numerics_of
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.inline_maps import inlined
+from neptune_mlir.transforms.registry import register, remark
+
+
+def _defer_nest(program: Program, key: str, numerics: str, producers: Ranges) -> None:
+    nest = program.nests[key]
+    reduced = set(nest.reduced_axes)
+    found = defer_term(
+        Reduction(key, nest.combiner, nest.body, nest.dtype),
+        min(reduced),
+        lambda t: not (T.axes_of(t) & reduced),
+        numerics=numerics,
+        producers=producers.refs,
+    )
+    if found is None:
+        return
+    rest, finish = found
+    with ir.InsertionPoint(nest.op), nest.location:
+        partial = build_reduce(
+            program.values, nest.combiner, rest.body, nest.domain, nest.extents,
+            nest.result_axes, names=nest.names,
+        )  # fmt: skip
+        name = program.values.key(partial, hint=f"{key}.rest")
+        read = T.read(name, *[T.index(k) for k in nest.result_axes], dtype=nest.dtype)
+        body = T.rewrite(finish, lambda n: read if n.op == "ref" else None)
+        kept = list(nest.result_axes)
+        dynamic = iter(nest.extents)
+        extents = [next(dynamic) if size == DYNAMIC else None for size in nest.domain]
+        loops = sorted(kept)
+        result = build_map(
+            program.values,
+            T.rename_axes(body, {loop: T.index(loops.index(loop)) for loop in kept}),
+            [nest.domain[k] for k in loops],
+            [extents[k] for k in loops if extents[k] is not None],
+            result_axes=[loops.index(k) for k in kept],
+            names=[nest.names[k] for k in loops] if nest.names else None,
+        )
+    producers.learn(name, rest.body)
+    remark(nest.location, f"deferred behind the reduction: {_shown(finish)}")
+    program.replace(key, result)
+    program.nests = {
+        **{k: n for k, n in program.nests.items() if k != key},
+        name: read_nest(partial.owner, program.values),
+        key: read_nest(result.owner, program.values),
+    }
+
+
+def _shown(finish: Term) -> str:
+    return T.show(finish, lambda leaf: "sum" if leaf.op == "ref" else str(leaf.attr))
+
+
+@register("defer", "move loop-invariant factors behind reductions")
+def defer(module: Any) -> None:
+    for function in functions(module):
+        program = Program(function)
+        producers = Ranges()
+        for key in list(program.nests):
+            program.put_body(key, inlined(program, program.nests[key].body))
+            if program.nests[key].kind == "reduce":
+                producers.learn(key, program.nests[key].body)
+                _defer_nest(program, key, numerics_of(function), producers)
+        program.write()
+        erase_dead(program.block)

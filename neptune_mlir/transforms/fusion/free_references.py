@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `free-references`: running maxima whose exact value no result of a stream depends on.
+
+Softmax subtracts the maximum to keep exponentials in range; any other number gives the same
+weights. Formally: corrections re-base the accumulators from one reference m to another m', so a
+result F of a stream does not depend on the reference if
+
+    F(m', h(a, m, m'), ...) = F(m, a, ...)    for all m, m'
+
+where every accumulator a that refers to it is re-based by its own correction h. The proof is an
+`Obligation` like those of `verify-corrections`, read back from the IR. The accumulation of such
+a reference gets `neptune.free`: lowerings may keep an older value of it as long as nothing
+leaves the range of its type (`keep-references`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import FREE, read_nest
+from neptune_mlir.dialects.program import streams
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.verify_corrections import StreamAlgebra, unguarded
+from neptune_mlir.transforms.registry import register
+
+
+@register("free-references", "find running maxima whose exact value no result depends on")
+def free_references(module: Any) -> None:
+    for stream in streams(module):
+        for op in _found(stream):
+            op.operation.attributes[FREE] = ir.UnitAttr.get(op.operation.context)
+
+
+def _found(stream: Any) -> list[Any]:
+    """The accumulations of free references."""
+    algebra = StreamAlgebra(stream)
+    results = _results(stream, algebra)
+    if results is None:
+        return []
+    facts = Facts(frozenset({stream.axis.value}))
+    for k, nest in enumerate(algebra.accumulations):
+        facts.learn(f"r{k}", nest.combiner or "", unguarded(algebra.body(k), facts))
+    found = []
+    for k, nest in enumerate(algebra.accumulations):
+        if nest.combiner == "max" and algebra.correction(k)[1] is None and any(
+            f"r{k}" in _references(algebra, j) for j in range(len(algebra.accumulations))
+        ):  # fmt: skip
+            moved = [_obligation(algebra, k, result, facts) for result in results]
+            if all(o is not None and o.status == PROVED for o in moved):
+                found.append(nest.op)
+    return found
+
+
+def _references(algebra: StreamAlgebra, k: int) -> set[str]:
+    """What the correction of running value k repairs the movement of."""
+    h, _ = algebra.correction(k)
+    return {n.attr[1] for n in T.leaves(h, "ref") if n.attr[0] == "new"}
+
+
+def _results(stream: Any, algebra: StreamAlgebra) -> list[Term] | None:
+    """What the stream gives, over final values `r<k>` (without positions); None if that takes
+    more than maps that read each value at one position: the proof is about single elements."""
+    values, block = algebra.values, stream.operation.regions[1].blocks[0]
+    finals = {values.key(a): f"r{k}" for k, a in enumerate(block.arguments)}
+    places: dict[str, tuple[Term, ...]] = {}
+    made: dict[str, Term] = {}
+
+    def resolved(node: Term) -> Term | None:
+        if node.op != "read":
+            return None
+        if node.attr in finals:
+            return T.ref(finals[node.attr], dtype=node.dtype)
+        return made.get(node.attr)
+
+    *inner, end = [op.operation for op in block.operations]
+    for op in inner:
+        if not isinstance(op.opview, N.MapOp):
+            if op.name.startswith("neptune."):
+                return None
+            continue
+        nest = read_nest(op.opview, values)
+        assert nest.axes is not None
+        body = T.rename_axes(nest.body, {k: T.index(a) for k, a in enumerate(nest.axes)})
+        for read in T.leaves(body, "read"):
+            inside = read.attr in finals or read.attr in made
+            if inside and places.setdefault(read.attr, read.args) != read.args:
+                return None
+        key = values.key(op.results[0])
+        places[key] = tuple(T.index(nest.axes[k]) for k in nest.result_axes)
+        made[key] = T.rewrite(body, resolved)
+    given = []
+    for value in end.operands:
+        key = values.key(value)
+        if key not in made and key not in finals:
+            return None
+        given.append(made[key] if key in made else T.ref(finals[key]))
+    return given
+
+
+def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> Obligation | None:
+    """That a result is the same for any value of reference k; None where an accumulator's
+    correction repairs the movement of others as well."""
+    name = f"r{k}"
+    before = unguarded(result, facts)
+    at = next((n for n in T.walk(before) if n.op == "ref" and n.attr == name), T.ref(name))
+    there = T.ref(("new", name), dtype=at.dtype)
+    table: dict[Term, Term] = {at: there}
+    positive: dict[Term, Term] = {}
+    for j in range(len(algebra.accumulations)):
+        references = _references(algebra, j)
+        if name not in references:
+            continue
+        if references != {name}:
+            return None
+        h = unguarded(algebra.correction(j)[0], facts)
+        moves = {("acc", f"r{j}"): T.ref(f"r{j}"), ("old", name): at, ("new", name): there}
+
+        def moved(n: Term, moves: Any = moves) -> Term | None:
+            return moves.get(n.attr) if n.op == "ref" and isinstance(n.attr, tuple) else None
+
+        h = T.rewrite(h, moved)
+        for n in T.walk(before):
+            if n.op == "ref" and n.attr == f"r{j}":
+                table[n] = h
+                if _scales(h, n, facts):
+                    zero = T.const(0.0, n.dtype)
+                    positive[T.make("eq", h, zero)] = T.make("eq", n, zero)
+    after = T.substitute(T.substitute(before, table), positive)
+    normal = Normaliser(facts, reals=True)
+    normal.dtype = result.dtype
+    for value, alike in _outcomes(before, after):
+        obligation = discharge(Obligation("free", name, alike, value), normal)
+        if obligation.status != PROVED:
+            return obligation
+    return obligation
+
+
+def _scales(h: Term, a: Term, facts: Facts) -> bool:
+    """Whether h is `a` times an exponential: then one is zero where the other is."""
+    return h.op == "mul" and any(
+        x is T.ref(a.attr, dtype=x.dtype) and y.op in ("exp", "exp2")
+        for x, y in (h.args, h.args[::-1])
+    )
+
+
+def _outcomes(before: Term, after: Term) -> list[tuple[Term, Term]]:
+    """Both under each outcome of the conditions of selects that they share."""
+    for n in T.walk(before):
+        if n.op == "select" and not n.args[0].is_const:
+            found = []
+            for outcome in (False, True):
+                table = {n.args[0]: T.const(outcome, "i1")}
+                pair = (T.substitute(t, table) for t in (before, after))
+                found += _outcomes(*map(_decided, pair))
+            return found
+    return [(before, after)]
+
+
+def _decided(t: Term) -> Term:
+    def rule(n: Term) -> Term | None:
+        if n.op == "select" and n.args[0].is_const:
+            return n.args[1] if n.args[0].value else n.args[2]
+        return None
+
+    return T.rewrite(t, rule)

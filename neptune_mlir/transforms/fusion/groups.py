@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which reductions can share one loop nest, and how their loops line up.
+
+A group grows from one reduction (the seed) and one of its reduced loops, the *stream*:
+
+* a reduction whose finished value a member reads joins as a *running* member, when one of
+  its own reduced loops has the stream's extent;
+* a reduction that a member reads element by element along the stream (attention's scores)
+  joins as an *inner* member, computed per tile, when that repeats no work and saves a tensor
+  larger than what it is made of;
+* a reduction that reads the same inner member or the same tensor along the stream, or that an
+  elementwise nest reads together with a member, joins as a running member too;
+* an elementwise nest over the results joins the *finish*.
+
+Nothing may leave the group and come back (convexity): then the nests would need each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.neptune import MAX_VALUES
+from neptune_mlir.dialects.nests import DYNAMIC, Nest
+from neptune_mlir.dialects.program import ExtentClasses, Program, captured, top_level_op
+
+# Accumulator columns that one program can hold. Past it the columns would be cut, and every
+# cut would compute the inner members again.
+MAX_COLUMNS = 1024
+
+
+@dataclass
+class Axis:
+    """One axis of a fused domain: static size or DYNAMIC with its extent value."""
+
+    size: int
+    extent: Any | None
+    name: str | None = None
+
+
+@dataclass
+class Group:
+    """Members by key, each with the fused axis of each of its loops."""
+
+    axes: list[Axis]
+    stream: int
+    running: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    members: int = 0  # those but for the finish, the nests that they need, and those that need
+    before: int = 0  # some of them: sets (see `Dependencies`)
+    after: int = 0
+    near: int = 0  # nests that may join for what they read
+
+    def know(self, axis: int, size: int) -> None:
+        """A loop that became this axis has this size: what one member knows all do."""
+        if self.axes[axis].size == DYNAMIC and size != DYNAMIC:
+            self.axes[axis] = Axis(size, None, self.axes[axis].name)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.running or key in self.inner
+
+    def loops(self, key: str) -> tuple[int, ...]:
+        return self.running.get(key) or self.inner.get(key) or self.finish.get(key) or ()
+
+    def term(self, nest: Nest, loops: tuple[int, ...]) -> Term:
+        """The nest's body over the fused axes."""
+        return T.rename_axes(nest.body, {k: T.index(a) for k, a in enumerate(loops)})
+
+    def result_axes(self, nest: Nest, loops: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(loops[k] for k in nest.result_axes)
+
+
+class Grouping:
+    """Grows groups over the nests of one program.
+
+    Args:
+        excluded: pairs that the solver refused to fuse; the caller adds to it.
+    """
+
+    def __init__(self, program: Program, excluded: dict[str, set[str]]):
+        self.program = program
+        self.taken: set[str] = set()  # nests that already belong to a fused op
+        self.excluded = excluded
+        self.classes = ExtentClasses(program)
+        self.needs = Dependencies(program)
+        self.reads = {key: program.reads_of(key) for key in program.nests}
+        self._maps = {n.op.operation for n in program.nests.values() if n.kind == "map"}
+        self.readers: dict[str, list[str]] = {}  # of any tensor, in program order
+        for key, nest in program.nests.items():
+            for tensor in dict.fromkeys(r.attr for r in T.reads(nest.body)):
+                self.readers.setdefault(tensor, []).append(key)
+
+        reading = {tensor: self.needs.set_of(keys) for tensor, keys in self.readers.items()}
+        self._alike: dict[str, int] = {}  # nests that read what a nest reads
+        for key, nest in program.nests.items():
+            found = 0
+            for read in T.reads(nest.body):
+                found |= reading[read.attr]
+            self._alike[key] = found
+        self._reductions = self.needs.set_of(
+            key for key, nest in program.nests.items() if nest.kind == "reduce"
+        )
+
+    def fuse(self, members: set[str]) -> None:
+        """These are one op from now on."""
+        self.taken |= members
+        self.needs.join(members)
+
+    def best(self, seed: str) -> Group | None:
+        """The group with the most running members that grows from `seed`."""
+        nest = self.program.nests[seed]
+        groups = [self.grow(seed, loop) for loop in nest.reduced_axes]
+        return max(groups, key=lambda g: len(g.running) + len(g.inner), default=None)
+
+    def grow(self, seed: str, loop: int) -> Group:
+        nest = self.program.nests[seed]
+        group = Group([self._axis(nest, k) for k in range(len(nest.domain))], loop)
+        group.running[seed] = tuple(range(len(nest.domain)))
+        self._count_in(group, seed, inner=False)
+        self._seed = (seed, loop)
+        self._grid = self._cut_axes(nest)
+        columns = [nest.domain[k] for k in nest.result_axes if k not in self._grid]
+        self._columns_fit = DYNAMIC not in columns and prod(columns) <= MAX_COLUMNS
+        while len(group.running) < MAX_VALUES and self._add_one(group):
+            pass
+        self._drop_shared_inner(group)
+        self._absorb_maps(group)
+        return group
+
+    def _axis(self, nest: Nest, loop: int) -> Axis:
+        dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
+        extent = nest.extents[dynamic.index(loop)] if loop in dynamic else None
+        return Axis(nest.domain[loop], extent, nest.names[loop] if nest.names else None)
+
+    def _add_one(self, group: Group) -> bool:
+        for reader in [*group.running, *group.inner]:
+            for read in self.reads[reader]:
+                if self._may_join(read.attr, group) and self._join_producer(group, reader, read):
+                    return True
+        siblings = group.near & self._reductions & ~group.members
+        return any(
+            self._may_join(key, group) and self._join_sibling(group, key)
+            for key in self.needs.names(siblings)
+        )
+
+    def _near(self, member: str, inner: bool) -> int:
+        """Nests that read what a member reads, or it itself if it is an inner one, or what a nest
+        reads that reads a running member."""
+        found = self._alike[member]
+        if inner:
+            return found | self.needs.set_of(self.readers.get(member, ()))
+        for consumer in self.readers.get(member, ()):
+            found |= self.needs.set_of(r.attr for r in self.reads[consumer])
+        return found
+
+    def _may_join(self, key: str, group: Group) -> bool:
+        nest = self.program.nests[key]
+        refused = self.excluded.get(key, set())
+        return (
+            nest.kind == "reduce"
+            and key not in group
+            and key not in self.taken
+            and not any(member in refused for member in group.running)
+        )
+
+    def _join_producer(self, group: Group, reader: str, read: Term) -> bool:
+        at = _axes_read(read, group.loops(reader))
+        if at is None:
+            return False
+        nest = self.program.nests[read.attr]
+        if group.stream in at:
+            # Computing it for every tile of an axis that it does not carry would repeat work.
+            known = dict(zip(nest.result_axes, at, strict=True))
+            worthwhile = self._columns_fit and self._grid <= set(at) and _expands(nest)
+            return worthwhile and self._place(group, read.attr, known, inner=True)
+        if reader in group.inner:
+            return False
+        known = dict(zip(nest.result_axes, at, strict=True))
+        return self._place_running(group, read.attr, known)
+
+    def _cut_axes(self, nest: Nest) -> set[int]:
+        """Result axes of the seed that a schedule cuts into separate programs.
+
+        All but the columns of a contraction (attention's value dimension): the factor that
+        reads another reduction does not vary along them, so it is computed once for all.
+        """
+        axes = set(nest.result_axes)
+        dependent = [
+            T.axes_of(f)
+            for f in factors(nest.body)
+            if any(r.attr in self.program.nests for r in T.reads(f))
+        ]
+        return axes & set().union(*dependent) if dependent else axes
+
+    def _join_sibling(self, group: Group, key: str) -> bool:
+        nest = self.program.nests[key]
+        for member in [*group.running, *group.inner]:
+            # Both read the same tensor (or inner member) along the stream.
+            known = self._shared_reads(group, member, nest)
+            if known and group.stream in known.values():
+                streamed = [k for k, a in known.items() if a == group.stream]
+                if all(k in nest.reduced_axes for k in streamed) and self._place(
+                    group, key, known, inner=False
+                ):
+                    return True
+        for consumer in self.readers.get(key, ()):
+            # An elementwise nest reads both.
+            if self.program.nests[consumer].kind != "map":
+                continue
+            mine = [r for r in self.reads[consumer] if r.attr in group.running]
+            other = [r for r in self.reads[consumer] if r.attr == key]
+            if not mine:
+                continue
+            loops = self._loops_by_members(group, mine)
+            if loops is None or any(i.op != "index" for i in other[0].args):
+                continue
+            known = {
+                loop: loops[i.attr]
+                for loop, i in zip(nest.result_axes, other[0].args, strict=True)
+                if i.attr in loops
+            }
+            if self._place_running(group, key, known):
+                return True
+        return False
+
+    def _shared_reads(self, group: Group, member: str, nest: Nest) -> dict[int, int] | None:
+        """Loops of `nest` that read what `member` reads, by fused axis; None on conflict."""
+        loops = group.loops(member)
+        known: dict[int, int] = {}
+        for mine in T.reads(self.program.nests[member].body):
+            for other in T.reads(nest.body):
+                if mine.attr != other.attr:
+                    continue
+                for a, b in zip(mine.args, other.args, strict=True):
+                    if a.op == "index" and b.op == "index":
+                        if known.setdefault(b.attr, loops[a.attr]) != loops[a.attr]:
+                            return None
+        # ... or the inner member itself
+        if member in group.inner:
+            result = group.result_axes(self.program.nests[member], loops)
+            for other in T.reads(nest.body):
+                if other.attr == member:
+                    for b, axis in zip(other.args, result, strict=True):
+                        if b.op == "index" and known.setdefault(b.attr, axis) != axis:
+                            return None
+        return known if len(set(known.values())) == len(known) else None
+
+    def _loops_by_members(self, group: Group, reads: list[Term]) -> dict[int, int] | None:
+        loops: dict[int, int] = {}
+        for read in reads:
+            nest = self.program.nests[read.attr]
+            result = group.result_axes(nest, group.loops(read.attr))
+            for i, axis in zip(read.args, result, strict=True):
+                if i.op != "index" or loops.setdefault(i.attr, axis) != axis:
+                    return None
+        return loops if len(set(loops.values())) == len(loops) else None
+
+    def _place_running(self, group: Group, key: str, known: dict[int, int]) -> bool:
+        nest = self.program.nests[key]
+        if group.stream in known.values():
+            return False
+        for loop in nest.reduced_axes:
+            if loop not in known and self.classes.same((key, loop), self._seed):
+                return self._place(group, key, {**known, loop: group.stream}, inner=False)
+        return False
+
+    def _place(self, group: Group, key: str, known: dict[int, int], *, inner: bool) -> bool:
+        """Add `key` with its remaining loops as new axes, unless that breaks convexity.
+
+        A new axis that is cut into programs is refused too: for each of its tiles all that the
+        group has already would be computed again.
+        """
+        nest = self.program.nests[key]
+        known = self._aligned(group, key, known)
+        if known is None or not (inner or self._cut_axes(nest) <= set(known)):
+            return False
+        # A tensor computed inside the stream must not need the running values.
+        if inner and self.needs.of(key) & self.needs.set_of(group.running):
+            return False
+        if not inner and any(self.needs.of(i) & self.needs.bit(key) for i in group.inner):
+            return False
+        if not self._convex(group, key):
+            return False
+        loops = []
+        for loop in range(len(nest.domain)):
+            if loop in known:
+                group.know(known[loop], nest.domain[loop])
+                loops.append(known[loop])
+            else:
+                loops.append(len(group.axes))
+                group.axes.append(self._axis(nest, loop))
+        (group.inner if inner else group.running)[key] = tuple(loops)
+        self._count_in(group, key, inner)
+        return True
+
+    def _count_in(self, group: Group, key: str, inner: bool) -> None:
+        group.near |= self._near(key, inner)
+        group.members |= self.needs.bit(key)
+        group.before |= self.needs.of(key)
+        group.after |= self.needs.on(key)
+
+    def _convex(self, group: Group, key: str) -> bool:
+        """Whether nothing leaves the group and comes back, with `key` in it."""
+        before = group.before | self.needs.of(key)
+        after = group.after | self.needs.on(key)
+        return not before & after & ~(group.members | self.needs.bit(key))
+
+    def _aligned(self, group: Group, key: str, known: dict[int, int]) -> dict[int, int] | None:
+        """`known` with the loops at which `key` and members read each other; None on conflict."""
+        nest, known = self.program.nests[key], dict(known)
+        pairs = []  # loops of `key` and the fused axes that they have to be
+        for read in self.reads[key]:
+            if read.attr in group:
+                member = self.program.nests[read.attr]
+                axes = group.result_axes(member, group.loops(read.attr))
+                pairs += [(i.attr, a) for i, a in zip(read.args, axes, strict=True) if _is_loop(i)]
+        for name in (k for k in self.readers.get(key, ()) if k in group):
+            loops = group.loops(name)
+            for read in self.reads[name]:
+                if read.attr == key:
+                    places = zip(nest.result_axes, read.args, strict=True)
+                    pairs += [(loop, loops[i.attr]) for loop, i in places if _is_loop(i)]
+        if any(known.setdefault(loop, axis) != axis for loop, axis in pairs):
+            return None
+        return known if len(set(known.values())) == len(known) else None
+
+    def _drop_shared_inner(self, group: Group) -> None:
+        """An inner member that something outside also needs goes through memory instead."""
+        changed = True
+        while changed:
+            changed = False
+            for key in list(group.inner):
+                users = {top_level_op(use.owner, self.program.block)
+                         for use in self.program.values[key].uses}
+                members = (self.program.nests[k] for k in [*group.running, *group.inner])
+                allowed = self._maps | {nest.op.operation for nest in members}
+                if not users <= allowed or not any(k in group for k in self.readers.get(key, ())):
+                    del group.inner[key]
+                    changed = True
+
+    def _reads_inner_at(self, group: Group, key: str, loops: dict[int, int]) -> bool:
+        """Whether `key` reads inner members only where a program has them: at its own axes."""
+        for read in self.reads[key]:
+            if read.attr in group.inner:
+                nest = self.program.nests[read.attr]
+                axes = group.result_axes(nest, group.inner[read.attr])
+                if any(not _is_loop(i) or loops.get(i.attr) != a
+                       for i, a in zip(read.args, axes, strict=True)):  # fmt: skip
+                    return False
+        return True
+
+    def _absorb_maps(self, group: Group) -> None:
+        inside = {*group.running, *group.inner}
+        after = 0
+        for key in group.running:
+            after |= self.needs.on(key)
+        candidates = {k for member in group.running for k in self.readers.get(member, ())}
+        for key in sorted(candidates, key=self.needs.number):
+            nest = self.program.nests[key]
+            if nest.kind != "map" or key in self.taken:
+                continue
+            if len(group.running) + len(group.finish) >= MAX_VALUES:
+                return
+            reads = [r for r in self.reads[key] if r.attr in group.running]
+            members = self.needs.set_of(inside | group.finish.keys())
+            if self.needs.of(key) & after & ~members:  # something outside comes between
+                continue
+            loops = self._loops_by_members(group, reads)
+            if loops is None:
+                continue
+            for member in inside:
+                for loop, axis in (self._shared_reads(group, member, nest) or {}).items():
+                    loops.setdefault(loop, axis)
+            if not self._reads_inner_at(group, key, loops):
+                continue
+            missing = [k for k in range(len(nest.domain)) if k not in loops]
+            complete = all(nest.domain[k] == 1 for k in missing)
+            if complete and len(set(loops.values())) == len(loops):
+                for loop, axis in loops.items():
+                    group.know(axis, nest.domain[loop])
+                for loop in missing:  # a result that keeps a reduced dimension
+                    loops[loop] = len(group.axes)
+                    group.axes.append(self._axis(nest, loop))
+                group.finish[key] = tuple(loops[k] for k in range(len(nest.domain)))
+
+
+def _expands(nest: Nest) -> bool:
+    """Is the result larger than some tensor it is made of (a product of two, as scores are)?
+
+    Such a tensor is not worth a trip through memory. One that every operand covers (a row
+    sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
+    """
+    result = set(nest.result_axes)
+    reads = T.reads(nest.body)
+    return not reads or not all(result <= T.axes_of(r) for r in reads)
+
+
+def _is_loop(position: Term) -> bool:
+    return position.op == "index"
+
+
+def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The fused axes that index a read, or None if it is not indexed by distinct axes."""
+    if any(i.op != "index" for i in read.args):
+        return None
+    at = tuple(loops[i.attr] for i in read.args)
+    return at if len(set(at)) == len(at) else None
+
+
+def factors(body: Term) -> list[Term]:
+    """The factors of a product, looking through nothing but multiplication."""
+    if body.op == "mul":
+        return [f for a in body.args for f in factors(a)]
+    return [body]
+
+
+class Dependencies:
+    """For every nest and every other op that reads one, what it needs of these, and what needs it.
+
+    A set of them is a whole number, a bit for each. The others count for convexity too: a gather
+    between two members needs the first, and the second needs it.
+    """
+
+    def __init__(self, program: Program):
+        self._names = list(program.nests)
+        self._numbers = {key: k for k, key in enumerate(self._names)}
+        self._needs = [0] * len(self._numbers)
+        self._needed = [0] * len(self._numbers)  # by whom
+        self._together: dict[int, int] = {}  # for each nest that was joined, the set
+        by_op: dict[Any, int] = {}
+        for op in program.block.operations:
+            needs = 0
+            for value in captured(op.operation, program.block):
+                needs |= by_op.get(value.owner.operation, 0)
+            keys = [program.values.key(result) for result in op.operation.results]
+            numbers = [self._numbers[key] for key in keys if key in self._numbers]
+            if needs and not numbers:
+                numbers.append(len(self._needs))
+                self._needs.append(0)
+                self._needed.append(0)
+            for k in numbers:
+                self._add(k, needs)
+            by_op[op.operation] = needs | sum(1 << k for k in numbers)
+
+    def number(self, key: str) -> int:
+        """The place of a nest in the program."""
+        return self._numbers[key]
+
+    def names(self, keys: int) -> Iterator[str]:
+        """The nests of a set, in program order."""
+        return (self._names[k] for k in _bits(keys))
+
+    def bit(self, key: str) -> int:
+        return 1 << self._numbers[key]
+
+    def set_of(self, keys: Iterable[str]) -> int:
+        found = 0
+        for key in keys:
+            found |= self.bit(key)
+        return found
+
+    def of(self, key: str) -> int:
+        """What a nest needs."""
+        return self._needs[self._numbers[key]]
+
+    def on(self, key: str) -> int:
+        """What needs a nest."""
+        return self._needed[self._numbers[key]]
+
+    def join(self, members: set[str]) -> None:
+        """These come together: who needs one needs all, and each needs what any of them does."""
+        together = self.set_of(members)
+        self._together.update(dict.fromkeys(_bits(together), together))
+        pending = {together: None}
+        while pending:
+            together, _ = pending.popitem()
+            needed = needing = 0
+            for k in _bits(together):
+                needed |= self._needs[k]
+                needing |= self._needed[k]
+            for k in _bits(needing | together):
+                inside = together >> k & 1
+                more = self._add(k, needed & ~together if inside else needed | together)
+                for other in (k, *_bits(more)) if more else ():
+                    if other in self._together:
+                        pending[self._together[other]] = None
+
+    def _add(self, k: int, needs: int) -> int:
+        """Nest number k needs these too; returns those that are news."""
+        more = needs & ~self._needs[k]
+        self._needs[k] |= more
+        for other in _bits(more):
+            self._needed[other] |= 1 << k
+        return more
+
+
+def _bits(numbers: int) -> Iterator[int]:
+    """The numbers in a set."""
+    while numbers:
+        lowest = numbers & -numbers
+        yield lowest.bit_length() - 1
+        numbers ^= lowest

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`inline-maps`: put the body of every map into the nests that read it.
+
+    %x = map  [i, j]  s[i, j] * 0.125              %m = reduce max [i, j]  s[i, j] * 0.125
+    %m = reduce max [i, j]  x[i, j]         ->
+
+After it a nest reads function arguments, results of reductions, and nothing that another
+map made. A map that something else still needs (a return, an op outside the dialect) stays;
+one that nobody needs is erased.
+
+A body that would do more than MAX_OPS operations or read more than MAX_REDUCTIONS reductions
+takes the cheapest maps only; the others stay tensors. Else each reduction of a chain would
+compute the whole chain before it again, at run time and when it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.program import Program, erase_dead, functions
+from neptune_mlir.transforms.registry import register
+
+MAX_OPS = 128
+MAX_REDUCTIONS = 8
+
+
+def inlined(program: Program, body: Term) -> Term:
+    """`body` with reads of maps replaced by those maps' bodies at the reads' positions."""
+    maps = {r.attr for r in program.maps_read(body)}
+    whole = _with(program, body, maps)
+    if _fits(program, whole):
+        return whole
+    taken: set[str] = set()
+    for key in sorted(maps, key=lambda k: (_work(program.nests[k].body), k)):
+        larger = _with(program, body, taken | {key})
+        if not _fits(program, larger):
+            break
+        taken.add(key)
+        whole = larger
+    return whole if taken else body
+
+
+def _with(program: Program, body: Term, maps: Collection[str]) -> Term:
+    """`body` with reads of these maps replaced."""
+
+    def rule(node: Term) -> Term | None:
+        if node.op != "read" or node.attr not in maps:
+            return None
+        nest = program.nests[node.attr]
+        at = {loop: node.args[dim] for dim, loop in enumerate(nest.result_axes)}
+        return T.rename_axes(nest.body, at)
+
+    return T.rewrite(body, rule) if maps else body
+
+
+def _fits(program: Program, body: Term) -> bool:
+    reductions = {
+        r.attr for r in T.reads(body)
+        if r.attr in program.nests and program.nests[r.attr].kind == "reduce"
+    }  # fmt: skip
+    return len(reductions) <= MAX_REDUCTIONS and _work(body) <= MAX_OPS
+
+
+def _work(body: Term) -> int:
+    """Operations for one point."""
+    found: int | None = body.memo.get("work")
+    if found is None:
+        found = body.memo["work"] = sum(n.op in T.OPS for n in T.walk(body))
+    return found
+
+
+@register("inline-maps", "inline elementwise nests into the nests that read them")
+def inline_maps(module: Any) -> None:
+    for function in functions(module):
+        program = Program(function)
+        for key, nest in program.nests.items():  # producers come first, so one sweep is enough
+            program.put_body(key, inlined(program, nest.body))
+        program.write()
+        erase_dead(program.block)

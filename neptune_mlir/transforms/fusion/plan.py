@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What rolling update will fuse: groups of reductions, each with a solved chain.
+
+Which reductions can share a loop is `fusion_groups`; whether there is a correction, and
+which, is `algebra.solver`. A reduction that the solver refuses is kept out of the group, and
+the rest is tried again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.accept import accept
+from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
+from neptune_mlir.algebra.stress import Report
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.neptune import MAX_VALUES
+from neptune_mlir.dialects.program import Program, top_level_op
+from neptune_mlir.transforms.fusion.groups import Group, Grouping
+from neptune_mlir.transforms.registry import remark
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One stream to be: its members, the chain that they form, and the chain's solution."""
+
+    group: Group
+    chain: tuple[Reduction, ...]
+    solution: Solution
+    last: Any  # the op of the block behind which nothing of the group comes
+    location: Any
+    outputs: dict[str, Term]  # what the stream gives, over its reductions
+    nonneg: frozenset[str]  # what it reads that is never negative
+    report: Report | None  # of the stress test, where that was asked
+
+
+def chain_of(program: Program, group: Group) -> list[Reduction]:
+    """The group's running members as the solver sees them: reads of each other are refs."""
+    chain = []
+    for key in program.nests:
+        if key in group.running:
+            nest = program.nests[key]
+            body = _over_refs(group, group.term(nest, group.running[key]))
+            axes = group.result_axes(nest, group.running[key])
+            chain.append(Reduction(key, nest.combiner, body, nest.dtype, tuple(sorted(axes))))
+    return chain
+
+
+def _over_refs(group: Group, term: Term) -> Term:
+    def rule(node: Term) -> Term | None:
+        if node.op == "read" and node.attr in group.running:
+            return T.ref(node.attr, *node.args, dtype=node.dtype)
+        return None
+
+    return T.rewrite(term, rule)
+
+
+def outputs_of(program: Program, group: Group) -> list[str]:
+    """Keys of what a stream must give: absorbed maps, and members used elsewhere."""
+    block = program.block
+    members = (*group.finish, *group.running, *group.inner)
+    inside = {program.nests[k].op.operation for k in members}
+    outputs = []
+    for key in program.nests:
+        if key in group.finish:
+            outputs.append(key)
+        elif key in group.running:
+            users = [top_level_op(use.owner, block) for use in program.values[key].uses]
+            if any(user not in inside for user in users):
+                outputs.append(key)
+    return outputs
+
+
+def _results_of(program: Program, group: Group) -> dict[str, Term]:
+    """What a stream gives, over its reductions."""
+    found = {}
+    for key in outputs_of(program, group):
+        nest = program.nests[key]
+        if key in group.running:
+            found[key] = T.ref(key, dtype=nest.dtype)
+        else:
+            found[key] = _over_refs(group, group.term(nest, group.finish[key]))
+    return found
+
+
+def _nonneg(program: Program) -> set[str]:
+    """Reductions of what is never negative, which others read."""
+    facts = Facts(frozenset())
+    return {
+        key for key, nest in program.nests.items()
+        if nest.kind == "reduce" and T.is_float(nest.dtype) and facts.sign(nest.body) == 1
+    }  # fmt: skip
+
+
+def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
+    """The reduction with which a stream carries more than it can, and why; or nothing."""
+    count, last = len(solution.running), chain[-1].name
+    if len(chain) == 1 or count <= MAX_VALUES:
+        return "", ""
+    return last, f"with '{last}' the stream has {count} running values, and can have {MAX_VALUES}"
+
+
+def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
+    """Every fusion of a program, those of most reductions first, among equals consumers first.
+
+    So a projection that follows attention does not take the last reduction of it away. Changes
+    nothing; remarks on what cannot fuse. `numerics`: one of `algebra.accept.MODES`.
+    """
+    nonneg = frozenset(_nonneg(program))
+    excluded: dict[str, set[str]] = {}
+    plan: list[Fusion] = []
+    grouping = Grouping(program, excluded)
+    place = {op.operation: k for k, op in enumerate(program.block.operations)}
+    seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
+    seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
+    while seeds:
+        seed = seeds.pop()
+        if seed in grouping.taken:
+            continue
+        group = grouping.best(seed)
+        if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
+            continue  # nothing to share a loop with
+        chain = chain_of(program, group)
+        try:
+            outputs = _results_of(program, group)
+            solution, report = accept(
+                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics
+            )
+            refused, why = _too_many(chain, solution)
+        except Unsolvable as reason:
+            advice = f" ({reason.hint})" if reason.hint else ""
+            refused, why = reason.reduction, f"{reason.message}{advice}"
+        if refused:
+            remark(program.nests[refused].location, f"not fused: {why}")
+            others = set(group.running) - {refused}
+            excluded.setdefault(refused, set()).update(others)
+            for other in others:
+                excluded.setdefault(other, set()).add(refused)
+            if others:
+                seeds.append(seed)
+            continue
+        members = [*group.running, *group.finish]
+        last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
+        location = program.nests[seed].location
+        plan.append(
+            Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
+        )
+        grouping.fuse({*group.running, *group.inner, *group.finish})
+    return plan

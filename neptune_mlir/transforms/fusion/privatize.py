@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`privatize`: cut a stream into chunks that run in parallel, and join them.
+
+Each chunk keeps private running values under its private references; a global nest re-bases
+them to the global references with the *same* corrections as rolling update, then reduces over
+the chunks (paper, Algorithm 2):
+
+                                       mp, lp = private {chunks = 4}: stream over this chunk of j
+    m, l = stream over j: ...   ->     global:   m  = reduce max [c]  mp[c]
+                                                 lc = correct lp[c] (mp[c] -> m): a * exp(mp - m)
+                                                 l  = reduce add [c]  lc[c]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import (
+    DYNAMIC,
+    Nest,
+    Values,
+    element_type,
+    read_nest,
+    reference,
+    tensor_key,
+)
+from neptune_mlir.dialects.program import defining_op, functions
+from neptune_mlir.errors import ScheduleError
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.groups import Axis
+from neptune_mlir.transforms.fusion.region import FusedRegion, produce
+from neptune_mlir.transforms.registry import lookup, register, remark
+from neptune_mlir.transforms.schedule.tile import nests_of
+from neptune_mlir.transforms.tiling.kernel import axes_of
+
+LONG_CHUNK = 32  # tiles
+MOST_CHUNKS = 128  # a join takes them all at once
+
+
+def stream_axes(stream: Any) -> list[Axis]:
+    """The axes of a stream or global op."""
+    extents = iter(stream.operation.operands)
+    names = [ir.StringAttr(n).value for n in stream.axis_names]
+    return [
+        Axis(size, next(extents) if size == DYNAMIC else None, name)
+        for size, name in zip(stream.domain, names, strict=True)
+    ]
+
+
+def running_nests(stream: Any, values: Values) -> list[tuple[Nest, Nest | None]]:
+    """Each running value's accumulation and its correction, in the order produced."""
+    block = stream.operation.regions[0].blocks[0]
+    terminator = list(block.operations)[-1]
+    found = []
+    for value in terminator.operation.operands:
+        accumulate = read_nest(defining_op(value), values)
+        init = defining_op(values[accumulate.init])
+        found.append((accumulate, read_nest(init, values) if init is not None else None))
+    return found
+
+
+def _in_axes(term: Term, nest: Nest, shift: int = 0) -> Term:
+    return T.rename_axes(term, {k: T.index(a + shift) for k, a in enumerate(nest.axes)})
+
+
+def chunk_count(stream: Any, values: Values, programs: int) -> Index:
+    """Into how many chunks to cut a stream that has tile sizes, for a grid of about `programs`.
+
+    The target runs some more than `programs` at once: a grid of up to twice as many needs no
+    cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
+    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles.
+
+    At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
+    extents are.
+    """
+    nests = nests_of(stream, values)
+    grid: Index = 1
+    least = 1  # of `grid`
+    for axis in axes_of(stream, nests, stream.axis.value):
+        count = ix.ceildiv(axis.extent, axis.size)
+        if axis.role == "grid":
+            grid = ix.mul(grid, count)
+            least *= count if ix.is_static(count) and count else 1
+        elif axis.role == "stream":
+            tiles = count
+    some = ix.maximum(1, grid)
+    few = ix.minimum(tiles, ix.floordiv(programs, some))
+    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(8 * programs, some))
+    chosen = ix.where_less(2 * programs, grid, many, few)
+    return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+
+
+def private_stream(stream: Any, chunks: Index) -> Any:
+    """A `neptune.private` before `stream` that holds its body; returns the op."""
+    extent, count = (chunks, []) if ix.is_static(chunks) else (DYNAMIC, [chunks])
+    operation = stream.operation
+    body = operation.regions[0].blocks[0]
+    types = [a.type for a in body.arguments]
+    leading = [
+        ir.RankedTensorType.get([extent, *ir.RankedTensorType(t).shape],
+                                ir.RankedTensorType(t).element_type)
+        for t in types
+    ]  # fmt: skip
+    sizes = ir.DenseI32ArrayAttr.get(N.segment_sizes(len(types)))
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    attributes["resultSegmentSizes"] = sizes
+    locations = [operation.location] * len(types)
+    private = ir.Operation.create(
+        "neptune.private",
+        results=leading,
+        operands=count,
+        attributes={
+            "chunks": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), extent),
+            "resultSegmentSizes": sizes,
+        },
+        regions=1,
+    )
+    with ir.InsertionPoint(private.regions[0].blocks.append()):
+        inner = ir.Operation.create(
+            "neptune.stream", results=types, operands=list(operation.operands),
+            attributes=attributes, regions=3,
+        )  # fmt: skip
+        body.append_to(inner.regions[0])
+        for block in list(operation.regions[2].blocks):
+            block.append_to(inner.regions[2])
+        finish = inner.regions[1].blocks.append(*types, arg_locs=locations)
+        with ir.InsertionPoint(finish):
+            produce(list(finish.arguments))
+        produce(list(inner.results))
+    return private
+
+
+def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, values: Values) -> Any:
+    """A `neptune.global` that joins `private` and computes what `stream` gave.
+
+    `nests` are the stream's running nests, read before its body moved.
+    """
+    operation = stream.operation
+    count = list(private.operands)
+    chunks = Axis(private.attributes["chunks"].value, count[0] if count else None, "chunk")
+    axes = [chunks, *stream_axes(stream)]
+    op = ir.Operation.create(
+        "neptune.global",
+        results=[r.type for r in operation.results],
+        operands=[*count, *operation.operands],
+        attributes={
+            "domain": ir.DenseI64ArrayAttr.get([a.size for a in axes]),
+            "axis_names": ir.ArrayAttr.get([ir.StringAttr.get(a.name) for a in axes]),
+            "resultSegmentSizes": operation.attributes["resultSegmentSizes"],
+        },
+        regions=1,
+    )
+    block = op.regions[0].blocks.append()
+    with ir.InsertionPoint(block):
+        region = FusedRegion(values, axes)
+        own_axes = [tuple(n.axes[k] + 1 for k in n.result_axes) for n, _ in nests]
+        privates = [
+            region.read(value, (0, *result), element_type(value), hint="private")
+            for value, result in zip(private.results, own_axes, strict=True)
+        ]
+        old_of = {values.key(a): k for k, a in enumerate(_body_arguments(private))}
+        new_of = {values.key(n.result): k for k, (n, _) in enumerate(nests)}
+        joined: list[Term] = []
+        for (nest, correction), result, mine in zip(nests, own_axes, privates, strict=True):
+            part = mine
+            if correction is not None:
+                part = _rebased(region, correction, result, privates, joined, old_of, new_of)
+            value = region.reduce(
+                nest.combiner, part, result, reduced=[0], loc=nest.location
+            )
+            joined.append(region.read(value, result, nest.dtype, hint="joined"))
+        _move_finish(operation.regions[1].blocks[0], block, [values[t.attr] for t in joined])
+    return op
+
+
+def _body_arguments(private: Any) -> list[Any]:
+    stream = private.regions[0].blocks[0].operations[0]
+    return list(stream.operation.regions[0].blocks[0].arguments)
+
+
+def _rebased(
+    region: FusedRegion, correction: Nest, result: tuple[int, ...], privates: list[Term],
+    joined: list[Term], old_of: dict[str, int], new_of: dict[str, int],
+) -> Term:  # fmt: skip
+    """The private value under the global reference: the stream's own correction, per chunk."""
+    # a read of anything but a running value is data, the same for every chunk
+    table = {r: privates[old_of[r.attr]] for r in correction.accumulators if r.attr in old_of}
+    accumulators = list(table.values())
+    old = [reference("old", privates[old_of[tensor_key(r)]]) for r in correction.old]
+    new = [reference("new", joined[new_of[tensor_key(r)]]) for r in correction.new]
+    table |= dict(zip(correction.old, old, strict=True))
+    table |= dict(zip(correction.new, new, strict=True))
+    table = {_in_axes(r, correction, 1): replacement for r, replacement in table.items()}
+    roles = (accumulators, old, new)
+    h = T.substitute(_in_axes(correction.body, correction, 1), table)
+    value = region.correct(h, *roles, correction.form, (0, *result), correction.location)
+    return region.read(value, (0, *result), correction.dtype, hint="rebased")
+
+
+def _move_finish(finish: Any, block: Any, values: list[Any]) -> None:
+    """Append the ops of `finish` to `block`, with `values` for its arguments."""
+    for argument, value in zip(finish.arguments, values, strict=True):
+        argument.replace_all_uses_with(value)
+    for op in list(finish.operations):
+        operation = op.operation
+        last = list(block.operations)[-1].operation
+        operation.move_after(last)
+        if "neptune.axes" in operation.attributes:
+            shifted = [a + 1 for a in operation.attributes["neptune.axes"]]
+            operation.attributes["neptune.axes"] = ir.DenseI64ArrayAttr.get(shifted)
+
+
+def _chunks_of(stream: Any, tiles: int) -> Index:
+    """How many chunks of so many tiles a stream has."""
+    axis = stream_axes(stream)[stream.axis.value]
+    if axis.size == DYNAMIC:
+        raise ScheduleError("cannot cut a stream of unknown length into chunks of known size")
+    size = list(stream.operation.attributes["neptune.tile"])[stream.axis.value] or axis.size
+    return -(-axis.size // (size * tiles))
+
+
+def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int = 0) -> Any:
+    """Replace `stream` by a private/global pair; returns the `neptune.private`.
+
+    Raises:
+        ScheduleError: none of `chunks`, `programs` and `tiles` is 1 or more.
+    """
+    if (chunks or programs or tiles) < 1:
+        raise ScheduleError(f"cannot cut a stream into {chunks} chunks", hint="use 1 or more")
+    operation = stream.operation
+    values = Values()
+    nests = running_nests(stream, values)
+    with ir.InsertionPoint(operation), operation.location:
+        count: Index = chunks
+        if not chunks:
+            count = chunk_count(stream, values, programs) if programs else _chunks_of(stream, tiles)
+        private = private_stream(stream, count)
+        joined = join(stream, nests, private, values)
+    for old, new in zip(operation.results, joined.results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()
+    number = f"{count} chunks" if ix.is_static(count) else f"chunks for {programs} programs"
+    remark(private.location, f"privatized into {number}")
+    return private
+
+
+@register("privatize", "cut streams into chunks that run in parallel (split-k), and join them")
+def privatize(module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0) -> None:
+    """
+    Args:
+        chunks: 0 for as many as `programs` or `tiles` asks for.
+        programs: how many programs a launch should have, where chunks are that many; their number
+            is then known when the extents are. Needs tile sizes.
+        tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.
+    """
+    if not _streams(module):  # a plain program: make them first
+        lookup("rolling-update").run(module)
+    for stream in _streams(module):
+        privatize_stream(stream, chunks, programs, tiles)
+
+
+def _streams(module: Any) -> list[Any]:
+    return [
+        op
+        for function in functions(module)
+        for op in function.regions[0].blocks[0].operations
+        if isinstance(op, N.StreamOp)
+    ]

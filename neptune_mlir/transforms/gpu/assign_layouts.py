@@ -1,0 +1,600 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `assign-layouts`: decide where the elements of every tile value live.
+
+Contractions that fit a matrix instruction fix the layout of their accumulator and operands.
+From there layouts spread along elementwise ops and reductions, in both directions, until
+nothing changes; a factor that is computed from loads alone is then made where the instruction
+takes it, and what is left gets consecutive elements in consecutive threads. Loads and
+constants have no layout of their own: each user takes them as it needs them, from shared
+memory where a matrix instruction (or what makes a factor for it, or a loop over a reduced axis)
+reads them.
+
+What the pass leaves, for `distribute-tiles`:
+
+* `neptune.layout` on a tile op: one layout per result, "" for what has none of its own;
+* `neptune.via` on a generic: "mma" (and `neptune.instruction`), "registers" or "loop", and its
+  `neptune.iteration`;
+* `linalg.copy` with a layout wherever elements must change threads, each with a remark;
+* `neptune.stages` on a loop that loads to shared memory;
+* `neptune.rough` on functions that need few digits (`assign_layouts_tolerance`);
+* on the kernel `neptune.warps`, `neptune.held` (registers that matrix products hold in a loop) and,
+  where an option asks for it, `neptune.blocks` (blocks that are to share a multiprocessor).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    element_bytes,
+    element_of,
+    foralls,
+    is_blank,
+    is_tile,
+    load_window,
+    nested,
+    owner,
+    read_contraction,
+    read_generic,
+    reduction_of,
+    shape_of,
+    tuned,
+    words_held,
+)
+from neptune_mlir.dialects.program import PRECISION
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
+from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
+from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
+from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
+from neptune_mlir.transforms.registry import register, remark
+
+# A reduction with more points per thread than this runs as a loop, not unrolled.
+UNROLL_LIMIT = 512
+
+
+@register("assign-layouts", "decide in which registers or shared memory tile values live")
+def assign_layouts(
+    module: Any,
+    *,
+    target: str = "sm_80",
+    warps: int = 0,
+    stages: int = 0,
+    blocks: int = 0,
+    narrow: bool = True,
+) -> None:
+    for forall in foralls(module):
+        slice_whole_arrays(forall)
+        round_factors(forall, narrow)
+        mark_tolerant(forall)
+        chosen = warps
+        if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
+            chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
+        slots = stages or tuned(forall, "slots", 0)
+        _Assignment(forall, gpu_target(target), chosen, slots).run()
+        if blocks:
+            kind = ir.IntegerType.get_signless(64)
+            forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
+
+
+def matrix_products(forall: Any, target: str) -> list[tuple[int, bool]]:
+    """Of a kernel's products on matrix instructions the rows, and whether a loop has it, in
+    program order (changes the kernel as `assign-layouts` does first)."""
+    slice_whole_arrays(forall)
+    round_factors(forall, True)
+    found = _Assignment(forall, gpu_target(target), 1, 1)
+    return [
+        (g.extents[found.matrix[g.result].m], g.op.block != found.body)
+        for g in found.generics
+        if g.result in found.matrix
+    ]
+
+
+class _Assignment:
+    """The layouts of one kernel."""
+
+    def __init__(self, forall: Any, target: GpuTarget, warps: int, stages: int):
+        self.forall = forall
+        self.target = target
+        self.body = forall.regions[0].blocks[0]
+        ops = list(nested(self.body))
+        self.generics = [read_generic(op) for op in ops if op.name == "linalg.generic"]
+        self.loops = [op for op in ops if op.name == "scf.for"]
+        self.precision = precision_of(forall.parent)
+        self.matrix: dict[Any, Contraction] = {}
+        self.instruction: dict[Any, MatrixInstruction] = {}
+        self.same: dict[Any, Any] = {}  # value -> representative: one layout for all
+        self.known: dict[Any, Layout] = {}
+        self.iteration: dict[Any, Layout] = {}
+        self.via: dict[Any, str] = {}
+        self.factors: set[Any] = set()  # made for an instruction, and what they are made from
+        self.read_as: dict[Any, Layout] = {}  # loads that these are made from
+        self._find_matrix_products()
+        self.rows = max((self._rows(g) for g in self.generics if g.result in self.matrix),
+                        default=0)  # fmt: skip
+        self.warps = warps or self._choose_warps()
+        self.stages = stages
+        self._choose_instructions()
+
+    def run(self) -> None:
+        self._unify_loops()
+        for g in self.generics:
+            if g.result in self.matrix:
+                self._assign_matrix(g, self.matrix[g.result])
+        self._spread()
+        for g in self.generics:
+            self._convert_operands(g)
+        for loop in self.loops:
+            self._convert_carried(loop)
+        self._write()
+
+    # ---- matrix products
+
+    def _find_matrix_products(self) -> None:
+        for g in self.generics:
+            product = read_contraction(g)
+            if product is None:
+                continue
+            types = {element_of(v) for v in g.inputs}
+            known = self._instructions(types.pop()) if len(types) == 1 else ()
+            if not known or element_of(g.result) != "f32":
+                remark(g.op.location, "a contraction without a matrix instruction for its types")
+                continue
+            # the computed factor stays in registers: it becomes the operand that accumulators can
+            computed = not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0])
+            if computed != (known[0].chain == "b"):
+                product = product.swapped()
+                g.op.attributes["neptune.swapped"] = ir.UnitAttr.get()
+            if any(self._fits(g, product, i) for i in known):
+                self.matrix[g.result] = product
+            else:
+                sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
+                remark(g.op.location, f"a contraction of {sizes} does not fit {known[-1].name}")
+
+    def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
+        return self.target.matrix_for(dtype, self.precision)
+
+    def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
+        m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+        rows, row, columns, column = (m, i.m, n, i.n) if i.chain == "a" else (n, i.n, m, i.m)
+        few = rows < row  # the rest is padding
+        return (few or rows % row == 0) and columns % column == 0 and k % i.k == 0
+
+    def _choose_instructions(self) -> None:
+        """Of those that fit, the one that lets most warps have rows of their own and pads least;
+        several side by side where that makes neighbours of what a thread reads."""
+        for g in self.generics:
+            p = self.matrix.get(g.result)
+            if p is None:
+                continue
+            known = self._instructions(element_of(g.inputs[0]))
+            fitting = [i for i in known if self._fits(g, p, i)]
+            rows = self._rows(g)
+            self.instruction[g.result] = max(
+                fitting,
+                key=lambda i: (
+                    math.gcd(self.warps, self._pieces(g, p, i)[0]),
+                    -(-rows % (i.m if i.chain == "a" else i.n)),
+                ),
+            )
+            self.instruction[g.result] = self.instruction[g.result].wide(self._side_by_side(g, p))
+
+    def _side_by_side(self, g: Generic, p: Contraction) -> int:
+        """How many instructions along m take 16 bytes of a row of shared memory, where that row
+        runs along m and nothing transposes it on the way."""
+        i = self.instruction[g.result]
+        if self.target.swizzle or i.chain == "a" or g.maps[p.a].index(p.k) != 0:
+            return 1
+        pieces = self._pieces(g, p, i)[1] // self._warp_grid(g, p).m
+        size = element_bytes(element_of(g.inputs[p.a]))
+        fragment = len(L.fragment_offsets(i.a, "m", "k")) * size // 4
+        most = max((self._held_in(x) + self._loaded_words(x) for x in self.loops), default=0)
+        left = self.target.thread_registers - most // (self.warps * self.target.wave)
+        # fragments get an eighth of what accumulators and loads leave (transposing takes more)
+        spare = 1 << max(0, (left // 8 // fragment).bit_length() - 1)
+        return math.gcd(pieces, L.CHUNK // size, spare)
+
+    def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
+        """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
+        m, n = max(1, g.extents[p.m] // i.m), max(1, g.extents[p.n] // i.n)
+        return (m, n) if i.chain == "a" else (n, m)
+
+    def _choose_warps(self) -> int:
+        """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
+
+        So warps share no row: what one product makes is the next one's operand, and nothing of a
+        row has to be joined. Without matrix instructions it is a warp for each 32 words of a lane.
+        Where few warps lack registers (for what is under way from memory too, if that is where it
+        is), more share the columns.
+        """
+        most = max((self._held_in(loop) for loop in self.loops), default=0)
+        if self.rows >= 128 and most > 4 * self.target.wave * 200:
+            return 8
+        sums = any(map(read_contraction, self.generics))  # of which each point is one step
+        held = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
+        wanted = self.rows / 16 if self.rows else max(held, default=0) / (32 * self.target.wave)
+        chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
+        limit = 144  # registers of a thread, which has fragments and addresses as well
+        if "cp.async" not in self.target.copies:
+            most += max((self._loaded_words(loop) for loop in self.loops), default=0)
+            limit = 128
+        while chosen < 4 and most > chosen * self.target.wave * limit:
+            chosen *= 2
+        return chosen
+
+    def _loaded_words(self, loop: Any) -> int:
+        """32-bit words of the tiles that the products of a loop load."""
+        body = loop.regions[0].blocks[0]
+        loads = {
+            v: math.prod(shape_of(v)) * element_bytes(element_of(v)) // 4
+            for g in self.generics
+            if g.op.block == body and g.result in self.matrix
+            for v in g.inputs
+            if self.is_flexible(v) and owner(v).block == body
+        }
+        return sum(loads.values())
+
+    def _held_in(self, loop: Any) -> int:
+        """Accumulator elements of the products in a loop (of few rows, an instruction's 16)."""
+        body = loop.regions[0].blocks[0]
+        return sum(
+            max(16, g.extents[p.m]) * max(16, g.extents[p.n])
+            for g in self.generics
+            if g.op.block == body and (p := self.matrix.get(g.result)) is not None
+        )
+
+    def _rows(self, g: Generic) -> int:
+        """Rows of a product: its extent along what an accumulator keeps as the next operand."""
+        p = self.matrix[g.result]
+        chain = self._instructions(element_of(g.inputs[0]))[0].chain
+        return int(g.extents[p.m if chain == "a" else p.n])
+
+    def _warp_grid(self, g: Generic, p: Contraction) -> WarpGrid:
+        """As many warps along the rows as there are pieces for, the others along the columns."""
+        i = self.instruction[g.result]
+        rows, columns = self._pieces(g, p, i)
+        along, across = math.gcd(self.warps, rows), 1
+        while along * across * 2 <= self.warps and columns % (across * 2) == 0:
+            across *= 2
+        m, n = (along, across) if i.chain == "a" else (across, along)
+        return WarpGrid(m, n, self.warps)
+
+    def _assign_matrix(self, g: Generic, p: Contraction) -> None:
+        grid, i = self._warp_grid(g, p), self.instruction[g.result]
+        out = g.maps[-1]
+        layout = L.accumulator(shape_of(g.result), out.index(p.m), out.index(p.n), grid, i)
+        self._set(g.result, layout)
+        self._set(g.init, layout)
+        self.via[g.result] = "mma"
+        self.iteration[g.result] = layout
+
+    def operand_layout(self, g: Generic, p: Contraction, which: str) -> Layout:
+        grid, i = self._warp_grid(g, p), self.instruction[g.result]
+        k = p.a if which == "a" else p.b
+        loops, shape = g.maps[k], shape_of(g.inputs[k])
+        if which == "a":
+            return L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, i)
+        return L.operand_b(shape, loops.index(p.n), loops.index(p.k), grid, i)
+
+    # ---- values that share a layout
+
+    def _find(self, value: Any) -> Any:
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def _unify_loops(self) -> None:
+        for loop in self.loops:
+            body = loop.regions[0].blocks[0]
+            for k, result in enumerate(loop.results):
+                if is_tile(result, self.forall):
+                    self.same[body.arguments[1 + k]] = self._find(result)
+
+    def is_flexible(self, value: Any) -> bool:
+        """A value that any user can have in any layout: a load, a constant tile, no value."""
+        op = owner(value)
+        if op is None:
+            return False
+        return is_blank(value) or load_window(value, self.forall) is not None
+
+    def layout(self, value: Any) -> Layout | None:
+        return self.known.get(self._find(value))
+
+    def _set(self, value: Any, layout: Layout) -> bool:
+        key = self._find(value)
+        if self.is_flexible(value) or key in self.known:
+            return False
+        self.known[key] = layout
+        return True
+
+    # ---- propagation
+
+    def _spread(self) -> None:
+        while True:
+            if self._spread_once() or self._ask_for_factors():
+                continue
+            unknown = [g for g in self.generics if g.result not in self.via]
+            if not unknown:
+                break
+            # the first of those with most points: what a tile needs beside it follows the tile
+            self._default(max(unknown, key=lambda g: math.prod(g.extents)))
+        for loop in self.loops:  # carried values that nothing constrains
+            for result in loop.results:
+                if is_tile(result, self.forall) and self.layout(result) is None:
+                    self._set(result, self._blocked(shape_of(result), element_of(result)))
+
+    def _spread_once(self) -> bool:
+        changed = False
+        for loop in self.loops:
+            end = loop.regions[0].blocks[0]
+            yielded = list(end.operations[len(end.operations) - 1].operation.operands)
+            starts = list(loop.operands)[3:]
+            for k, result in enumerate(loop.results):
+                if not is_tile(result, self.forall):
+                    continue
+                for other in (yielded[k], starts[k]):
+                    mine, theirs = self.layout(result), self.layout(other)
+                    if mine is None and theirs is not None:
+                        changed |= self._set(result, theirs)
+                    elif theirs is None and mine is not None:
+                        changed |= self._set(other, mine)
+        for g in self.generics:
+            if g.result not in self.via:
+                changed |= self._try(g)
+        return changed
+
+    def _ask_for_factors(self) -> bool:
+        """Have a computed factor that nothing gave a layout made as its instruction takes it, and
+        what else reads a loaded one read it so."""
+        for g in self.generics:
+            p = self.matrix.get(g.result)
+            if p is None:
+                continue
+            which = self.instruction[g.result].chain
+            value, grid = g.inputs[p.a if which == "a" else p.b], self._warp_grid(g, p)
+            alone = (grid.n if which == "a" else grid.m) == 1  # else several warps make the same
+            if not alone or value in self.read_as or is_blank(value):
+                continue
+            layout = self.operand_layout(g, p, which)
+            if self._set(value, layout):
+                self.factors.add(self._find(value))
+                return True
+            # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
+            if self.is_flexible(value) and "tma" in self.target.copies:
+                self.read_as[value] = layout
+                return True
+        return False
+
+    def _full_rank(self, g: Generic) -> list[int]:
+        """Inputs that run over every loop."""
+        return [k for k, m in enumerate(g.maps[:-1]) if len(m) == len(g.extents)]
+
+    def _iteration_of(self, held: Layout, loops: tuple[int, ...]) -> Layout:
+        """A layout of a value as a layout of the loops that its dimensions run along."""
+        return held.project([loops.index(k) for k in range(len(loops))])
+
+    def _try(self, g: Generic) -> bool:
+        """Assign a generic whose iteration layout follows from a known value."""
+        found = None
+        for k in self._full_rank(g):
+            held = self.layout(g.inputs[k]) or self.read_as.get(g.inputs[k])
+            if held is not None and g.is_read(k):
+                found = self._iteration_of(held, g.maps[k])
+                break
+        if found is None and not g.reduced:
+            held = self.layout(g.result)
+            found = None if held is None else self._iteration_of(held, g.maps[-1])
+        if found is None or not self._register_able(g, found):
+            return False
+        self._assign(g, found)
+        return True
+
+    def _register_able(self, g: Generic, iteration: Layout) -> bool:
+        if g.reduced and reduction_of(g) is None:
+            return False
+        held = any(self.layout(g.inputs[k]) is not None for k in self._full_rank(g))
+        # each element of a full-rank input is used once: shared memory would only be a detour
+        limit = UNROLL_LIMIT if self._full_rank(g) else self.target.unroll
+        return not g.reduced or held or iteration.registers <= limit
+
+    def _assign(self, g: Generic, iteration: Layout) -> None:
+        self.via[g.result] = "registers"
+        self.iteration[g.result] = iteration
+        for value, loops in zip([*g.inputs, g.init, g.result], [*g.maps, g.maps[-1]], strict=True):
+            self._set(value, iteration.project(loops))
+        if self._find(g.result) in self.factors:
+            for value, loops in zip(g.inputs, g.maps, strict=False):
+                if load_window(value, self.forall) is not None:
+                    self.read_as.setdefault(value, iteration.project(loops))
+                else:
+                    self.factors.add(self._find(value))
+
+    def _default(self, g: Generic) -> None:
+        dtype = element_of(g.inputs[0]) if g.inputs else element_of(g.result)
+        iteration = self._blocked(g.extents, dtype)
+        if self._register_able(g, iteration):
+            self._assign(g, iteration)
+            return
+        if g.reduced and reduction_of(g) is None:
+            remark(g.op.location, "a reduction with a combiner of its own runs element by element")
+        else:
+            remark(g.op.location, "a large reduction runs as a loop over shared memory")
+        self.via[g.result] = "loop"
+        layout = self.layout(g.result) or self._blocked(shape_of(g.result), element_of(g.result))
+        self.iteration[g.result] = layout
+        self._set(g.result, layout)
+        self._set(g.init, layout)
+
+    def _blocked(self, shape: tuple[int, ...], dtype: str) -> Layout:
+        vector = L.CHUNK // element_bytes(dtype)
+        points = 1
+        for n in shape:
+            points *= n
+        while vector > 1 and points < vector * self.warps * self.target.wave:
+            vector //= 2
+        return L.blocked(shape, self.target.wave, self.warps, vector)
+
+    # ---- conversions
+
+    def _convert_operands(self, g: Generic) -> None:
+        via = self.via[g.result]
+        product = self.matrix.get(g.result)
+        for k, value in enumerate(g.inputs):
+            if self.is_flexible(value) or not g.is_read(k):
+                continue
+            held = self._made_in(value)
+            if held is None:
+                raise LoweringError(
+                    f"a tile of {list(shape_of(value))} comes from an op with no GPU lowering",
+                    loc=location_text(owner(value).location if owner(value) else g.op.location),
+                )
+            if product is not None:
+                which = "a" if k == product.a else "b"
+                needed: Layout = self.operand_layout(g, product, which)
+                if needed.sources(held, range_of(held)) is None:
+                    crosses = L.crossing(needed, held) is not None
+                    to = needed if crosses else self._shared(value)
+                    self._copy(g.op, k, to, f"operand {which} of a product")
+            elif via == "loop":
+                self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
+            else:
+                needed = self.iteration[g.result].project(g.maps[k])
+                if needed.sources(held, range_of(held)) is None:
+                    self._copy(g.op, k, needed, "its user holds other elements in each thread")
+        init = len(g.inputs)
+        held = None if self.is_flexible(g.init) else self._made_in(g.init)
+        needed = self.result_layout(g)
+        if held is not None and needed.sources(held, range_of(held)) is None:
+            self._copy(g.op, init, needed, "it is accumulated into elsewhere")
+
+    def result_layout(self, g: Generic) -> Layout:
+        """The layout that a generic makes its result in."""
+        if self.via[g.result] == "registers":
+            return self.iteration[g.result].project(g.maps[-1])
+        return self.iteration[g.result]
+
+    def _convert_carried(self, loop: Any) -> None:
+        end = loop.regions[0].blocks[0]
+        terminator = end.operations[len(end.operations) - 1].operation
+        for k, result in enumerate(loop.results):
+            if not is_tile(result, self.forall):
+                continue
+            needed = self.layout(result)
+            assert needed is not None
+            for op, position in ((loop, 3 + k), (terminator, k)):
+                value = op.operands[position]
+                held = None if self.is_flexible(value) else self._made_in(value)
+                if held is not None and needed.sources(held, range_of(held)) is None:
+                    self._copy(op, position, needed, "a loop carries it in another layout")
+
+    def _made_in(self, value: Any) -> Layout | None:
+        op = owner(value)
+        if op is not None and op.name == "linalg.generic":
+            return self.result_layout(next(g for g in self.generics if g.op == op))
+        return self.layout(value)
+
+    def _shared(self, value: Any) -> Shared:
+        return L.shared(shape_of(value), element_bytes(element_of(value)), self.target.swizzle)
+
+    def _copy(self, op: Any, position: int, layout: Layout | Shared, why: str) -> None:
+        value = op.operands[position]
+        with ir.InsertionPoint(op), op.location:
+            empty = tensor.empty(shape_of(value), ir.RankedTensorType(value.type).element_type)
+            copy = linalg.copy(value, outs=[empty])
+        made = owner(copy)
+        made.attributes["neptune.layout"] = ir.StringAttr.get(str(layout))
+        if isinstance(layout, Layout):
+            self.known[copy] = layout
+        op.operands[position] = copy
+        where = "shared memory" if isinstance(layout, Shared) else "other threads"
+        remark(op.location, f"a tile of {list(shape_of(value))} moves to {where}: {why}")
+
+    # ---- results
+
+    def _write(self) -> None:
+        context = ir.IntegerType.get_signless(64)
+        self.forall.attributes["neptune.warps"] = ir.IntegerAttr.get(context, self.warps)
+        self.forall.attributes["neptune.target"] = ir.StringAttr.get(self.target.name)
+        for g in self.generics:
+            self._attribute(g.op, "neptune.via", self.via[g.result])
+            self._attribute(g.op, "neptune.iteration", str(self.iteration[g.result]))
+            self._attribute(g.op, "neptune.layout", str(self.result_layout(g)))
+            product = self.matrix.get(g.result)
+            if product is not None:
+                self._attribute(g.op, "neptune.instruction", self.instruction[g.result].label)
+        self._write_loads()
+        held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
+        self.forall.attributes["neptune.held"] = ir.IntegerAttr.get(context, held)
+        stages = stages_of(self.forall, self.target, self.loops, self.rows, self.stages)
+        for loop in self.loops:
+            texts = [
+                ir.StringAttr.get(str(self.layout(r)) if is_tile(r, self.forall) else "")
+                for r in loop.results
+            ]
+            loop.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
+            block = loop.regions[0].blocks[0]
+            if any(is_staged(o.operation) for o in block.operations):
+                loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, stages)
+
+    def _write_loads(self) -> None:
+        """Loads that products and loops read go to shared memory, or to registers for good; so do
+        those of a loop that a factor is made from."""
+        wanted: dict[Any, set[str]] = {}
+        for g in self.generics:
+            for k, value in enumerate(g.inputs):
+                if not g.is_read(k) or load_window(value, self.forall) is None:
+                    continue
+                streamed = value in self.read_as and owner(value).block != self.body
+                if g.result in self.matrix or self.via[g.result] == "loop" or streamed:
+                    resident = self._resident(g, k)
+                    text = str(self._shared(value) if resident is None else resident)
+                    wanted.setdefault(value, set()).add(text)
+        for value, texts in wanted.items():
+            text = texts.pop() if len(texts) == 1 else str(self._shared(value))
+            self._attribute(owner(value), "neptune.layout", text)
+
+    def _resident(self, g: Generic, k: int) -> Layout | None:
+        """The fragments of a factor that a loop multiplies each time, if registers can keep it."""
+        product, value = self.matrix.get(g.result), g.inputs[k]
+        if product is None or owner(value).block != self.body or g.op.block == self.body:
+            return None
+        which = self.instruction[g.result].chain
+        if k != (product.a if which == "a" else product.b):
+            return None  # all warps would keep the same
+        layout = self.operand_layout(g, product, which)
+        words = layout.registers * element_bytes(element_of(value)) // 4
+        return layout if words <= self.target.resident else None
+
+    def _registers(self, block: Any) -> int:
+        """Registers of a thread that accumulators and computed operands of products take."""
+        total = 0
+        for g in self.generics:
+            product = self.matrix.get(g.result)
+            if product is None or g.op.block != block:
+                continue
+            total += self.iteration[g.result].registers
+            which = self.instruction[g.result].chain
+            if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
+                total += self.operand_layout(g, product, which).registers // 2
+        return total
+
+    def _attribute(self, op: Any, name: str, text: str) -> None:
+        op.attributes[name] = ir.StringAttr.get(text)
+
+
+def precision_of(function: Any) -> str:
+    """What a function allows the operands of its products to be rounded to ("": nothing)."""
+    attributes = function.operation.attributes
+    if PRECISION not in attributes:
+        return ""
+    return str(ir.StringAttr(attributes[PRECISION]).value)
+
+
+def range_of(layout: Layout) -> tuple[int, ...]:
+    return tuple(range(len(layout.shape)))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `defer-joins`: lanes that share a row join their sums behind a loop, not in each iteration.
+
+    for i:  l = l * c + sum(p)        ->    for i:  l' = l' * c + (sum of this lane's part of p)
+                                            l = sum of l' over the lanes
+
+Between iterations only products with values that all lanes agree on touch `l`, and a sum of
+products is the product of the sum (privatization over lanes; the loop's first value is zero, of
+which every lane may have a copy). Reductions across warps stay as they are.
+
+The reduction gets `neptune.partial`, and the last of the loops that hand the value on
+`neptune.joins`, the numbers of such values. Layouts must have been assigned; `distribute-tiles`
+writes the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.tiles import foralls, nested, owner, read_generic, reduction_of
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.hopper.skew_loops import chain_of
+from neptune_mlir.transforms.registry import register
+
+
+@register("defer-joins", "join the sums of lanes behind a loop, not in each iteration")
+def defer_joins(module: Any) -> None:
+    for forall in foralls(module):
+        seen: list[Any] = []
+        for op in nested(forall.regions[0].blocks[0]):
+            if op.name != "scf.for" or op in seen:
+                continue
+            chain = chain_of(op)
+            seen += chain
+            _defer(chain)
+
+
+def _defer(chain: list[Any]) -> None:
+    deferred = []
+    for k, start in enumerate(list(chain[0].operands)[3:]):
+        sums = [_sum_carried(loop, k) for loop in chain]
+        if _is_zero(start) and all(op is not None for op in sums):
+            deferred.append(k)
+            for op in sums:
+                op.attributes["neptune.partial"] = ir.UnitAttr.get(op.context)
+    if deferred:
+        with chain[-1].context:
+            chain[-1].attributes["neptune.joins"] = ir.DenseI64ArrayAttr.get(deferred)
+
+
+def _is_zero(value: Any) -> bool:
+    op = owner(value)
+    if op is None or op.name != "linalg.fill":
+        return False
+    constant = owner(op.operands[0])
+    return (
+        constant is not None and constant.name == "arith.constant"
+        and isinstance(constant.attributes["value"], ir.FloatAttr)
+        and ir.FloatAttr(constant.attributes["value"]).value == 0.0
+    )  # fmt: skip
+
+
+def _sum_carried(loop: Any, k: int) -> Any:
+    """The reduction that a loop adds to carried value k, if nothing else reads that value but
+    factors on its way there, and lanes have parts of it."""
+    body = loop.regions[0].blocks[0]
+    end = body.operations[len(body.operations) - 1].operation
+    op = owner(end.operands[k])
+    if op is None or op.block != body or not _reads_once(op.results[0]) or not _adds_lanes(op):
+        return None
+    value = read_generic(op).init
+    while value != body.arguments[1 + k]:
+        before = _scaled(value)
+        if before is None:
+            return None
+        value = before
+    return op if _reads_once(value) else None
+
+
+def _reads_once(value: Any) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def _adds_lanes(op: Any) -> bool:
+    if op.name != "linalg.generic":
+        return False
+    if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
+        return False
+    g = read_generic(op)
+    found = reduction_of(g) if g.reduced else None
+    if found is None or found[0] != "arith.addf":
+        return False
+    layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
+    lanes, warps = (layout.digits_along(g.reduced, part) for part in ("lane", "warp"))
+    return bool(lanes) and not warps
+
+
+def _scaled(value: Any) -> Any:
+    """What an elementwise op that only multiplies by something else made a value of."""
+    op = owner(value)
+    if op is None or op.name != "linalg.generic" or not _reads_once(value):
+        return None
+    g = read_generic(op)
+    first = g.block.operations[0].operation
+    if g.reduced or len(list(g.block.operations)) != 2 or first.name != "arith.mulf":
+        return None
+    factors = list(first.operands)
+    sources = [v for v, a in zip(g.inputs, g.block.arguments, strict=False) if a in factors]
+    carried = [v for v in sources if _is_carried(v)]
+    return carried[0] if len(sources) == 2 and len(carried) == 1 else None
+
+
+def _is_carried(value: Any) -> bool:
+    """Whether a value is a loop's, or a product of such a value."""
+    if isinstance(value.owner, ir.Block):
+        return True
+    return _scaled(value) is not None

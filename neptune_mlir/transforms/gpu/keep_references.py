@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `keep-references`: streamed loops that need a new reference only now and then (GPUs).
+
+A streamed softmax takes the maximum of every tile, moves its reference there and corrects what
+it has summed so far:
+
+    for i:  m' = max(m, rowmax x);  c = exp(m - m');  l = c l + rowsum p;  acc = c acc + p V
+            where p = exp(x - m')
+
+but a free reference (`free-references`) may be any number that keeps p in range, and after the
+first tile the old one nearly always does. So an iteration tries p = exp(x - m) first, without
+looking for a maximum. Every p is positive, so the sum of a row bounds its elements: where all
+sums of a warp's rows stay under a bound, m' = m, c = 1, and the corrections are skipped; else the
+warp forgets p, computes x again, and does what is written. Where tiles keep moving the reference
+(scores that grow along the stream), it stops trying until one does not. Scores that are made of
+positions move in every tile: such loops qualify only where the stream begins at the tiles with a
+mask (`lower-to-tiles`), where a bias that falls with the distance is largest.
+
+The numbers in range are as exact as with the maximum: floating-point numbers have the same
+relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none:
+skewed ones of specialised warps, and portable ones whose rows are those of one warp and whose
+weights stay in its registers. Skewed loops are to try whose first product is marked
+(`neptune.again`): all, unless a mask has loops at both ends of a stream, which run for a tile or
+two and are not worth the code. `distribute-tiles` writes the result.
+
+Tries are by references that are small (`distribute_exponentials`). Chains with free references,
+kept or not, whose weights are exponentials of a difference from one are marked as well
+(`neptune.measured`): these may be measured from what rounding makes of the reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
+from neptune_mlir.dialects.nests import FREE
+from neptune_mlir.dialects.verify_aref import RELEASE
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.hopper.skew_loops import (
+    Skew,
+    Unfit,
+    chain_of,
+    is_product,
+    multiplies,
+    read_skew,
+)
+from neptune_mlir.transforms.registry import register, remark
+
+KEEPS = "neptune.keeps"
+MEASURED = "neptune.measured"
+AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
+
+
+@register("keep-references", "look for new references only where weights leave their range")
+def keep_references(module: Any, *, keeps: bool = True) -> None:
+    """`keeps`: whether iterations may keep their reference; kernels may have a say as well."""
+    for forall in foralls(module):
+        specialised = "neptune.consumers" in forall.attributes
+        seen: list[Any] = []
+        for op in nested(forall.regions[0].blocks[0]):
+            if op.name != "scf.for" or "neptune.stages" not in op.attributes or op in seen:
+                continue
+            chain = chain_of(op)
+            seen += chain
+            written = all("neptune.skew" in x.attributes if specialised else _multiplies(x)
+                          for x in chain)  # fmt: skip
+            if not written or not any(map(_free, chain)):
+                continue
+            try:
+                _measure(chain)
+            except Unfit:
+                pass  # exponentials take an operation more
+            if not keeps or not tuned(forall, "keeps", 1):
+                continue
+            try:
+                _keep(chain, specialised)
+            except Unfit as reason:
+                remark(op.location, f"a loop moves its reference in each iteration: {reason}")
+
+
+def _measure(chain: list[Any]) -> None:
+    """Mark the loops of a chain, if weights may be measured from rounded references in all of
+    them. Raises Unfit."""
+    guesses = [read_guess(loop, read_skew(loop)) for loop in chain]
+    alike = all(guess.carried == guesses[0].carried for guess in guesses)
+    if alike and all(guess.exponent is not None for guess in guesses):
+        for loop in chain:
+            loop.attributes[MEASURED] = ir.UnitAttr.get(loop.context)
+
+
+def _keep(chain: list[Any], specialised: bool) -> None:
+    """Mark the loops of a chain. Raises Unfit."""
+    skews = [read_skew(loop) for loop in chain]
+    for loop, skew in zip(chain, skews, strict=True):
+        if not specialised:
+            _check_stays_in_warp(loop, skew)
+    guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
+    if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
+        raise Unfit("its scores depend on their place in the stream, which no mask ends")
+    if any(guess.carried != guesses[0].carried for guess in guesses):
+        raise Unfit("the next one carries reference and sum in another order")
+    masked = [loop for loop in chain if _is_masked(loop)]
+    for loop, skew in zip(chain, skews, strict=True):
+        loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
+        if specialised and (len(masked) < 2 or loop not in masked):
+            skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What moves a reference in a skewed loop.
+
+    Attributes:
+        reference: the old reference, an argument of the loop's body.
+        moved: the op that makes the new one.
+        factor: the op that makes the correction's factor, 1 where the reference stays.
+        scaled: the op that corrects the running sum.
+        total: the op that adds to it; what it reduces are the weights.
+        carried: the numbers of reference and sum among what the loop carries.
+    """
+
+    reference: Any
+    moved: Any
+    factor: Any
+    scaled: Any
+    total: Any
+    carried: tuple[int, int]
+
+    @property
+    def weights(self) -> Any:
+        return self.total.operands[0]
+
+    @property
+    def weighing(self) -> Any:
+        """The op that makes the weights."""
+        return owner(self.weights)
+
+    @property
+    def exponent(self) -> Any:
+        """The scalar op in `weighing` that takes the reference from a value: where weights are
+        exponentials of just that, and the factor one of two references' difference. Else None."""
+        found = _exponent(self.weighing)
+        moved = _exponent(self.factor)
+        if found is None or moved is None:
+            return None
+        old, new = (_source(v, self.factor) for v in moved.operands)
+        if (old, new) != (self.reference, self.moved.results[0]):
+            return None
+        return found if _source(_guarded(found.operands[1]), self.weighing) == new else None
+
+    @property
+    def condition(self) -> Any:
+        """What weights are 0 without, in the body of `weighing`; None if there is nothing."""
+        last = _last(self.weighing)
+        return last.operands[0] if last.name == "arith.select" else None
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What the rest of the iteration reads: reference, sum, weights."""
+        return [self.moved.results[0], self.total.results[0], self.weights]
+
+
+def read_guess(loop: Any, skew: Skew) -> Guess:
+    """Raises Unfit when the loop has another shape."""
+    body = loop.regions[0].blocks[0]
+    *inner, end = [op.operation for op in body.operations]
+    if skew.leading is None:
+        raise Unfit("nothing to try again")
+    free = _free(loop)
+    if len(free) != 1:
+        raise Unfit(f"{len(free)} references, not 1")
+    (moved,) = free
+    reference, new = read_generic(moved).init, moved.results[0]
+    yielded = list(end.operands)
+    if reference not in list(body.arguments) or new not in yielded:
+        raise Unfit("its reference is not carried")
+    if not skew.scales or len(skew.handed) != 1:
+        raise Unfit("its corrections do more than scale by one factor")
+    factor = owner(skew.handed[0])
+    if not _is_one_for_equals(factor, reference, new):
+        raise Unfit("its factor is not known to be 1 where the reference stays")
+    readers = [op for op in _readers(factor.results[0]) if op not in skew.corrections]
+    if len(readers) != 1 or not _scales(readers[0], body, factor.results[0]):
+        raise Unfit("its factor scales more than one sum")
+    (scaled,) = readers
+    totals = _readers(scaled.results[0])
+    if len(totals) != 1 or not _sums(totals[0]) or totals[0].results[0] not in yielded:
+        raise Unfit("its factor scales more than a sum")
+    (total,) = totals
+    weights = owner(total.operands[0])
+    if weights is None or weights.block != body or not _is_exponential(weights):
+        raise Unfit("what it sums are not exponentials")
+    for op in _readers(new):
+        if op not in (end, factor, weights):
+            raise Unfit("its reference is read by more than exponentials")
+    for op in _readers(weights.results[0]):
+        if op not in (total, skew.delayed, *skew.late):
+            raise Unfit("its exponentials are read by more than a sum and a product")
+    arguments = list(body.arguments)
+    if any(op not in (moved, factor) for op in _readers(reference)):
+        raise Unfit("its old reference is read by more than the factor")
+    sums = scaled.operands[0] if scaled.operands[0] in arguments else scaled.operands[1]
+    carried = arguments.index(reference) - 1, arguments.index(sums) - 1
+    if (yielded.index(new), yielded.index(total.results[0])) != carried:
+        raise Unfit("it carries reference and sum on in another order")
+    guess = Guess(reference, moved, factor, scaled, total, carried)
+    theirs = (moved, factor, scaled, total, weights, skew.delayed, *skew.late, *skew.corrections)
+    for op in inner[inner.index(skew.leading) + 1 :]:
+        if op.name != "linalg.generic" or op in theirs:
+            continue
+        if any(reader in (*skew.late, end) for reader in _readers(op.results[0])):
+            raise Unfit("the last product reads more than its exponentials")
+    return guess
+
+
+def _multiplies(loop: Any) -> bool:
+    """Whether a loop has products by matrix instructions, which others compute beside."""
+    return any(is_product(op.operation) for op in loop.regions[0].blocks[0].operations)
+
+
+def _check_stays_in_warp(loop: Any, skew: Skew) -> None:
+    """Raises Unfit when warps cannot decide on their own: they share rows, or tiles that they
+    try lie in shared memory, or come there in the iteration."""
+    if skew.leading is None:
+        raise Unfit("nothing to try again")
+    if ir.IntegerAttr(loop.attributes["neptune.stages"]).value < 2:
+        raise Unfit("its tiles are not brought ahead")
+    *inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations]
+    for op in inner[inner.index(skew.leading) + 1 :]:
+        if op.name == "linalg.copy":
+            raise Unfit("its weights move between threads")
+        if op.name != "linalg.generic" or op == skew.delayed:
+            continue
+        g = read_generic(op)
+        if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
+            raise Unfit("its scores are read by more than elementwise ops and reductions")
+        layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
+        if layout.digits_along(g.reduced, "warp"):
+            raise Unfit("its rows are those of several warps")
+
+
+def _is_masked(loop: Any) -> bool:
+    return _computes(loop, "arith.cmpi")
+
+
+def _moves_with_position(loop: Any) -> bool:
+    """Whether scores are made of numbers of positions, so that they move tile by tile."""
+    return _computes(loop, "arith.sitofp")
+
+
+def _computes(loop: Any, name: str) -> bool:
+    inner = (op.operation for op in loop.regions[0].blocks[0].operations)
+    return any(
+        x.operation.name == name
+        for op in inner if op.name == "linalg.generic"
+        for x in op.regions[0].blocks[0].operations
+    )  # fmt: skip
+
+
+def _free(loop: Any) -> list[Any]:
+    """The ops of a loop that make free references."""
+    inner = (op.operation for op in loop.regions[0].blocks[0].operations)
+    return [op for op in inner if FREE in op.attributes]
+
+
+def _readers(value: Any) -> list[Any]:
+    found = [use.owner.operation for use in value.uses]
+    return [op for k, op in enumerate(found) if op.name != RELEASE and op not in found[:k]]
+
+
+def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
+    """Whether a tile op of two values gives 1 where they are equal, by a select that says so."""
+    if op is None or op.name != "linalg.generic" or {*list(op.operands)[:-1]} != {a, b}:
+        return False
+    block, chosen = op.regions[0].blocks[0], _last(op)
+    if chosen is None or chosen.name != "arith.select":
+        return False
+    condition, one = owner(chosen.operands[0]), owner(chosen.operands[1])
+    equal = (
+        condition is not None and condition.name == "arith.cmpf"
+        and ir.IntegerAttr(condition.attributes["predicate"]).value == 1  # ordered, equal
+        and set(condition.operands) == set(list(block.arguments)[:2])
+    )  # fmt: skip
+    return (
+        equal and one is not None and one.name == "arith.constant"
+        and ir.FloatAttr(one.attributes["value"]).value == 1.0
+    )  # fmt: skip
+
+
+def _scales(op: Any, body: Any, factor: Any) -> bool:
+    """Whether it multiplies a carried value by the factor."""
+    return op.name == "linalg.generic" and multiplies(op, set(body.arguments), {factor})
+
+
+def _sums(op: Any) -> bool:
+    """Whether it adds up a tile, into what it starts with."""
+    if op.name != "linalg.generic" or len(list(op.operands)) != 2:
+        return False
+    inside = [x.operation.name for x in op.regions[0].blocks[0].operations]
+    return inside == ["arith.addf", "linalg.yield"] and not is_blank(op.operands[1])
+
+
+def _is_exponential(op: Any) -> bool:
+    """Whether a tile op gives exponentials, or 0 where it masks them: nothing negative."""
+    last = _last(op)
+    if last is not None and last.name == "arith.select":
+        _, value, zero = map(owner, last.operands)
+        if zero is None or zero.name != "arith.constant":
+            return False
+        last = value if ir.FloatAttr(zero.attributes["value"]).value == 0.0 else None
+    return last is not None and last.name == "math.exp"
+
+
+def _exponent(op: Any) -> Any:
+    """The difference whose exponential a tile op gives, if it is in its body and read once."""
+    last = _last(op)
+    candidates = last.operands if last.name == "arith.select" else last.results
+    found = [v for v in map(owner, candidates) if v is not None and v.name == "math.exp"]
+    difference = owner(found[0].operands[0]) if len(found) == 1 else None
+    if difference is None or difference.name != "arith.subf" or difference.block != last.block:
+        return None
+    if not isinstance(difference.results[0].type, ir.F32Type):
+        return None
+    return difference if len(list(difference.results[0].uses)) == 1 else None
+
+
+def _guarded(value: Any) -> Any:
+    """What a guard reads: where(value == -inf, 0, value)."""
+    op = owner(value)
+    return op.operands[2] if op is not None and op.name == "arith.select" else value
+
+
+def _source(value: Any, op: Any) -> Any:
+    """The tile that an argument of a tile op's body stands for."""
+    arguments = list(op.regions[0].blocks[0].arguments)
+    return op.operands[arguments.index(value)] if value in arguments else None
+
+
+def _last(op: Any) -> Any:
+    """The scalar op that makes the result of a tile op."""
+    if op.name != "linalg.generic":
+        return None
+    *_, end = [inside.operation for inside in op.regions[0].blocks[0].operations]
+    return owner(end.operands[0])

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What `assign-layouts` changes in a tile program before it assigns anything: loads are ops, and
+factors of products have the type that they are multiplied in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import (
+    Generic,
+    element_of,
+    is_blank,
+    is_inside,
+    is_tensor,
+    nested,
+    read_contraction,
+    read_generic,
+    rounding_of,
+    shape_of,
+)
+from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.transforms.registry import remark
+
+
+def slice_whole_arrays(forall: Any) -> None:
+    """Give whole arrays that tile ops read, or that are stored as they are, the slice that
+    folding took away: a load is an op."""
+    body = forall.regions[0].blocks[0]
+    made: dict[Any, Any] = {}
+    for op in list(nested(body)):
+        stores = op.name in ("tensor.insert_slice", "tensor.parallel_insert_slice")
+        if not (stores or op.name.startswith("linalg.")):
+            continue
+        for k, value in enumerate(list(op.operands)[: 1 if stores else None]):
+            if not is_tensor(value) or is_inside(value, forall) or is_blank(value):
+                continue
+            if value not in made:
+                shape = shape_of(value)
+                zeros, ones = [0] * len(shape), [1] * len(shape)
+                with ir.InsertionPoint.at_block_begin(body), forall.location:
+                    made[value] = tensor.ExtractSliceOp(
+                        value.type, value, [], [], [], zeros, list(shape), ones
+                    ).result
+            op.operands[k] = made[value]
+
+
+def round_factors(forall: Any, narrow: bool) -> None:
+    """Give factors of contractions the 16-bit type that they are multiplied in.
+
+    A product that rounds a factor in its body takes the rounded tile instead. With `narrow`, an
+    f32 factor whose partner is f16 (bf16) is rounded too: a matrix instruction takes both in 16
+    bits; the accumulator stays f32.
+    """
+    for op in list(nested(forall.regions[0].blocks[0])):
+        if op.name != "linalg.generic":
+            continue
+        g = read_generic(op)
+        if read_contraction(g) is None:
+            continue
+        types = [element_of(v) for v in g.inputs]
+        wanted: dict[int, str] = {}
+        for k in (0, 1):
+            other = types[1 - k]
+            rounded = rounding_of(g, k)
+            if rounded is not None:
+                wanted[k] = rounded
+            elif narrow and types[k] == "f32" and other in ("f16", "bf16"):
+                wanted[k] = other
+                remark(op.location, f"an f32 factor is rounded to {other}, the other's type")
+        if wanted:
+            _round_inputs(g, wanted)
+
+
+def _round_inputs(g: Generic, wanted: dict[int, str]) -> None:
+    with ir.InsertionPoint(g.op), g.op.location:
+        inputs = [
+            _rounded(v, ir.Type.parse(wanted[k])) if k in wanted else v
+            for k, v in enumerate(g.inputs)
+        ]
+        product = linalg.GenericOp(
+            [g.result.type], inputs, [g.init], g.op.attributes["indexing_maps"],
+            g.op.attributes["iterator_types"],
+        )  # fmt: skip
+        types = [ir.RankedTensorType(v.type).element_type for v in [*inputs, g.init]]
+        here = product.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * 3)
+        with ir.InsertionPoint(here):
+            a, b, c = here.arguments
+            a, b = (v if v.type == c.type else arith.ExtFOp(c.type, v).result for v in (a, b))
+            linalg.YieldOp([arith.AddFOp(c, arith.MulFOp(a, b).result).result])
+    g.result.replace_all_uses_with(product.results[0])
+    g.op.erase()
+
+
+def _rounded(value: Any, kind: Any) -> Any:
+    """An elementwise op that rounds a tile."""
+    wide, rank = ir.RankedTensorType(value.type).element_type, len(shape_of(value))
+    empty = tensor.empty(shape_of(value), kind)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    rounded = linalg.GenericOp(
+        [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
+        ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank),
+    )  # fmt: skip
+    here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
+    with ir.InsertionPoint(here):
+        linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
+    return rounded.results[0]

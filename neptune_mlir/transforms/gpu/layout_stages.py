@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How many tiles of a loop's loads `assign-layouts` has in shared memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis.layouts import parse_shared
+from neptune_mlir.analysis.tiles import shape_of, tuned
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.transforms.registry import remark
+
+UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
+MOST_STAGES = 6
+RESULTS = 32 << 10  # bytes of shared memory that results of specialised warps pass through
+
+
+def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, asked: int) -> int:
+    """The stages asked for; else 4 for specialised warps where there is room, or 2, but enough
+    for UNDER_WAY where products have so few rows that they wait for memory; fewer where the
+    tiles of a loop, all its stages, exceed shared memory.
+
+    Args:
+        rows: of the products of a kernel, at most.
+        asked: 0 for nothing.
+    """
+    once = _loaded(forall.regions[0].blocks[0])
+    most = max((_loaded(o.regions[0].blocks[0]) for o in loops), default=0)
+    stages = asked
+    limit = target.shared_for(tuned(forall, "blocks", 1))
+    if "neptune.consumers" in forall.attributes and not stages:
+        # slots of rings: loads outside of loops have two, results need room as well
+        room = limit - 2 * once - RESULTS
+        stages = 4 if 4 * most <= room else 2
+    if not stages:
+        waits = most and 0 < rows <= 16
+        stages = max(2, min(MOST_STAGES, 1 + -(-UNDER_WAY // most))) if waits else 2
+    wanted = stages
+    if "cp.async" not in target.copies:  # what is under way is in registers
+        return stages
+    while stages > 1 and once + stages * most > limit:
+        stages -= 1
+    if stages < wanted:
+        remark(forall.location, f"{stages} stages: shared memory holds no more")
+    return stages
+
+
+def is_staged(op: Any) -> bool:
+    """Whether an op is a load to shared memory."""
+    return (
+        op.name in ("tensor.pad", "tensor.extract_slice")
+        and "neptune.layout" in op.attributes
+        and ir.StringAttr(op.attributes["neptune.layout"]).value.startswith("shared")
+    )
+
+
+def _loaded(block: Any) -> int:
+    """Bytes of shared memory that the loads of a block take, one stage."""
+    total = 0
+    for op in block.operations:
+        if is_staged(op.operation):
+            text = ir.StringAttr(op.operation.attributes["neptune.layout"]).value
+            total += parse_shared(text, shape_of(op.operation.results[0])).bytes
+    return total

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which functions in a kernel need few digits: part of `assign-layouts`.
+
+`tanh` is two instructions and some arithmetic where results near 0 may be off by 2^-22, and twice
+that where they are right to some units in the last place; `exp` is one instruction and a product
+where a relative error of |x| 2^-23 will do. A program that returns 16-bit floats only, and takes no
+logarithm (which would turn a relative error into an absolute one), needs no better `exp`. Nor does
+it need a better `tanh` where it caps scores, c tanh(s / c): only differences of scores matter, as
+exponents. So functions are marked `neptune.rough` in such programs: every `math.exp`, and each
+`math.tanh` whose value, times numbers up to `LARGEST`, goes nowhere but into maxima of rows and
+exponentials.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.ir.bindings import ir
+
+ROUGH = "neptune.rough"
+LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
+_SUMS = ("arith.addf", "arith.subf", "arith.negf")
+_MAXIMA = ("arith.maximumf", "arith.maxnumf")
+_LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
+
+
+def mark_tolerant(forall: Any) -> None:
+    """Mark the functions of a kernel that need few digits."""
+    exponentials, tangents = (_ops(forall, name) for name in ("math.exp", "math.tanh"))
+    if not (exponentials or tangents) or not _rounds_to_16_bits(forall.parent):
+        return
+    for op in (*exponentials, *(t for t in tangents if _is_exponent(t.results[0], 1.0))):
+        op.attributes[ROUGH] = ir.UnitAttr.get()
+
+
+def _rounds_to_16_bits(program: Any) -> bool:
+    """Whether a function returns no wider floats, and takes no logarithm."""
+    made = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
+    elements = [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in made]
+    wide = [t for t in elements if isinstance(t, (ir.F32Type, ir.F64Type))]
+    return not wide and not any(_ops(program, name) for name in _LOGARITHMS)
+
+
+def _ops(root: Any, name: str) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit)
+    return found
+
+
+def _is_exponent(value: Any, factor: float) -> bool:
+    """Whether all that becomes of a value, `factor` times as large, are maxima and exponents."""
+    return factor <= LARGEST and all(
+        _leads_to_exponents(use.owner, use.operand_number, factor) for use in value.uses
+    )
+
+
+def _leads_to_exponents(op: Any, position: int, factor: float) -> bool:
+    name = op.name
+    if name in ("math.exp", "math.exp2"):
+        return all(_keeps_relative(use.owner) for use in op.results[0].uses)
+    if name in ("arith.mulf", "arith.divf"):
+        scale = _number(op.operands[1 - position])
+        if scale is None or (name == "arith.divf" and (position or not scale)):
+            return False
+        grown = factor * abs(scale) if name == "arith.mulf" else factor / abs(scale)
+        return _is_exponent(op.results[0], grown)
+    if name in _SUMS or name in _MAXIMA or (name == "arith.select" and position):
+        return _is_exponent(op.results[0], factor)
+    return name == "linalg.yield" and _result_leads_to_exponents(op, position, factor)
+
+
+def _keeps_relative(op: Any) -> bool:
+    """Whether what reads an exponential passes it on with its relative error."""
+    if op.name in ("arith.truncf", "arith.select", "arith.mulf"):
+        return all(_keeps_relative(use.owner) for use in op.results[0].uses)
+    return bool(op.name == "linalg.yield")
+
+
+def _result_leads_to_exponents(end: Any, position: int, factor: float) -> bool:
+    generic = end.operation.block.owner
+    kinds = str(generic.attributes["iterator_types"])
+    if "reduction" in kinds:  # the maximum of a row is a reference: any number would do
+        made = end.operands[position].owner
+        return not isinstance(made, ir.Block) and made.name in _MAXIMA
+    users = list(generic.results[position].uses)
+    return all(
+        use.owner.name == "linalg.generic"
+        and _is_exponent(use.owner.regions[0].blocks[0].arguments[use.operand_number], factor)
+        for use in users
+    )
+
+
+def _number(value: Any) -> float | None:
+    """The constant that a value is."""
+    made = value.owner
+    if isinstance(made, ir.Block) or made.name != "arith.constant":
+        return None
+    return float(made.attributes["value"].value)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `partition-warps`: a marked program as a producer and consumers that share rings of tiles.
+
+`specialize-warps` has marked the program, `assign-layouts` has said which tiles lie in shared
+memory. Each load of such a tile gets a ring (`neptune.aref_create`): of the loop's
+`neptune.stages` slots, and where it is outside of any loop of two slots, if blocks are resident and
+there is memory for them, so that the tile of the next program is under way while this one still
+runs. Loops with equal loads share their rings, for they run one after another.
+
+The program then falls in two. A `neptune.producer` repeats the loops for their loads alone, with
+the index computations that these need, and puts each tile. What is left is the consumers': a
+load has become `neptune.aref_get`, in a loop as late as its first reader, with
+`neptune.aref_release` behind its last one. `skew-loops` and `distribute-tiles` take it from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
+from neptune_mlir.codegen.nvidia import staged_rows
+from neptune_mlir.dialects.aref import ArefType
+from neptune_mlir.dialects.verify_aref import CREATE, GET, LOADS, PRODUCER, PUT, RELEASE
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.transforms.hopper.specialize_warps import GROUP, Load, Unfit, check, loads_of
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
+
+RESERVED = 2048  # bytes of shared memory for barriers and the queue of programs
+
+
+@register("partition-warps", "split marked programs in a producer and consumers, with rings")
+def partition_warps(module: Any) -> None:
+    for forall in foralls(module):
+        if "neptune.consumers" in forall.attributes and not _producers(forall):
+            with module.context, forall.location:
+                _Partition(forall).run()
+
+
+def producer_of(forall: Any) -> Any:
+    """The producer of a marked program. Raises LoweringError where there is none yet."""
+    found = _producers(forall)
+    if not found:
+        raise LoweringError(
+            "a program for specialised warps has no producer",
+            loc=location_text(forall.location), hint="run partition-warps first",
+        )  # fmt: skip
+    return found[0]
+
+
+def _producers(forall: Any) -> list[Any]:
+    return [op for op in nested(forall.regions[0].blocks[0]) if op.name == PRODUCER]
+
+
+class _Partition:
+    """Splits one program."""
+
+    def __init__(self, forall: Any):
+        self.forall = forall
+        self.body = forall.regions[0].blocks[0]
+        attributes = forall.attributes
+        if "neptune.warps" not in attributes:
+            raise LoweringError(
+                "tile values have no layouts", loc=location_text(forall.location),
+                hint="run assign-layouts first",
+            )  # fmt: skip
+        self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
+        self.target = gpu_target(ir.StringAttr(attributes["neptune.target"]).value)
+        try:
+            check(forall, self.warps // GROUP)
+        except Unfit as reason:
+            raise LoweringError(
+                f"a program marked for specialised warps does not suit them: {reason}",
+                loc=location_text(forall.location), hint="specialize-warps marks those that do",
+            ) from None  # fmt: skip
+        self.loads = loads_of(forall)
+        self.got: dict[Load, Any] = {}  # what the consumers have in place of a load
+
+    def run(self) -> None:
+        rings = self._create_rings()
+        self._write_producer(rings)
+        for load in self.loads:
+            self._get(load, rings[load.value])
+        for load in reversed(self.loads):  # so that those behind one reader stand in order
+            self._release(load)
+        self._erase_dead()
+
+    # ---- rings
+
+    def _create_rings(self) -> dict[Any, Any]:
+        """The ring of every load."""
+        loops: dict[Any, list[Load]] = {}
+        for load in self.loads:
+            loops.setdefault(load.loop, []).append(load)
+        keys = {loop: (_stages(loop), *(x.value.type for x in found))
+                for loop, found in loops.items()}  # fmt: skip
+        first: dict[Any, list[Load]] = {}  # loads of the first loop with that key
+        for loop, found in loops.items():
+            first.setdefault(keys[loop], found)
+        once = self._once_slots(first)
+        with ir.InsertionPoint.at_block_begin(self.body):
+            made = {
+                key: [_create(load.value.type, key[0] or once) for load in found]
+                for key, found in first.items()
+            }
+        return {
+            load.value: ring
+            for loop, found in loops.items()
+            for load, ring in zip(found, made[keys[loop]], strict=True)
+        }
+
+    def _once_slots(self, first: dict[Any, list[Load]]) -> int:
+        """Slots of the loads outside of loops: two where memory allows, so that those of the next
+        program are on their way while this one still runs."""
+        needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
+        needed += staged_rows.WARP * self.warps + RESERVED
+        resident = "neptune.resident" in self.forall.attributes
+        room = self.target.shared_for(tuned(self.forall, "blocks", 1))
+        return 2 if resident and needed <= room else 1
+
+    # ---- the producer
+
+    def _write_producer(self, rings: dict[Any, Any]) -> None:
+        operations = [op.operation for op in self.body.operations]
+        behind = next(op for op in operations if op.name != CREATE)
+        with ir.InsertionPoint(behind):
+            producer = ir.Operation.create(PRODUCER, regions=1)
+        outside: dict[Any, Any] = {}  # value of the program -> its copy in the producer
+        with ir.InsertionPoint(producer.regions[0].blocks.append()):
+            for op in operations:
+                for load in self.loads:
+                    if load.loop is None and owner(load.value) == op:
+                        self._put(load, rings, outside)
+                loads = [x for x in self.loads if x.loop is not None and x.loop == op]
+                if loads:
+                    bounds = [self._copy(v, outside) for v in list(op.operands)[:3]]
+                    loop = scf.ForOp(*bounds)
+                    position = op.regions[0].blocks[0].arguments[0]
+                    inside = {**outside, position: loop.induction_variable}
+                    with ir.InsertionPoint(loop.body):
+                        for load in loads:
+                            self._put(load, rings, inside)
+                        scf.YieldOp([])
+
+    def _put(self, load: Load, rings: dict[Any, Any], copies: dict[Any, Any]) -> None:
+        tile = self._copy(load.value, copies)
+        del owner(tile).attributes["neptune.layout"]  # that of TMA, not of a program's threads
+        ir.Operation.create(PUT, operands=[rings[load.value], tile])
+
+    def _copy(self, value: Any, copies: dict[Any, Any]) -> Any:
+        """A value of the program in the producer, with what it is made from."""
+        if value in copies:
+            return copies[value]
+        if isinstance(value.owner, ir.Block) or not is_inside(value, self.forall):
+            return value
+        op = owner(value)
+        for operand in captured([op]):
+            copies[operand] = self._copy(operand, copies)
+        copy = op.clone()
+        for inner in [copy, *nested_in(copy)]:
+            for k, operand in enumerate(inner.operands):
+                inner.operands[k] = copies.get(operand, operand)
+        copies[value] = copy.results[0]
+        return copies[value]
+
+    # ---- the consumers
+
+    def _get(self, load: Load, ring: Any) -> None:
+        made = owner(load.value)
+        if load.loop is not None:  # as late as it is needed
+            made = _readers(load.value, made.block)[0]
+        with ir.InsertionPoint(made):
+            got = ir.Operation.create(GET, results=[load.value.type], operands=[ring])
+        load.value.replace_all_uses_with(got.results[0])
+        self.got[load] = got.results[0]
+
+    def _release(self, load: Load) -> None:
+        tile = self.got[load]
+        last = _readers(tile, owner(tile).block)[-1]
+        operations = [op.operation for op in last.block.operations]
+        with ir.InsertionPoint(operations[operations.index(last) + 1]):
+            ir.Operation.create(RELEASE, operands=[tile])
+
+    def _erase_dead(self) -> None:
+        """Loads that only the producer still does, and what only these needed."""
+        for op in reversed(list(nested(self.body))):
+            pure = op.name in LOADS or op.name.startswith(("arith.", "affine."))
+            if pure and not any(True for v in op.results for _ in v.uses):
+                op.erase()
+
+
+def _stages(loop: Any) -> int:
+    """Slots of the loads of a loop; 0 for no loop: its loads have what there is room for."""
+    return 0 if loop is None else int(ir.IntegerAttr(loop.attributes["neptune.stages"]).value)
+
+
+def _create(tile: Any, slots: int) -> Any:
+    count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), slots)
+    return ir.Operation.create(CREATE, results=[ArefType.get(tile, count)]).results[0]
+
+
+def _readers(value: Any, block: Any) -> list[Any]:
+    """The ops of a block that read a value, themselves or within, in order."""
+    readers = set()
+    for use in value.uses:
+        op = use.owner.operation
+        while op.block != block:
+            op = op.parent
+        readers.add(op)
+    return [op.operation for op in block.operations if op.operation in readers]
+
+
+__all__ = ["RESERVED", "partition_warps", "producer_of"]

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `specialize-warps`: tile programs that a producer and consumers can share (sm_90a).
+
+One warp group brings tiles to shared memory by TMA; one to three others, of 64 rows each, multiply
+them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
+
+* every matrix product has 64 rows a group, and fills the instruction;
+* every tile in shared memory, for products or for what makes their factors, is a load that TMA
+  can do: whole panels of 64 columns, rows that end where the tensor ends, positions that no
+  computed tile decides;
+* no tile changes threads otherwise (row reductions stay in a row's lanes).
+
+A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
+groups are to take turns at the matrix units (option `turns`), and `neptune.resident` where blocks
+are to stay and run program after program, the next one's loads beside the end of the one before
+(option `resident`), and `neptune.boxed` where results that tensor maps can describe leave by the
+copy engine (option `boxed`), unless `neptune.tuned` says otherwise; another is left as it is, with
+a remark that says why.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    Window,
+    element_of,
+    foralls,
+    is_inside,
+    is_multiple,
+    load_window,
+    nested,
+    owner,
+    read_contraction,
+    read_generic,
+    shape_of,
+    slice_parts,
+    tuned,
+)
+from neptune_mlir.codegen.nvidia.hopper import PANEL, REGISTERS
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
+from neptune_mlir.transforms.registry import collect_remarks, register, remark
+
+GROUP = 4  # warps
+ROWS = 64  # of a product, a group
+
+
+class Unfit(Exception):
+    """Why a program cannot be shared; a remark or a diagnostic says it."""
+
+
+class OtherRows(Unfit):
+    """Its products have rows for another number of groups."""
+
+
+@register("specialize-warps", "mark tile programs for a producer and consumer warp groups")
+def specialize_warps(
+    module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = False,
+    resident: bool = True, boxed: bool = True,
+) -> None:  # fmt: skip
+    mark_kernels(module, target, stages, turns, resident, boxed)
+
+
+def mark_kernels(
+    module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = False,
+    resident: bool = True, boxed: bool = True,
+) -> bool:  # fmt: skip
+    """Run the pass; says whether it suits the program: some kernel has consumers, and none that
+    streams tiles for a matrix product is without."""
+    with collect_remarks():  # about a trial
+        trial = module.operation.clone()
+        products = [matrix_products(forall, target) for forall in foralls(trial)]
+    reasons: dict[int, list[Unfit]] = {}
+    suits = True
+    for groups in sorted({g for g, _ in REGISTERS}, reverse=True):
+        unfit = _unfit(module, products, groups, target, stages)
+        for k, forall in enumerate(foralls(module)):
+            if "neptune.consumers" in forall.attributes:
+                continue
+            if k in unfit:
+                reasons.setdefault(k, []).append(unfit[k])
+                suits = suits and (groups > 1 or not any(streamed for _, streamed in products[k]))
+                continue
+            kind = ir.IntegerType.get_signless(64)
+            forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
+            for name, wanted in (("turns", turns), ("resident", resident), ("boxed", boxed)):
+                if tuned(forall, name, wanted):
+                    forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
+    for k, forall in enumerate(foralls(module)):
+        if "neptune.consumers" not in forall.attributes and (products[k] or _contracts(forall)):
+            # where some number of groups has the right rows, only what is wrong there matters
+            found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
+            text = "; ".join(dict.fromkeys(map(str, found)))
+            remark(forall.location, f"warps are not specialised: {text}")
+    return suits and any("neptune.consumers" in f.attributes for f in foralls(module))
+
+
+def _unfit(
+    module: Any, products: list[list[tuple[int, bool]]], groups: int, target: str, stages: int
+) -> dict[int, Unfit]:
+    """Which kernels without consumers are not for so many groups, and why."""
+    unfit: dict[int, Unfit] = {}
+    left = []
+    for k, forall in enumerate(foralls(module)):
+        if "neptune.consumers" in forall.attributes:
+            continue
+        other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
+        if other is not None:
+            unfit[k] = OtherRows(_other_rows(other, groups))
+        elif not products[k] and not _contracts(forall):
+            unfit[k] = Unfit(_NO_STREAM)
+        else:
+            left.append(k)
+    if left:
+        trial = module.operation.clone()
+        with collect_remarks():  # about a trial
+            assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
+        for k, forall in enumerate(foralls(trial)):
+            try:
+                if k in left:
+                    check(forall, groups)
+            except Unfit as reason:
+                unfit[k] = reason
+    return unfit
+
+
+def _contracts(forall: Any) -> bool:
+    operations = nested(forall.regions[0].blocks[0])
+    generics = [read_generic(op) for op in operations if op.name == "linalg.generic"]
+    return any(read_contraction(g) is not None for g in generics)
+
+
+_NO_STREAM = "no loop streams tiles for a product"
+
+
+def _other_rows(rows: int, groups: int) -> str:
+    return f"a product of {rows} rows, not {ROWS} for each of {groups} groups"
+
+
+def _via(op: Any) -> str:
+    """How a tile op with layouts runs; "" for other ops."""
+    known = "neptune.via" in op.attributes
+    return str(ir.StringAttr(op.attributes["neptune.via"]).value) if known else ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A load by TMA: the tile, its window, the loop that it belongs to (None: no loop)."""
+
+    value: Any
+    window: Window
+    loop: Any
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.window.shape) * 2
+
+
+def loads_of(forall: Any) -> list[Load]:
+    """The loads to shared memory of a kernel with layouts, in program order."""
+    found = []
+    body = forall.regions[0].blocks[0]
+    for op in nested(body):
+        if op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in op.attributes:
+            window = load_window(op.results[0], forall)
+            if window is None:
+                raise Unfit("a shared tile that is no load")
+            loop = None if op.block == body else op.block.owner.operation
+            found.append(Load(op.results[0], window, loop))
+    return found
+
+
+def check(forall: Any, groups: int) -> None:
+    """Raise Unfit unless the program, with layouts, has all the properties.
+
+    Causes come before what follows from them: a reduction that runs as a loop makes tiles move.
+    """
+    body = forall.regions[0].blocks[0]
+    operations = list(nested(body))
+    products = [op for op in operations if _via(op) == "mma"]
+    for op in products:
+        _check_rows(op, groups)
+    for op in operations:
+        if op.name == "scf.for" and op.block != body:
+            raise Unfit("loops within loops")
+        if op.name.startswith("scf.") and op.name not in (
+            "scf.for", "scf.yield", "scf.forall.in_parallel"
+        ):  # fmt: skip
+            raise Unfit(f"control flow by '{op.name}'")
+        if _via(op) == "loop":
+            kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
+            raise Unfit(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
+    for op in products:
+        _check_product(op)
+    for op in operations:
+        if op.name == "linalg.copy":
+            raise Unfit(f"a tile of type {op.results[0].type} changes threads")
+    loads = loads_of(forall)
+    if not any(load.loop is not None for load in loads):
+        raise Unfit(_NO_STREAM)
+    for load in loads:
+        _check_load(load, forall)
+
+
+def _check_rows(op: Any, groups: int) -> None:
+    g = read_generic(op)
+    m = g.extents[_contraction(op, g).m]
+    if m != ROWS * groups:
+        raise OtherRows(_other_rows(m, groups))
+
+
+def _contraction(op: Any, g: Generic) -> Contraction:
+    p = read_contraction(g)
+    assert p is not None
+    return p.swapped() if "neptune.swapped" in op.attributes else p
+
+
+def _check_product(op: Any) -> None:
+    g = read_generic(op)
+    p = _contraction(op, g)
+    m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+    if n % 8 or n > 256 or k % 16:
+        raise Unfit(f"wgmma multiplies no {m}x{n}x{k}")
+    out = g.maps[-1]
+    if out.index(p.m) != 0:
+        raise Unfit("a product whose result is transposed")
+    if g.maps[p.a].index(p.k) != 1:
+        raise Unfit("a left factor whose rows do not run along the sum")
+
+
+def _check_load(load: Load, forall: Any) -> None:
+    window, value = load.window, load.value
+    tensor = ir.RankedTensorType(window.tensor.type)
+    if element_of(value) not in ("f16", "bf16"):
+        raise Unfit(f"a load of {element_of(value)}")
+    shape, inner = window.shape, tensor.rank - 1
+    if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
+        raise Unfit("a load that is no matrix of a tensor's innermost rows")
+    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
+        raise Unfit(f"rows of {shape[-1]} elements are not whole panels of {PANEL}")
+    if not is_multiple(window.offsets[inner], PANEL):
+        raise Unfit(f"a load of part of a row that does not start with a panel of {PANEL}")
+    if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
+        raise Unfit(f"a load of {shape[0]} rows")
+    for k, valid in enumerate(window.valid):
+        if valid is not None and not _ends_with_tensor(window, k, forall):
+            raise Unfit("a load that ends before its tensor does")
+    for use in value.uses:
+        if _via(use.owner.operation) not in ("mma", "registers"):
+            raise Unfit("a loaded tile that is not only multiplied")
+    for entry in window.offsets:
+        if not isinstance(entry, int):
+            _check_position(entry, forall, load.loop)
+
+
+def _check_position(value: Any, forall: Any, loop: Any) -> None:
+    """The producer must be able to compute a position: from loop variables and arguments."""
+    if not is_inside(value, forall):
+        return
+    if isinstance(value.owner, ir.Block):
+        parent = value.owner.owner.operation
+        if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
+            raise Unfit("a load whose position a loop carries")
+        return
+    op = value.owner.operation
+    if op.name.split(".")[0] not in ("arith", "affine"):
+        raise Unfit(f"a load at a position from '{op.name}'")
+    for operand in op.operands:
+        _check_position(operand, forall, loop)
+
+
+# ---- does the valid part of a tile end where its tensor ends?
+
+Linear = dict[Any, int]  # value (or 1) -> factor
+
+
+def ends_with_tensor(op: Any, forall: Any) -> bool:
+    """Whether an insert slice op writes all of a tile that is inside of a result of `forall`."""
+    target = op.operands[1]
+    if op.name != "tensor.parallel_insert_slice" or target.owner.owner.operation != forall:
+        return False  # part of a strip
+    source = owner(op.operands[0])
+    cut = source is not None and source.name == "tensor.extract_slice"
+    shape = shape_of(source.operands[0] if cut else op.operands[0])
+    outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+    arguments = list(forall.regions[0].blocks[0].arguments)
+    start = outputs[arguments.index(target) - len(arguments) + len(outputs)]
+    offsets, sizes, dims = slice_parts(op)
+    valid = tuple(
+        None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
+        for d, n in zip(dims, shape, strict=True)
+    )
+    window = Window(start, offsets, dims, shape, valid)
+    return all(v is None or _ends_with_tensor(window, k, forall) for k, v in enumerate(valid))
+
+
+def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
+    """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
+    extent."""
+    op = owner(window.valid[k]) if not isinstance(window.valid[k], int) else None
+    if op is None or op.name != "affine.min":
+        return False
+    dim = window.dims[k]
+    offset = _linear(window.offsets[dim])
+    bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
+    if len(bounds) != 2 or offset is None:
+        return False
+    rest = [b for b in bounds if b != {1: window.shape[k]}]
+    if len(rest) != 1 or rest[0] is None:
+        return False
+    end = _sum(rest[0], offset)
+    if end == {1: ir.RankedTensorType(window.tensor.type).shape[dim]}:
+        return True
+    if list(end.values()) != [1]:
+        return False
+    (extent,) = end
+    made = owner(_started_with(window.tensor))
+    if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
+        kind = ir.RankedTensorType(window.tensor.type)
+        wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
+        if extent == wanted:
+            return True
+        known = _extent(wanted)
+    else:
+        known = (window.tensor, dim)
+    found = _extent(extent)
+    if found is None or known is None:
+        return False
+    return found == known or _equal_extents(found, known, forall)
+
+
+def _started_with(tensor: Any) -> Any:
+    """What the result of a kernel is before the kernel writes it; another tensor itself."""
+    made = owner(tensor)
+    if made is None or made.name != "scf.forall":
+        return tensor
+    outputs = list(made.operands)[len(made.operands) - len(made.results) :]
+    return outputs[list(made.results).index(tensor)]
+
+
+def _extent(value: Any) -> tuple[Any, int] | None:
+    """The tensor and the dimension that an index is the extent of."""
+    made = owner(value) if value != 1 else None
+    if made is None or made.name != "tensor.dim":
+        return None
+    at = owner(made.operands[1])
+    known = at is not None and at.name == "arith.constant"
+    return (made.operands[0], at.attributes["value"].value) if known else None
+
+
+def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
+    """Whether the host checks that two extents of arguments are equal."""
+    function = forall.parent
+    attributes = function.operation.attributes
+    if "neptune.equal_dims" not in attributes:
+        return False
+    arguments = list(function.regions[0].blocks[0].arguments)
+    if one[0] not in arguments or other[0] not in arguments:
+        return False
+    wanted = [(arguments.index(t), d) for t, d in (one, other)]
+    for entry in attributes["neptune.equal_dims"]:
+        numbers = list(ir.DenseI64ArrayAttr(entry))
+        known = {(numbers[k], numbers[k + 1]): numbers[k + 2] for k in range(0, len(numbers), 3)}
+        if all(w in known for w in wanted) and known[wanted[0]] == known[wanted[1]]:
+            return True
+    return False
+
+
+def _sum(a: Linear, b: Linear) -> Linear:
+    total = {k: a.get(k, 0) + b.get(k, 0) for k in [*a, *(k for k in b if k not in a)]}
+    return {k: n for k, n in total.items() if n}
+
+
+def _linear(value: Any) -> Linear | None:
+    """An index as a linear form over values that are not affine."""
+    if isinstance(value, int):
+        return {1: value} if value else {}
+    op = owner(value)
+    if op is not None and op.name == "arith.constant":
+        return _linear(op.attributes["value"].value)
+    if op is not None and op.name == "affine.apply":
+        return _affine(ir.AffineMapAttr(op.attributes["map"]).value.results[0], op)
+    return {value: 1}
+
+
+def _affine(e: Any, op: Any) -> Linear | None:
+    """An affine expression over the operands of `op` as a linear form."""
+    operands = list(op.operands)
+    if isinstance(e, ir.AffineConstantExpr):
+        return _linear(ir.AffineConstantExpr(e).value)
+    if isinstance(e, ir.AffineDimExpr):
+        return _linear(operands[ir.AffineDimExpr(e).position])
+    if isinstance(e, ir.AffineSymbolExpr):
+        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
+        return _linear(operands[count + ir.AffineSymbolExpr(e).position])
+    if isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
+        a, b = _affine(e.lhs, op), _affine(e.rhs, op)
+        if a is None or b is None:
+            return None
+        if isinstance(e, ir.AffineAddExpr):
+            return _sum(a, b)
+        for x, y in ((a, b), (b, a)):
+            if set(x) <= {1}:
+                return {k: n * x.get(1, 0) for k, n in y.items() if x.get(1, 0)}
+    return None
+
+
+__all__ = ["GROUP", "ROWS", "Load", "ends_with_tensor", "loads_of", "shape_of", "specialize_warps"]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Single-precision arithmetic on scalars or vectors, as the elementary functions use it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.ir.bindings import arith, ir, llvm
+from neptune_mlir.ir.bindings import module as binding
+from neptune_mlir.transforms.math import polynomials as P
+
+
+class Arithmetic:
+    """Builds arithmetic for one type, `f32` or a vector of it."""
+
+    def __init__(self, kind: Any, *, fma: bool, scalef: bool):
+        self.kind, self.fused, self.scalef = kind, fma, scalef
+        lanes = list(kind.shape) if isinstance(kind, ir.VectorType) else None
+        i32 = ir.IntegerType.get_signless(32)
+        self.bits = ir.VectorType.get(lanes, i32) if lanes else i32
+
+    # --- arithmetic
+
+    def c(self, value: float) -> Any:
+        element = ir.FloatAttr.get(ir.F32Type.get(), float(np.float32(value)))
+        return self._constant(self.kind, element)
+
+    def i(self, value: int) -> Any:
+        signed = value - (1 << 32) if value >= 1 << 31 else value
+        element = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), signed)
+        return self._constant(self.bits, element)
+
+    @staticmethod
+    def _constant(kind: Any, element: Any) -> Any:
+        if isinstance(kind, ir.VectorType):
+            element = ir.DenseElementsAttr.get_splat(kind, element)
+        return arith.ConstantOp(kind, element).result
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        if self.fused:
+            return binding("dialects.math").fma(a, b, c)
+        return arith.addf(arith.mulf(a, b), c)
+
+    def horner(self, x: Any, coefficients: Sequence[float]) -> Any:
+        value = self.c(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            value = self.fma(value, x, self.c(coefficient))
+        return value
+
+    def to_bits(self, x: Any) -> Any:
+        return arith.bitcast(self.bits, x)
+
+    def from_bits(self, x: Any) -> Any:
+        return arith.bitcast(self.kind, x)
+
+    def greater(self, a: Any, b: Any) -> Any:
+        """max(a, b) as x86 computes it: b where either is NaN."""
+        return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, a, b), a, b)
+
+    def less(self, a: Any, b: Any) -> Any:
+        return arith.select(arith.cmpf(arith.CmpFPredicate.OLT, a, b), a, b)
+
+    def absolute(self, x: Any) -> Any:
+        return binding("dialects.math").absf(x)
+
+    def signed_like(self, x: Any, sign: Any) -> Any:
+        return binding("dialects.math").copysign(x, sign)
+
+    def root(self, x: Any) -> Any:
+        return binding("dialects.math").sqrt(x)
+
+    def nearest(self, x: Any) -> Any:
+        """The integer nearest to x, as a float; ties to even."""
+        return binding("dialects.math").roundeven(x)
+
+    def lt(self, a: Any, b: Any) -> Any:
+        return arith.cmpf(arith.CmpFPredicate.OLT, a, b)
+
+    def equal(self, a: Any, b: Any) -> Any:
+        return arith.cmpf(arith.CmpFPredicate.OEQ, a, b)
+
+    def differs(self, a: Any, b: Any) -> Any:
+        return arith.cmpf(arith.CmpFPredicate.UNE, a, b)
+
+    # --- pieces
+
+    def round(self, x: Any, factor: float) -> tuple[Any, Any]:
+        """The integer nearest to x * factor, as a float and in bits that hold n + constant."""
+        shifted = self.fma(x, self.c(factor), self.c(P.ROUND))
+        return arith.subf(shifted, self.c(P.ROUND)), self.to_bits(shifted)
+
+    def scale(self, x: Any, n: Any, n_bits: Any) -> Any:
+        """x * 2^n, right also where the result is infinite, denormal or zero."""
+        if self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16:
+            i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
+            every = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
+            rounding = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 4)).result
+            return llvm.call_intrinsic(
+                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, x, every, rounding], [], []
+            )
+        # two factors, so that neither leaves the range of normal numbers
+        whole = arith.subi(n_bits, self.i(int(np.float32(P.ROUND).view(np.uint32))))
+        half = arith.shrsi(whole, self.i(1))
+        rest = arith.subi(whole, half)
+        for part in (half, rest):
+            x = arith.mulf(x, self.power_of_two(part))
+        return x
+
+    def power_of_two(self, n: Any) -> Any:
+        return self.from_bits(arith.shli(arith.addi(n, self.i(127)), self.i(23)))
+
+    def reduce(self, x: Any) -> tuple[Any, Any, Any]:
+        """x = n ln 2 + r: r, n as a float, n in bits."""
+        n, bits = self.round(x, P.LOG2E)
+        r = self.fma(n, self.c(-P.LN2_HIGH), x)
+        return self.fma(n, self.c(-P.LN2_LOW), r), n, bits
+
+    def split(self, x: Any) -> tuple[Any, Any]:
+        """x = (1 + m) 2^e for positive finite x, 1 + m in [sqrt(1/2), sqrt(2)): m, e."""
+        small = arith.cmpf(arith.CmpFPredicate.OLT, x, self.c(2.0**-126))
+        x = arith.select(small, arith.mulf(x, self.c(2.0**23)), x)
+        offset = arith.select(small, self.c(-23.0), self.c(0.0))
+        low = int(np.float32(math.sqrt(0.5)).view(np.uint32))
+        shifted = arith.subi(self.to_bits(x), self.i(low))
+        exponent = arith.sitofp(self.kind, arith.shrsi(shifted, self.i(23)))
+        mantissa = arith.addi(arith.andi(shifted, self.i(0x7FFFFF)), self.i(low))
+        one_plus_m = self.from_bits(mantissa)
+        return arith.subf(one_plus_m, self.c(1.0)), arith.addf(exponent, offset)
+
+    def log_of_mantissa(self, m: Any) -> Any:
+        """log(1 + m) - m."""
+        square = arith.mulf(m, m)
+        rest = arith.mulf(arith.mulf(square, m), self.horner(m, P.LOG))
+        return self.fma(square, self.c(-0.5), rest)
+
+    def log_special(self, x: Any, value: Any) -> Any:
+        """The results of a logarithm at 0, infinity, negative numbers and NaN."""
+        infinity = self.c(math.inf)
+        positive = arith.cmpf(arith.CmpFPredicate.OGT, x, self.c(0.0))
+        finite = arith.cmpf(arith.CmpFPredicate.OLT, x, infinity)
+        zero = arith.cmpf(arith.CmpFPredicate.OEQ, x, self.c(0.0))
+        other = arith.select(zero, self.c(-math.inf), self.c(math.nan))
+        value = arith.select(positive, value, other)
+        unordered_or_infinite = arith.select(positive, x, value)
+        return arith.select(finite, value, self.nan_through(x, unordered_or_infinite))
+
+    def nan_through(self, x: Any, value: Any) -> Any:
+        return arith.select(arith.cmpf(arith.CmpFPredicate.UNO, x, x), x, value)

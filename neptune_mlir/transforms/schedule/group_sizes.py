@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tile sizes of streams for warp groups of 64 rows: measured ones, else a rule.
+
+The table (`targets/tuned.py`) has what was measured to be best, by what a stream is like (`Shape`),
+the chip, and how long it is. For anything else: three groups where a thread's registers hold the
+products of a tile of 128, no function but exp is computed beside them, and nothing depends on
+where in the stream a row stands (a triangle wastes what its tiles jut out); else two. What of the
+streamed axis then fits registers and shared memory (two stages, 16-bit elements). Plain products
+(which sum over nothing but the stream) and deep ones (whose factors are cut along what they sum
+over) have as many columns as an instruction takes: each element that a program loads is then
+multiplied most often.
+
+For launches of few programs one group has a block of its own, and tries to keep no reference (few
+tiles are not worth the code). Where streams are short as well, over triangles, and where three
+groups would share a block, tiles are small, and two blocks share a multiprocessor: what tiles waste
+counts, how soon the first product comes, and that one block computes while the other waits. (Bands
+have these alone: loops at both ends of a stream make long code, and three kernels too much of it.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
+from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.schedule.tile_room import contractions
+
+REGISTERS = {1: 216, 2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
+ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
+MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
+PANEL = 64  # elements of a row that come together
+WIDE = 256  # columns of one instruction
+DEEP = 512  # points of a sum from which on a product's factors are cut along it
+
+
+def shape_of(
+    nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None
+) -> Shape:
+    """`stream`, `column`: the streamed axis, and the result's column axis unless it is cut."""
+    depths = [
+        math.prod(domain[a] for a in nest.reduced_axes if a != stream and domain[a] != DYNAMIC)
+        for nest, *_ in contractions(nests)
+    ]
+    terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
+    masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
+    return Shape(
+        max(depths, default=0), 0 if column is None else domain[column], bool(masks),
+        not any(t.op in ROOMY for t in terms), len(masks) > 1,
+    )  # fmt: skip
+
+
+def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
+    """What to take for streams of at least `length` points; for launches of `few` programs, and
+    (2) short streams."""
+    known = [e for e in _known(chip, shape) if e.start <= length and not few]
+    entry = known[-1] if known and _is_possible(shape, known[-1].choice) else None
+    choice = entry.choice if entry else rule(shape, few)
+    tuned.note(Question(chip, shape, length, bool(few), choice, entry))
+    return choice
+
+
+def _is_possible(shape: Shape, choice: Choice) -> bool:
+    """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
+    groups = choice.rows // 64
+    if (groups, choice.blocks) in hopper.REGISTERS and (
+        is_plain(shape) or is_deep(shape) or registers(shape, choice.stream) <= REGISTERS[groups]
+    ):
+        return True
+    text = f"the tuning table says {choice} for {shape}, which registers do not hold: not taken"
+    remark(ir.Location.unknown(), text, "warning")
+    return False
+
+
+def rule(shape: Shape, few: int = 0) -> Choice:
+    """What is taken where nothing was measured (`few` as in `choose`)."""
+    if is_plain(shape):
+        return Choice(64 if few else 128, PANEL)
+    if is_deep(shape):
+        return Choice(128, WIDE)
+    fits = shape.width and registers(shape, 128) <= REGISTERS[3]
+    groups = 3 if shape.light and fits and not shape.triangle else 2
+    if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
+        small = Choice(64, 64, keeps=False, resident=False, blocks=2)
+        if _share_memory(shape, small):
+            return small
+    groups = 1 if few else groups
+    rows = 64 * groups
+    by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3
+    by_memory = (MEMORY - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
+    stream = max(16, min(128, by_registers, by_memory) // 16 * 16)
+    return Choice(rows, stream, keeps=not few)
+
+
+def _share_memory(shape: Shape, choice: Choice) -> bool:
+    """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
+    and two stages of what it streams."""
+    elements = (choice.rows + 2 * choice.stream) * (shape.depth + shape.width)
+    return 2 * elements * choice.blocks <= MEMORY
+
+
+def columns(shape: Shape) -> int:
+    """Of a tile, where a result has more."""
+    return WIDE if is_plain(shape) else PANEL
+
+
+def is_plain(shape: Shape) -> bool:
+    """Whether products sum over nothing but the stream."""
+    return shape.depth == 1
+
+
+def is_deep(shape: Shape) -> bool:
+    """Whether factors are cut along what products sum over: their columns are the streamed axis."""
+    return shape.depth > DEEP and not shape.width
+
+
+def registers(shape: Shape, stream: int) -> int:
+    """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
+    return 3 * stream // 4 + shape.width // 2
+
+
+def lengths(chip: str, shape: Shape) -> list[int]:
+    """From which lengths on other choices are better than for any length."""
+    return [e.start for e in _known(chip, shape) if e.start]
+
+
+def _known(chip: str, shape: Shape) -> list[Entry]:
+    return tuned.current().of(chip, shape)

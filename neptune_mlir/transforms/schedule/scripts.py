@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Schedules: transform-dialect scripts, the ones that ship, and the rule that chooses one.
+
+A script is data: a `transform.named_sequence @__transform_main` over the module, with the ops of
+`transform_neptune.py` and knobs (`transform.tune.knob`). `apply` binds knobs by name and
+interprets the script. Shipped templates stand in `shipped/`:
+
+* `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
+* `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
+* `apart`: each tile of the stream is such a chunk (linear layer and loss);
+* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.dialects.program import Program, functions
+from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
+from neptune_mlir.transforms.fusion import factors_ahead
+from neptune_mlir.transforms.fusion.inline_maps import inlined
+
+ENTRY = "__transform_main"
+DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
+
+
+def shipped() -> dict[str, str]:
+    """The text of each shipped schedule by name."""
+    folder = resources.files("neptune_mlir.transforms.schedule") / "shipped"
+    return {
+        entry.name.removesuffix(".mlir"): entry.read_text()
+        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
+        if entry.name.endswith(".mlir")
+    }
+
+
+def read(name_or_path: str) -> str:
+    """The text of a shipped schedule (`streamed`) or of a file.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    known = shipped()
+    if name_or_path in known:
+        return known[name_or_path]
+    try:
+        return Path(name_or_path).read_text()
+    except OSError as error:
+        raise UsageError(
+            f"no schedule '{name_or_path}': {error.strerror or error}",
+            hint=f"a file, or one of: {', '.join(known)}",
+        ) from None
+
+
+def parse(text: str, context: Any, source: str = "<schedule>") -> Any:
+    """The script as an MLIR module. Raises InputError."""
+    from neptune_mlir.transforms.schedule import transform_neptune
+
+    transform_neptune.load(context)
+    with context, source_name(source):
+        try:
+            # same length, so locations stay right (see transforms/schedule/transform_neptune.py)
+            script = ir.Module.parse(text.replace("transform.neptune.", "transform_neptune."))
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, source))) from None
+    if _entry(script) is None:
+        raise InputError(
+            f"the schedule {source} has no transform.named_sequence @{ENTRY}",
+            hint="put the steps in one, and 'transform.with_named_sequence' on the module",
+        )
+    return script
+
+
+def _entry(script: Any) -> Any:
+    for op in script.body.operations:
+        attributes = op.operation.attributes
+        if "sym_name" in attributes and attributes["sym_name"].value == ENTRY:
+            return op
+    return None
+
+
+def knobs(script: Any) -> dict[str, Any]:
+    """The knob ops of a script by name."""
+    found: dict[str, Any] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name == "transform.tune.knob":
+            found[op.attributes["name"].value] = op
+        return ir.WalkResult.ADVANCE
+
+    script.operation.walk(visit)
+    return found
+
+
+def bind(script: Any, values: Mapping[str, int]) -> None:
+    """Set knobs by name.
+
+    Raises:
+        ScheduleError: no such knob, or a value that is not among its options.
+    """
+    known = knobs(script)
+    for name, value in values.items():
+        if name not in known:
+            raise ScheduleError(
+                f"the schedule has no knob '{name}'", hint=f"knobs: {', '.join(known) or 'none'}"
+            )
+        options = known[name].attributes["options"]
+        allowed = [o.value for o in options] if isinstance(options, ir.ArrayAttr) else [value]
+        if value not in allowed:
+            raise ScheduleError(
+                f"knob '{name}' cannot be {value}", hint=f"options: {', '.join(map(str, allowed))}"
+            )
+        with script.context:
+            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+        known[name].attributes["selected"] = number
+
+
+PARTS = ("", "fixed", "bound")  # of a script: all of it, or see `keep`
+
+
+def keep(script: Any, part: str) -> None:
+    """Cut a script down to one of PARTS.
+
+    "fixed": the steps of this project before the first that takes a number, as far
+    as nothing else stands between them: what all bindings of the knobs have in common. "bound":
+    the others. They run on what the first left and begin with the same functions, since a step
+    hands on the functions that it is given.
+    """
+    operations = list(_entry(script).regions[0].blocks[0].operations)
+    *steps, end = operations
+    fixed = 0
+    while fixed < len(steps) and _is_settled(steps[fixed]) and not list(end.operands):
+        fixed += 1
+    if part == "fixed":
+        for op in reversed(steps[fixed:]):
+            op.operation.erase()
+    elif part == "bound":
+        for op in steps[:fixed]:
+            if op.operation.name.startswith("transform_neptune."):
+                op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
+                op.operation.erase()
+
+
+def _is_settled(op: Any) -> bool:
+    """Whether an op does the same whatever the numbers are, and again behind such ops."""
+    operation = op.operation
+    if operation.name == "transform.structured.match":
+        matched = operation.attributes["ops"] if "ops" in operation.attributes else ()
+        return [name.value for name in matched] == ["func.func"]
+    if operation.name.startswith("transform_neptune."):
+        return len(operation.operands) == 1
+    return bool(operation.name in ("transform.tune.knob", "transform.param.constant"))
+
+
+def apply(
+    payload: Any, text: str, values: Mapping[str, int], source: str, part: str = ""
+) -> None:
+    """Run a script, or one of its PARTS, on a module, its knobs bound to `values`.
+
+    Raises:
+        ScheduleError: a step of the script failed on this program.
+        NeptuneError: whatever a pass raised.
+    """
+    from neptune_mlir.transforms.schedule import transform_neptune
+
+    script = parse(text, payload.context, source)
+    bind(script, values)
+    keep(script, part)
+    interpreter = module("dialects.transform.interpreter")
+    token = transform_neptune.script_name.set(source)
+    try:
+        interpreter.apply_named_sequence(
+            payload.operation, _entry(script).operation, script.operation
+        )
+    except NeptuneError:
+        raise
+    except ValueError as error:
+        raise ScheduleError(_readable(str(error), source)) from None
+    finally:
+        transform_neptune.script_name.reset(token)
+
+
+def _readable(message: str, source: str) -> str:
+    """Upstream's message, with places in the script named as such."""
+    found = re.findall(r'at loc\("-":(\d+):(\d+)\): (.*)', message)
+    if not found:
+        return f"{source}: {message.strip()}"
+    line, column, text = found[0]
+    return f"schedule {source}:{line}:{column}: {text}"
+
+
+LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
+
+
+DEEP_PRODUCT = 512  # summed elements from which on a program cannot keep a product's factors
+
+
+def choose(
+    payload: Any, parallel_programs: int, adapts: bool = False, apart: bool = False,
+    ahead: bool = False,
+) -> str:  # fmt: skip
+    """The template for a program (at program level): one of those that ship.
+
+    The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
+    elements (or a run-time number of them) into each. With fewer results than the target runs
+    programs at once, rows alone leave it idle, so the stream is cut: `private`. Everything else,
+    and whatever is known at run time only, is `streamed`.
+
+    Where the number of chunks `adapts` to the extents, a run-time number of independent problems
+    (a batch of contractions) counts as one: of many, each is cut into one chunk. Where the target
+    knows how to take deep products `apart`, a program that reduces some goes by that, and where it
+    prefers to have factors `ahead` of products that they cannot be fused with for nothing, one
+    with such products by that instead of `streamed`.
+    """
+    if apart and _reduces_deep_products(payload):
+        return "apart"
+    problems = Problems()
+    fewest = None
+    for function in payload.body.operations:
+        if function.operation.name != "func.func":
+            continue
+        for block in function.regions[0].blocks:
+            for op in block.operations:
+                if op.operation.name == "neptune.reduce":
+                    single = problems.axes(op.operation) if adapts else frozenset()
+                    results, reduced = _extents(op.operation, single)
+                    if reduced >= LONG_STREAM:
+                        fewest = results if fewest is None else min(fewest, results)
+    if fewest is not None and fewest < parallel_programs:
+        return "private"
+    return "ahead" if ahead and any(map(_computes_ahead, functions(payload))) else "streamed"
+
+
+def _computes_ahead(function: Any) -> bool:
+    """Whether some product has a factor that is worth computing ahead."""
+    program = Program(function)
+    for key, nest in program.nests.items():  # producers come first
+        program.nests[key] = replace(nest, body=inlined(program, nest.body))
+    return bool(factors_ahead.found_in(program))
+
+
+def _reduces_deep_products(payload: Any) -> bool:
+    """Whether all reductions of products that sum over more than DEEP_PRODUCT elements, and there
+    are some, run over axes of known extent and leave results of fewer axes."""
+    problems = Problems()
+    axes: dict[Any, int] = {}  # what follows from a deep product, and how many axes that has
+    found = []
+    for op in _nests(payload):
+        kept, domain = set(op.attributes["result_axes"]), list(op.attributes["domain"])
+        reduced = [n for loop, n in enumerate(domain) if loop not in kept]
+        known = DYNAMIC_EXTENT not in reduced
+        sources = [read.operation.operands[0] for read in op.regions[0].blocks[0].operations
+                   if read.operation.name == "neptune.read"]  # fmt: skip
+        deep = [axes[v] for v in sources if v in axes]
+        if deep and op.name == "neptune.reduce":
+            found.append(known and len(kept) < max(deep))
+        elif deep:
+            axes[op.results[0]] = max(deep)
+        elif op.name == "neptune.reduce" and problems.contracts(op):
+            if known and math.prod(reduced) > DEEP_PRODUCT:
+                axes[op.results[0]] = len(kept)
+    return bool(found) and all(found)
+
+
+def _nests(payload: Any) -> Iterator[Any]:
+    """The maps and reductions of a program."""
+    for function in payload.body.operations:
+        for block in function.regions[0].blocks if function.regions else ():
+            for op in block.operations:
+                if op.operation.name in ("neptune.map", "neptune.reduce"):
+                    yield op.operation
+
+
+def _extents(reduce: Any, single: frozenset[int]) -> tuple[float, float]:
+    """Numbers of results and of elements in each, infinite where known at run time only.
+
+    Run-time extents of the loops `single` count as 1.
+    """
+    dynamic = ir.ShapedType.get_dynamic_size()
+    results = reduced = 1.0
+    kept = set(reduce.attributes["result_axes"])
+    for loop, extent in enumerate(reduce.attributes["domain"]):
+        size = float(extent)
+        if extent == dynamic:
+            size = 1.0 if loop in single else float("inf")
+        if loop in kept:
+            results *= size
+        else:
+            reduced *= size
+    return results, reduced
+
+
+class Problems:
+    """Which loops of a nest number independent problems: contractions that share no operand."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, tuple[frozenset[int], bool]] = {}
+
+    def axes(self, nest: Any) -> frozenset[int]:
+        """The loops along which every factor varies of each contraction that the nest is or
+        follows from; none where there is no contraction."""
+        axes, contracts = self._of(nest)
+        return axes if contracts else frozenset()
+
+    def contracts(self, nest: Any) -> bool:
+        """Whether a nest is a contraction, or follows from one."""
+        return self._of(nest)[1]
+
+    def _of(self, nest: Any) -> tuple[frozenset[int], bool]:
+        if nest not in self._found:
+            self._found[nest] = self._find(nest)
+        return self._found[nest]
+
+    def _find(self, nest: Any) -> tuple[frozenset[int], bool]:
+        axes = kept = frozenset(nest.attributes["result_axes"])
+        followed, factors = False, []
+        for op in nest.regions[0].blocks[0].operations:
+            if op.operation.name != "neptune.read":
+                continue
+            tensor = op.operation.operands[0]
+            places = [_loops_of(e) for e in op.operation.attributes["map"].value.results]
+            varies = frozenset().union(*places)
+            if varies - kept:
+                factors.append(varies & kept)
+            source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
+            if source is None or source.name not in ("neptune.map", "neptune.reduce"):
+                continue
+            inner, contracts = self._of(source)
+            if contracts:
+                followed = True
+                made = zip(places, source.attributes["result_axes"], strict=True)
+                axes &= frozenset().union(*(place for place, loop in made if loop in inner))
+        contracts = any(a - b and b - a for a in factors for b in factors)
+        if contracts:
+            axes = axes.intersection(*factors)
+        return axes, followed or contracts
+
+
+def _loops_of(expression: Any) -> frozenset[int]:
+    """The loops that an affine expression depends on."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return frozenset([ir.AffineDimExpr(expression).position])
+    if isinstance(expression, ir.AffineBinaryExpr):
+        binary = ir.AffineBinaryExpr(expression)
+        return _loops_of(binary.lhs) | _loops_of(binary.rhs)
+    return frozenset()

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`tile`: choose a tile size for every axis of every kernel (`neptune.tile`).
+
+A size of 0 leaves an axis uncut. Sizes that a schedule has set already stay. The default rule
+looks at the part that an axis plays, never at what the program is for:
+
+* the streamed axis: 64 with a contraction in the kernel, 256 without;
+* other reduced axes: uncut when static and at most 512; else 64, or 256 when the kernel has
+  neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
+* parallel axes of a contraction: those that both operands share, 1; of the others the last
+  is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
+  rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
+  contractions of these rows are like it, all others 1;
+* where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
+  a contraction take the first sizes of `tile_room.py` that fit;
+* where the target says so, a stream without a contraction takes whole rows, or what divides them,
+  if it reads along these: a tile of ROW elements, or fewer where registers are few;
+* parallel axes without a contraction: outside a stream the last, when reads run along it, is
+  uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
+  known at run time, `columns`); the last of the rest 16; all others 1;
+* of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
+  until a tile has TILE_WORDS;
+* an axis that is also read divided by a constant: 1. But where the target asks for at least so
+  many rows (`least`), and the rows of a contraction would be one, they are the points of that
+  axis that read the same; without such an axis the one row is padded. The axes that such a
+  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.fused_nests import FusedNest, read_nest, read_region
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import DYNAMIC, Values
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.errors import ScheduleError, UsageError
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.targets.tuned import Choice
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.tile_room import (
+    Room,
+    contractions,
+    fitting_sizes,
+    narrow_axes,
+)
+
+WHOLE_REDUCED = 512
+WHOLE_COLUMN = 512
+WHOLE_PARALLEL = 256
+JOINED = 4096  # elements of a tile of private values
+ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
+TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
+FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a schedule asks of the rule: the options of the pass, 0 for nothing."""
+
+    rows: int = 0
+    stream: int = 0
+    columns: int = 0
+    held: int = 0
+    shared: int = 0
+    least: int = 0
+    warp_groups: int = 0
+    length: int = 0
+    few: int = 0
+
+
+@register("tile", "choose tile sizes for streams, globals and lone nests")
+def tile(
+    module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
+    held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
+    few: int = 0,
+) -> None:  # fmt: skip
+    """
+    Args:
+        sizes: all sizes of every stream, `1x1x64x64x0x0`.
+        rows: instead of the rule's size for row axes.
+        stream: instead of the rule's size for streamed axes.
+        columns: instead of the rule's size for the contiguous axis of a join of many chunks.
+        held: 32-bit registers, of all threads, that products of a program may take.
+        shared: KiB of shared memory that the tiles of a program may take.
+        least: rows of a product that cost the target as much as one.
+        warp_groups: 1 for sizes that suit warp groups of 64 rows each (`specialize-warps`). A
+            stream gets `neptune.longer`, the lengths from which on others would be better.
+        few: 1 for such sizes where a launch has few programs, 2 where their streams are short too.
+        length: the least extent of streamed axes that such sizes are for, where only a call says.
+    """
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few)
+    given = _parse_sizes(sizes)
+    for function in functions(module):
+        values = Values()
+        for op in kernel_ops(function):
+            attributes = op.operation.attributes
+            if "neptune.tile" in attributes:
+                continue
+            is_stream = isinstance(op, N.StreamOp)
+            chosen = given if given and is_stream else default_tile(op, values, wishes)
+            if len(chosen) != len(list(op.domain)):
+                raise ScheduleError(
+                    f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
+                    loc=location_text(op.operation.location),
+                )
+            with op.operation.context:
+                attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(chosen)
+                if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
+                    few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
+                    attributes["neptune.tile_few"] = ir.DenseI64ArrayAttr.get(few)
+
+
+def _parse_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split("x")] if text else []
+    except ValueError:
+        sizes = [-1]
+    if min(sizes, default=0) < 0:
+        raise UsageError(f"tile sizes are written 1x64x0, one per axis, not '{text}'")
+    return sizes
+
+
+def kernel_ops(function: Any) -> list[Any]:
+    """The ops of a function that carry tile sizes: streams, globals and lone nests."""
+    found = []
+    for op in function.regions[0].blocks[0].operations:
+        view = op.operation.opview
+        if isinstance(view, N.PrivateOp):
+            view = view.body.blocks[0].operations[0].operation.opview
+        if isinstance(view, N.StreamOp | N.GlobalOp | N.MapOp | N.ReduceOp | N.AccumulateOp):
+            found.append(view)
+    return found
+
+
+def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> list[int]:
+    """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
+    axis = op.axis.value if isinstance(op, N.StreamOp) else None
+    nests = nests_of(op, values)
+    rows, stream = wishes.rows, wishes.stream
+    domain = list(op.domain)
+    reduced = {a for nest in nests for a in nest.reduced_axes}
+    parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
+    free = _free_axes(nests)
+    inner = None
+    if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
+        inner = parallel.pop()
+    sizes = dict.fromkeys(range(len(domain)), 1)
+    for a in reduced:
+        if isinstance(op, N.GlobalOp) and a == 0:
+            sizes[a] = chunks or _chunks(op)
+        elif _at_most(domain[a], WHOLE_REDUCED):
+            sizes[a] = 0
+        else:
+            sizes[a] = 64 if free or inner is not None else 256
+    if free:
+        cut = 64  # columns
+        ends = [a for a in parallel if a in free]
+        column = ends[-1] if len(ends) > 1 or axis is None else None
+        row, more = _parts(ends, column, nests, domain)
+        whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
+        uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
+        if wishes.warp_groups and axis is not None and not rows and not stream:
+            shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
+            known = domain[axis] != DYNAMIC
+            length = domain[axis] if known else wishes.length
+            chip = _chip_of(op)
+            choice = group_sizes.choose(chip, shape, length, wishes.few)
+            rows, stream = choice.rows, choice.stream
+            cut = choice.columns or group_sizes.columns(shape)
+            uncut = uncut and (shape.depth > 1 or _at_most(domain[column], cut))
+            _note_choice(op, choice)
+            if not known and not wishes.length and not wishes.few:
+                _note_lengths(op, group_sizes.lengths(chip, shape))
+        elif wishes.held and axis is not None:
+            rest = {a: sizes[a] or domain[a] for a in sizes}
+            if column is not None:
+                rest[column] = domain[column] if uncut else 64
+            rest |= {a: domain[a] if a in whole else 64 for a in more}
+            room = Room(wishes.held, wishes.shared << 10)
+            rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+        sizes.update(dict.fromkeys(row, rows or 64))
+        if column is not None:
+            sizes[column] = 0 if uncut else cut
+        sizes.update((a, 0 if a in whole else cut) for a in more)
+    elif parallel:
+        if axis is not None and not rows and not stream and (wishes.held or wishes.warp_groups):
+            rows, stream = _whole_rows(nests, axis, domain[axis], wishes.held)
+        sizes[parallel[-1]] = rows or 16
+    if inner is not None:
+        sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
+        if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
+            if sizes[0] > FEW_CHUNKS and wishes.columns:
+                sizes[inner] = wishes.columns
+            room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
+            sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
+        elif isinstance(op, N.GlobalOp) and not parallel:
+            room = JOINED // (sizes[0] or domain[0])
+            sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+    divisors = _divisors(nests)
+    for a in divisors:
+        sizes[a] = 1
+    if axis is not None:
+        sizes[axis] = stream or (64 if free else 256)
+    chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
+    if axis is not None and not free:
+        on_gpu = bool(_chip_of(op))
+        order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
+        chosen |= _cut_to(TILE_WORDS[on_gpu], order, chosen, domain, _words(nests))
+    if free and row and wishes.least and domain[row[0]] == 1:
+        shared = {a: n for a, n in divisors.items() if a in parallel}
+        chosen |= _few_rows(row[0], shared, wishes.least)
+    if wishes.least:
+        chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
+    return [chosen[a] for a in range(len(domain))]
+
+
+def _words(nests: Sequence[FusedNest]) -> int:
+    """32-bit words of the widest element that a kernel computes."""
+    kinds = {nest.dtype for nest in nests}
+    return 2 if kinds & {"f64", "i64", "index"} else 1
+
+
+def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
+    """Axes, those that reads run along last."""
+    return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
+
+
+def _cut_to(
+    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int], words: int
+) -> dict[int, int]:  # fmt: skip
+    """Smaller sizes for axes, the first first, until a tile has no more than `most` words.
+
+    Of several reduced axes each may be short enough to be uncut, and all together too large. A
+    chip holds powers of two of each.
+    """
+    held = {a: _power(sizes[a] or domain[a]) for a in sizes}
+    cut = {}
+    for a in order:
+        rest = words * math.prod(n for b, n in held.items() if b != a)
+        if held[a] * rest > most:
+            held[a] = cut[a] = max(1, most // rest)
+    return cut
+
+
+def _power(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def _whole_rows(
+    nests: Sequence[FusedNest], axis: int, extent: int, held: int
+) -> tuple[int, int]:  # fmt: skip
+    """Rows and streamed elements of a tile that reads a row once, or seldom; 0, 0: by the rule."""
+    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
+    if extent == DYNAMIC or not all(axis in T.axes_of(args[-1]) for args in along):
+        return 0, 0
+    most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
+    stream = math.gcd(extent, most)
+    return (most // stream, stream) if stream > 256 else (0, 0)
+
+
+def _chip_of(op: Any) -> str:
+    """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
+    module = op.operation.parent
+    while module.parent is not None:
+        module = module.parent
+    known = "neptune.chip" in module.attributes
+    return str(ir.StringAttr(module.attributes["neptune.chip"]).value) if known else ""
+
+
+def _note_choice(op: Any, choice: Choice) -> None:
+    """What the passes behind this one are to do otherwise than by their rules."""
+    more = choice.beyond_sizes()
+    if more:
+        with op.operation.context:
+            kind = ir.IntegerType.get_signless(64)
+            numbers = {name: ir.IntegerAttr.get(kind, n) for name, n in more.items()}
+            op.operation.attributes["neptune.tuned"] = ir.DictAttr.get(numbers)
+
+
+def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
+    if lengths:
+        with op.operation.context:
+            op.operation.attributes["neptune.longer"] = ir.DenseI64ArrayAttr.get(lengths)
+
+
+def _whole_pieces(
+    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], unit: int
+) -> dict[int, int]:
+    """Tile sizes, in multiples of `unit`, for axes that are not cut and do not divide by it."""
+    uncut = [a for a in narrow_axes(nests) if not chosen[a] and domain[a] > 1]
+    return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
+
+
+def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
+    """The tile that gives a product of one row, along `row`, more of them.
+
+    `shared`: axes of which so many points read the same operand. As many of the points become
+    rows as fit the rows of instructions; else the one row is padded to `least`.
+    """
+    best, points = row, 1
+    for axis, count in shared.items():
+        fits = (d for d in range(1, 65) if count % d == 0 and (d <= least or d % least == 0))
+        most = max(fits, default=1)
+        if most > points:
+            best, points = axis, most
+    return {best: points if points > 1 else least}
+
+
+def nests_of(op: Any, values: Values) -> list[FusedNest]:
+    """The nests of a stream, a global or a lone nest; corrections count as maps."""
+    if isinstance(op, N.StreamOp):
+        blocks = [op.body.blocks[0], op.finish.blocks[0]]
+    elif isinstance(op, N.GlobalOp):
+        blocks = [op.body.blocks[0]]
+    else:
+        return [read_nest(op, values)]
+    return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]
+
+
+def _chunks(join: Any) -> int:
+    """The tile of the chunk axis: all of it, or as many as there can be."""
+    return 0 if join.domain[0] != DYNAMIC else ix.most(join.operation.operands[0]) or 64
+
+
+def _at_most(extent: int, limit: int) -> bool:
+    return extent != DYNAMIC and extent <= limit
+
+
+def _clip(size: int, extent: int) -> int:
+    """A static axis that fits one tile is not cut."""
+    return 0 if extent != DYNAMIC and extent <= size else size
+
+
+def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
+    """Parallel axes in the order of the results' dimensions (those of the results with most
+    parallel axes count most, of several the last nest's)."""
+    order: list[int] = []
+    for nest in sorted(reversed(nests), key=lambda n: -len(parallel & {*n.result_axes})):
+        order = [a for a in nest.result_axes if a in parallel and a not in order] + order
+    return order
+
+
+def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
+    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all."""
+    last = [read.args[-1] for nest in nests for read in nest.reads if read.args]
+    return not last or any(axis in T.axes_of(position) for position in last)
+
+
+def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
+    """The axes that only one operand of some contraction has."""
+    free: set[int] = set()
+    for nest, left, right in contractions(nests):
+        free |= (T.axes_of(left) ^ T.axes_of(right)) & set(nest.result_axes)
+    return free
+
+
+def _parts(
+    ends: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Which axis of a contraction's operands gives its rows, if any, and which others are columns
+    of other contractions of these rows.
+
+    The row is the last, of more than one point, that the other operand has and not the column's.
+    """
+    rest = [a for a in ends if a != column]
+    theirs: set[int] = set()
+    across: set[int] = set()
+    for _, *both in contractions(nests):
+        for mine, other in (both, both[::-1]):
+            if column in T.axes_of(mine):
+                theirs |= T.axes_of(mine)
+                across |= T.axes_of(other) - T.axes_of(mine)
+    candidates = [a for a in rest if a in across] or rest
+    row = ([a for a in candidates if domain[a] != 1] or candidates)[-1:]
+    return row, [a for a in rest if a not in (*candidates, *theirs)]
+
+
+def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
+    """The axes that are read divided by a constant, and the constant (the least, of several)."""
+    positions = [p for nest in nests for read in nest.reads for p in read.args]
+    found: dict[int, int] = {}
+    for p in positions:
+        if p.op == "floordiv":
+            for a in T.axes_of(p):
+                found[a] = math.gcd(found.get(a, 0), int(p.args[1].value))
+    return found

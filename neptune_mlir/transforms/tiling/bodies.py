@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The scalar code that `lower-to-tiles` gives each nest, as terms.
+
+* Code that needs fewer axes than its nest gets a nest of its own when it is expensive: the
+  factor `exp(m0 - m)` of a corrected row is computed once per row, not once per element.
+* Where a loop is ragged, padded elements must contribute nothing to reductions.
+* Where a tile is known to be live, mask conditions are true and vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.analysis.masks import Linear, fold_conditions
+from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
+from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel
+
+_EXPENSIVE = frozenset({
+    "div", "rem", "floordiv", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh",
+    "sqrt", "rsqrt", "sin", "cos", "erf",
+})  # fmt: skip
+
+
+def split_invariants(kernel: Kernel) -> None:
+    """Give expensive subterms that vary along fewer axes than their nest a map of their own."""
+    wanted: dict[tuple[bool, Term], FusedNest] = {}  # with the first nest that has each
+    for nest in kernel.nests.values():
+        if nest.body is not None:
+            nest.body = _factored(nest.body)
+            for term in _invariant_parts(kernel, nest.body, _extended(kernel, nest.loops)):
+                wanted.setdefault((nest.in_body, term), nest)
+    parts: dict[str, FusedNest] = {}
+    tables: dict[bool, dict[Term, Term]] = {False: {}, True: {}}
+    # Small ones first: a larger one reads them, and is then found in bodies that do.
+    for in_body, term in sorted(wanted, key=lambda w: len(list(T.walk(w[1])))):
+        first = wanted[in_body, term]
+        body = T.substitute(term, tables[in_body])
+        axes = tuple(sorted(T.axes_of(term)))
+        part = FusedNest(
+            f"{first.key}.part{len(parts)}", first.op, T.leaves(body, "read"), body, axes, axes,
+            term.dtype, in_body=in_body,
+        )  # fmt: skip
+        parts[part.key] = part
+        tables[in_body][body] = T.read(part.key, *map(T.index, axes), dtype=term.dtype)
+    made: dict[str, FusedNest] = {}
+
+    def place(nest: FusedNest) -> None:
+        for read in nest.reads:
+            if read.attr in parts and read.attr not in made:
+                place(parts[read.attr])
+        made[nest.key] = nest
+
+    for nest in kernel.nests.values():
+        if nest.body is not None:
+            nest.body = T.substitute(nest.body, tables[nest.in_body])
+            nest.reads = T.leaves(nest.body, "read")
+        place(nest)
+    kernel.nests = made
+
+
+def _factored(body: Term) -> Term:
+    """`where(c, a, a * f)` as `a * where(c, 1, f)`: the factor may vary less than a."""
+
+    def rule(node: Term) -> Term | None:
+        if node.op != "select" or node.args[2].op != "mul":
+            return None
+        condition, kept, product = node.args
+        for a, factor in (product.args, product.args[::-1]):
+            if a is kept:
+                one = T.const(1, factor.dtype)
+                return T.make("mul", a, T.make("select", condition, one, factor))
+        return None
+
+    return T.rewrite(body, rule)
+
+
+def _extended(kernel: Kernel, axes: Iterable[int]) -> frozenset[int]:
+    return frozenset(a for a in axes if kernel.axes[a].size > 1)
+
+
+def _invariant_parts(kernel: Kernel, body: Term, loops: frozenset[int]) -> list[Term]:
+    """Outermost expensive subterms that vary, but along fewer axes than `loops`."""
+    costly: dict[Term, bool] = {}
+    for node in T.walk(body):
+        is_access = node.op in ("read", "ref")  # a floordiv in an access costs nothing here
+        costly[node] = not is_access and (
+            node.op in _EXPENSIVE or any(costly[a] for a in node.args)
+        )
+    parts: list[Term] = []
+    stack = [body]
+    while stack:
+        node = stack.pop()
+        if not costly[node]:
+            continue
+        axes = T.axes_of(node)
+        if axes and _extended(kernel, axes) < loops:
+            parts.append(node)
+        else:
+            stack.extend(reversed(node.args))
+    return list(dict.fromkeys(parts))
+
+
+class Bodies:
+    """The body of each nest as it must be in a given loop."""
+
+    def __init__(self, kernel: Kernel, extent: Callable[[int], Term]):
+        """`extent(axis)` is the extent of an axis as a term."""
+        self._kernel = kernel
+        self._extent = extent
+        arguments = [r.key for r in kernel.running] + kernel.finish_keys
+        self._made_here = {*kernel.nests, *arguments}
+        self._odd = OddValues(list(kernel.nests.values()), arguments)
+        self._padding: dict[int, dict[str, Term]] = {}
+
+    def inside(self, axis: int) -> Term:
+        """The condition that a position exists."""
+        return T.make("lt", T.index(axis), self._extent(axis))
+
+    def body(self, nest: FusedNest, ragged: Sequence[int], known: Sequence[Linear]) -> Term | None:
+        """The body of `nest` where the axes `ragged` may run past their extent.
+
+        `known` are forms that are >= 0 at every point of the tile at hand.
+        """
+        if nest.body is None:
+            return None
+        body = nest.body
+        for axis in ragged:
+            if self._kernel.reduces(axis) or self._kernel.axes[axis].role in LOOPED:
+                body = masked(body, self.inside(axis), self._masks(axis).get(nest.key))
+        body = fold_conditions(body, known)
+        return _safe_divisions(body) if ragged else body
+
+    def _masks(self, axis: int) -> dict[str, Term]:
+        if axis not in self._padding:
+            self._padding[axis] = padding_masks(
+                list(self._kernel.nests.values()), axis, self.inside(axis), self._odd,
+                lambda key: key in self._made_here,
+            )  # fmt: skip
+        return self._padding[axis]
+
+
+def _safe_divisions(body: Term) -> Term:
+    """Padded elements are 0, and dividing an integer by 0 traps: divide by 1 there."""
+
+    def rule(node: Term) -> Term | None:
+        if node.op not in ("div", "rem", "floordiv") or T.is_float(node.dtype):
+            return None
+        divisor = node.args[1]
+        if divisor.is_const:
+            return None
+        zero, one = T.const(0, divisor.dtype), T.const(1, divisor.dtype)
+        safe = T.make("select", T.make("eq", divisor, zero), one, divisor)
+        return T.make(node.op, node.args[0], safe)
+
+    return T.rewrite(body, rule)

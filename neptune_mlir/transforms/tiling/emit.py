@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The body of one program: tile tensors, made on demand, each in the outermost loop that can.
+
+A `Frame` is one loop level of the program: the grid program itself, the streamed loop, a loop
+around one reduction, a sweep over results. `Program.tile_of` asks for the tile tensor of a
+nest or a load; it is made once per frame, so loads are shared among nests and whatever does
+not depend on a loop stands before it.
+
+A tile tensor has one dimension per axis with a tile size over 1, in the order of the access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
+from neptune_mlir.analysis.masks import Linear, linear
+from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.regions import clone_scalar_code
+from neptune_mlir.dialects.scalars import Emitter, mlir_type
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.bindings import arith, func, ir, linalg, scf, tensor
+from neptune_mlir.transforms.tiling.bodies import Bodies
+from neptune_mlir.transforms.tiling.bounds import Range, tail_ranges
+from neptune_mlir.transforms.tiling.host_plan import captured
+from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel
+from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, pad
+
+ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
+
+
+class Frame:
+    """One loop level: the axes it binds, and the tile tensors made in it so far."""
+
+    def __init__(
+        self,
+        block: Any,
+        tiles: dict[int, Tile],
+        parent: Frame | None = None,
+        known: Sequence[Linear] = (),
+    ):
+        self.block = block
+        self.parent = parent
+        self.known: list[Linear] = [*(parent.known if parent else ()), *known]
+        self.tiles = tiles
+        self.made: dict[Any, Any] = {}
+        self.open_loop: Any = None  # the loop being filled in this frame's block
+
+    def tile(self, axis: int) -> Tile:
+        if axis in self.tiles:
+            return self.tiles[axis]
+        if self.parent is None:
+            raise KeyError(f"axis {axis} is bound by no loop here")
+        return self.parent.tile(axis)
+
+    def binds(self, axis: int) -> bool:
+        return axis in self.tiles or (self.parent is not None and self.parent.binds(axis))
+
+    def outermost(self, axes: frozenset[int]) -> Frame:
+        """The outermost enclosing frame in which all of `axes` have a position."""
+        frame = self
+        while frame.parent is not None and all(frame.parent.binds(a) for a in axes):
+            frame = frame.parent
+        return frame
+
+    def here(self) -> Any:
+        """Insertion point: the end of the block, or before the loop being filled."""
+        if self.open_loop is not None:
+            return ir.InsertionPoint(self.open_loop)
+        return ir.InsertionPoint(self.block)
+
+
+class Program:
+    """Emits the tile tensors of one kernel inside its grid program."""
+
+    def __init__(self, kernel: Kernel, values: nests.Values, frame: Frame):
+        self.kernel = kernel
+        self.values = values
+        self.root = frame
+        self._needs: dict[str, frozenset[int]] = {}
+        self._bodies = Bodies(kernel, self.extent)
+        self._looped = frozenset(k for k, a in enumerate(kernel.axes) if a.role in LOOPED)
+        self._made_here = {*kernel.nests, *kernel.finish_keys, *(r.key for r in kernel.running)}
+
+    # ---- what a value depends on
+
+    def needs(self, key: str) -> frozenset[int]:
+        """The looped axes that must have a position before the value `key` can be made."""
+        if key not in self._needs:
+            self._needs[key] = self._find_needs(key)
+        return self._needs[key]
+
+    def _find_needs(self, key: str) -> frozenset[int]:
+        nest = self.kernel.nests.get(key)
+        if nest is None:
+            running = any(r.key == key for r in self.kernel.running)
+            return frozenset([self.kernel.stream]) if running else frozenset()
+        found = nest.used_axes & self._looped
+        for read in nest.reads:
+            found |= self.needs(read.attr)
+        if nest.init is not None:
+            found |= self.needs(nest.init)
+        return found - self._loops_around(nest)
+
+    def _loops_around(self, nest: FusedNest) -> frozenset[int]:
+        """The looped axes that this nest reduces over in loops of its own."""
+        own = frozenset(nest.reduced_axes) & self._looped
+        return own - {self.kernel.stream} if nest.in_body else own
+
+    # ---- tile tensors
+
+    def tile_of(self, key: str, frame: Frame) -> Any:
+        """The tile tensor of a nest's result or a running value, usable in `frame`."""
+        home = frame.outermost(self.needs(key))
+        if key not in home.made:
+            nest = self.kernel.nests[key]
+            with home.here(), nest.op.operation.location:
+                home.made[key] = self._emit(nest, home)
+        return home.made[key]
+
+    def _operand(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
+        """The tile tensor that `read` takes its elements from, and the axis of each dimension."""
+        if read.attr not in self._made_here:  # a tensor from outside the kernel
+            return self._load(read, frame)
+        made_over = self.kernel.result_axes(read.attr)
+        axes = []
+        for position, axis in zip(read.args, made_over, strict=True):
+            if position.op == "index" and self._same_tile(position.attr, axis):
+                axes.append(position.attr)
+            elif not (position.is_const and self.kernel.axes[axis].extent == 1):
+                raise self.kernel.error(
+                    f"axis '{self.kernel.axes[axis].name}' of a value made in this kernel is read "
+                    f"at {position}, which another program may hold"
+                )
+        return self.tile_of(read.attr, frame), [a for a in axes if self._extends(a)]
+
+    def _same_tile(self, a: int, b: int) -> bool:
+        x, y = self.kernel.axes[a], self.kernel.axes[b]
+        return a == b or (x.role == y.role == "whole" and (x.extent, x.size) == (y.extent, y.size))
+
+    def _extends(self, axis: int) -> bool:
+        return self.kernel.axes[axis].size > 1
+
+    def _load(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
+        """Slice a tensor from outside and pad it with 0 to the static tile."""
+        home = frame.outermost(T.axes_of(read) & self._looped)
+        if read not in home.made:
+            with home.here():
+                home.made[read] = self._emit_load(read, home)
+        return home.made[read]
+
+    def _emit_load(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
+        offsets: list[Index] = []
+        sizes: list[Index] = []
+        axes: list[int] = []
+        kept: list[int] = []
+        for dim, position in enumerate(read.args):
+            offset, tile, axis = self._place(position, frame)
+            offsets.append(offset)
+            if tile is None:
+                sizes.append(1)
+            else:
+                sizes.append(tile.valid)
+                axes.append(axis)
+                kept.append(dim)
+        loaded = extract_slice(self.values[read.attr], offsets, sizes, kept)
+        return pad(loaded, [frame.tile(a) for a in axes]), axes
+
+    def _place(self, position: Term, frame: Frame) -> tuple[Index, Tile | None, int]:
+        """Where an access stands: its offset, and the tile it spans (None: one element)."""
+        if position.is_const:
+            return position.value, None, -1
+        if position.op == "index":
+            tile = frame.tile(position.attr)
+            return tile.offset, tile if tile.size > 1 else None, position.attr
+        axis, divisor = position.args[0].attr, int(position.args[1].value)
+        tile = frame.tile(axis)
+        extent = self.kernel.axes[axis].extent
+        alone = ix.is_static(extent) and extent <= divisor
+        if divisor % tile.size and not alone:
+            raise self.kernel.error(
+                f"a tile of {tile.size} along '{self.kernel.axes[axis].name}' meets more than one "
+                f"position of '{self.kernel.axes[axis].name} floordiv {divisor}'",
+                hint=f"use a tile size that divides {divisor}",
+            )
+        return ix.floordiv(tile.offset, divisor), None, axis
+
+    def span(self, atom: Term) -> tuple[Index, Index]:
+        """The smallest and the largest value of an axis or a scalar in this program."""
+        if atom.op == "index":
+            axis = self.kernel.axes[atom.attr]
+            if axis.role == "loop":
+                return 0, ix.sub(axis.extent, 1)
+            tile = self.root.tile(atom.attr)
+            return tile.offset, ix.add(tile.offset, tile.size - 1)
+        scalar = T.make("cast", atom, dtype="index")
+        value = Emitter(lambda leaf: self.values[leaf.attr]).emit(scalar)
+        return value, value
+
+    # ---- nests
+
+    def _emit(self, nest: FusedNest, frame: Frame) -> Any:
+        if nest.combiner is None:
+            return self._generic(nest, frame, self._empty(nest, frame))
+        start = self._start(nest, frame)
+        return self._reduce(nest, frame, start, sorted(self._loops_around(nest)))
+
+    def _empty(self, nest: FusedNest, frame: Frame) -> Any:
+        shape = [frame.tile(a).size for a in nest.result_axes if self._extends(a)]
+        return tensor.empty(shape, mlir_type(nest.dtype))
+
+    def _start(self, nest: FusedNest, frame: Frame) -> Any:
+        """The tile that a reduction accumulates into."""
+        if nest.init is None:
+            return self.identity(nest, frame)
+        return self.value_at(nest.init, nest, frame)
+
+    def value_at(self, key: str, nest: FusedNest, frame: Frame) -> Any:
+        """The tile of the tensor `key`, which has the dimensions of the result of `nest`."""
+        access = T.read(key, *map(T.index, nest.result_axes), dtype=nest.dtype)
+        return self._operand(access, frame)[0]
+
+    def identity(self, nest: FusedNest, frame: Frame) -> Any:
+        neutral = arith.ConstantOp(mlir_type(nest.dtype), nest.op.operation.attributes["identity"])
+        return linalg.fill(neutral.result, outs=[self._empty(nest, frame)])
+
+    def _reduce(self, nest: FusedNest, frame: Frame, start: Any, axes: list[int]) -> Any:
+        """Accumulate into `start`, in one loop per axis of `axes`."""
+        if not axes:
+            return self._generic(nest, frame, start)
+        axis, rest = axes[0], axes[1:]
+
+        def step(inner: Frame, carried: Sequence[Any]) -> list[Any]:
+            return [self._reduce(nest, inner, carried[0], rest)]
+
+        return self.loop(frame, axis, self.whole_range(axis, split=not rest), [start], step)[0]
+
+    def whole_range(self, axis: int, split: bool = True) -> list[Range]:
+        """All of an axis; with `split` its ragged tail is a range of its own."""
+        extent, size = self.kernel.axes[axis].extent, self.kernel.axes[axis].size
+        return tail_ranges(extent, size, split, self.exists(axis))
+
+    def extent(self, axis: int) -> Term:
+        """The extent of an axis as a term."""
+        extent = self.kernel.axes[axis].extent
+        if ix.is_static(extent):
+            return T.const(extent, "index")
+        return scalar_term(extent, self.values)
+
+    def exists(self, axis: int) -> Linear:
+        """The form that is >= 0 at the positions of `axis` that exist: extent - 1 - position."""
+        last = linear(T.make("sub", self.extent(axis), T.const(1, "index")))
+        position = linear(T.index(axis))
+        assert last is not None and position is not None
+        return last.plus(position, -1)
+
+    def loop(
+        self,
+        frame: Frame,
+        axis: int,
+        ranges: Sequence[Range],
+        carried: Sequence[Any],
+        step: Callable[[Frame, Sequence[Any]], list[Any]],
+    ) -> list[Any]:
+        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`."""
+        size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
+        carried = list(carried)
+        outer = frame.open_loop
+        for part in ranges:
+            low, high = (0, size) if part.single else (part.start, part.stop)  # one step folds
+            with frame.here():
+                op = scf.ForOp(ix.value(low), ix.value(high), ix.value(size), carried)
+            frame.open_loop = op
+            offset = op.induction_variable
+            with ir.InsertionPoint(op.body):
+                if part.single:
+                    offset = ix.add(part.start, offset)
+                if part.full or self.kernel.axes[axis].divides:
+                    valid = size
+                else:  # a single step stands at its start
+                    at = part.start if part.is_single_step(size) else offset
+                    valid = ix.minimum(size, ix.sub(extent, at))
+                inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
+                scf.YieldOp(step(inner, op.inner_iter_args))
+            frame.open_loop = outer
+            carried = list(op.results)
+        return carried
+
+    def _generic(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
+        """One `linalg.generic` over the tile at hand, into `out`."""
+        loops = [a for a in nest.loops if self._extends(a)]
+        ragged = [a for a in nest.loops if frame.tile(a).ragged]
+        body = self._bodies.body(nest, ragged, frame.known)
+        reads = nest.reads if body is None else T.leaves(body, "read")
+        operands = [self._operand(read, frame) for read in reads]
+        covered = {a for _, axes in operands for a in axes} | set(nest.result_axes)
+        missing = [a for a in loops if a not in covered]
+        if missing:  # a loop must be seen in the shape of some operand
+            shape = [frame.tile(a).size for a in missing]
+            operands.append((tensor.empty(shape, mlir_type(nest.dtype)), missing))
+        result_axes = [a for a in nest.result_axes if a in loops]
+        maps = [_axes_map(loops, axes) for axes in [*(a for _, a in operands), result_axes]]
+        kinds = ["parallel" if a in nest.result_axes else "reduction" for a in loops]
+        op = linalg.GenericOp(
+            [out.type],
+            [value for value, _ in operands],
+            [out],
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+            ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
+        )
+        types = [ir.RankedTensorType(v.type).element_type for v in [*op.inputs, out]]
+        block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+        elements = dict(zip(reads, block.arguments, strict=False))
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([self._scalar(nest, body, frame, loops, elements, block.arguments[-1])])
+        if nest.combiner == "custom":
+            _note_combiner(op.operation.attributes, nest.op)
+        if nests.FREE in nest.op.operation.attributes:
+            op.operation.attributes[nests.FREE] = ir.UnitAttr.get()
+        return op.results[0]
+
+    def _scalar(
+        self,
+        nest: FusedNest,
+        body: Term | None,
+        frame: Frame,
+        loops: list[int],
+        elements: dict[Term, Any],
+        accumulated: Any,
+    ) -> Any:
+        """The scalar code of one point: the body, combined with the accumulator."""
+
+        def position(axis: int) -> Any:
+            offset = ix.value(frame.tile(axis).offset)
+            if axis not in loops:
+                return offset
+            return arith.AddIOp(offset, linalg.IndexOp(loops.index(axis)).result).result
+
+        def leaf(t: Term) -> Any:
+            if t.op == "index":
+                return position(t.attr)
+            if t.op == "sym":
+                return self.values[t.attr]
+            return accumulated if t.attr == ACCUMULATOR else elements[t]
+
+        emitter = Emitter(leaf)
+        if body is None:
+            place = {loop: T.index(axis) for loop, axis in enumerate(nest.loops)}
+            (value,) = clone_scalar_code(
+                nest.op.operation.regions[0].blocks[0], {},
+                {
+                    "neptune.read": lambda o: elements[
+                        T.rename_axes(nests.read_access(o, self.values), place)
+                    ],
+                    "neptune.index": lambda o: position(nest.loops[o.attributes["dim"].value]),
+                },
+            )  # fmt: skip
+            body = T.read("element", dtype=nest.dtype)
+            elements[body] = value
+            for axis in nest.reduced_axes:
+                if frame.tile(axis).ragged:
+                    neutral = T.const(nest.identity or 0, nest.dtype)
+                    body = T.make("select", self._bodies.inside(axis), body, neutral)
+        if nest.combiner is None:
+            return emitter.emit(body)
+        if nest.combiner == "custom":
+            combine = nest.op.combine.blocks[0]
+            both = [accumulated, emitter.emit(body)]
+            return clone_scalar_code(combine, dict(zip(combine.arguments, both, strict=True)))[0]
+        before = T.read(ACCUMULATOR, dtype=nest.dtype)
+        return emitter.emit(T.make(_combine_op(nest), before, body))
+
+
+def _note_combiner(attributes: Any, reduce: Any) -> None:
+    """Keep a combiner as text, if it needs nothing from outside but constants: the body of the
+    reduction has it too, but no longer apart from what is combined."""
+    block = reduce.combine.blocks[0]
+    types = [argument.type for argument in block.arguments]
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("combine", ir.FunctionType.get(types, types[:1]))
+    entry = function.add_entry_block()
+    given = dict(zip(block.arguments, entry.arguments, strict=True))
+    with ir.InsertionPoint(entry):
+        for value in captured(list(block.operations)):
+            if value in given:
+                continue
+            source = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            if source is None or source.name != "arith.constant":
+                return
+            given[value] = source.clone().results[0]
+        func.ReturnOp(clone_scalar_code(block, given))
+    attributes["neptune.combine"] = ir.StringAttr.get(str(module))
+    attributes["neptune.identity"] = reduce.operation.attributes["identity"]
+
+
+def _combine_op(nest: FusedNest) -> str:
+    """The operator that combines two elements; on booleans max is or, min and mul are and."""
+    assert nest.combiner is not None
+    if nest.dtype == "i1":
+        return {"max": "or", "min": "and", "mul": "and"}.get(nest.combiner, nest.combiner)
+    return nest.combiner
+
+
+def _axes_map(loops: Sequence[int], axes: Sequence[int]) -> Any:
+    dims = [ir.AffineExpr.get_dim(loops.index(a)) for a in axes]
+    return ir.AffineMap.get(len(loops), 0, dims)

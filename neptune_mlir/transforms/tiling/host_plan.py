@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the host function of tile IR computes, as expressions of a launch plan.
+
+Shared by `outline-kernels` (CPU, buffers) and `distribute_host` (GPUs, tensors): the function's
+arguments, its scalar code, and what a kernel takes from outside of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+
+
+def entry_function(module: Any, entry: str) -> Any:
+    """The function to compile: the one called `entry`, or the only one. Raises LoweringError."""
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    chosen = [f for f in functions if not entry or f.name.value == entry]
+    if len(chosen) != 1:
+        names = ", ".join(f.name.value for f in functions)
+        raise LoweringError(f"no single function '{entry}' to compile", hint=f"there are: {names}")
+    return chosen[0]
+
+
+class _Expressions(dict[Any, Any]):
+    """Scalar value -> expression of the plan."""
+
+    def __missing__(self, value: Any) -> Any:
+        op = value.owner.operation
+        raise LoweringError(
+            f"'{op.name}' outside of any kernel makes a number that the host has to know: it knows "
+            "only shapes and scalar arguments",
+            loc=location_text(op.location),
+        )
+
+
+class HostReader:
+    """Tables that grow while a host function is read op by op."""
+
+    def __init__(self, function: Any):
+        self.function = function
+        self.expressions = _Expressions()
+        self.constants: dict[Any, Any] = {}  # scalar value -> the op that makes it
+        self.arrays: dict[Any, Any] = {}  # array value -> ["argument"|"buffer", k]
+        self.shapes: dict[Any, list[Any]] = {}  # same keys -> extents as expressions
+        self.arguments: list[Argument] = []
+        self.buffers: list[Buffer] = []
+        self.launches: list[Launch] = []
+        self.results: tuple[Any, ...] = ()
+        for k, value in enumerate(function.regions[0].blocks[0].arguments):
+            self._argument(k, value)
+
+    def _argument(self, k: int, value: Any) -> None:
+        kind, name = value.type, _name(value.location) or f"argument {k}"
+        if not isinstance(kind, (ir.RankedTensorType, ir.MemRefType)):
+            self.arguments.append(Argument("scalar", str(kind), (), name))
+            self.expressions[value] = ["argument", k]
+            return
+        shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        dtype = str(kind.element_type)
+        self.arguments.append(Argument("tensor", dtype, tuple(shape), name))
+        self.arrays[value] = ["argument", k]
+        self.shapes[value] = [["dim", k, d] if n is None else n for d, n in enumerate(shape)]
+
+    def kernel_name(self, forall: Any) -> str:
+        """The name that a forall carries; where a pass lost it, one that no other carries."""
+        given = _given_name(forall)
+        others = {_given_name(op) for op in self.function.regions[0].blocks[0].operations}
+        others |= {launch.kernel for launch in self.launches}
+        names = (f"{self.function.name.value}_{k}" for k in itertools.count(len(self.launches)))
+        return given or next(name for name in names if name not in others)
+
+    def plan(self) -> Plan:
+        """What has been read, as a plan."""
+        return Plan(
+            self.function.name.value, tuple(self.arguments), self._equalities(),
+            tuple(self.buffers), tuple(self.launches), self.results,
+        )  # fmt: skip
+
+    def _equalities(self) -> tuple[tuple[Any, Any], ...]:
+        """What `equal-extents` found: groups of argument, dimension and factor."""
+        attributes = self.function.attributes
+        if "neptune.equal_dims" not in attributes:
+            return ()
+        pairs = []
+        for group in attributes["neptune.equal_dims"]:
+            flat = [int(x) for x in group]
+            terms = [
+                ["dim", a, d] if factor == 1 else ["mul", ["dim", a, d], factor]
+                for a, d, factor in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            ]
+            pairs += [(terms[0], other) for other in terms[1:]]
+        return tuple(pairs)
+
+    def reshaped(self, op: Any) -> list[Any]:
+        """The shape that an expand_shape or a collapse_shape gives a new array."""
+        if op.name.endswith(".expand_shape"):
+            sizes = iter(op.operands[1:])
+            static = ir.DenseI64ArrayAttr(op.attributes["static_output_shape"])
+            dynamic = ir.ShapedType.get_dynamic_size()
+            return [self.expressions[next(sizes)] if n == dynamic else n for n in static]
+        before = self.shapes[op.operands[0]]
+        shape = []
+        for group in op.attributes["reassociation"]:
+            extent: Any = 1
+            for dimension in group:
+                factor = before[dimension.value]
+                whole = isinstance(extent, int) and isinstance(factor, int)
+                extent = extent * factor if whole else ["mul", extent, factor]
+            shape.append(extent)
+        return shape
+
+    def scalar(self, op: Any, name: str) -> None:
+        """Read an op on numbers. Raises LoweringError for anything else."""
+        if name == "arith.constant":
+            value = op.attributes["value"]
+            if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
+                self.expressions[op.results[0]] = value.value
+                self.constants[op.results[0]] = op.operation
+                return
+        if name in ("affine.apply", "affine.min", "affine.max"):
+            attribute = op.attributes["map"]
+            table = [self.expressions[v] for v in op.operands]
+            split = attribute.value.n_dims
+            outcomes = [
+                affine_expression(e, table[:split], table[split:]) for e in attribute.value.results
+            ]
+            whole = outcomes[0]
+            for other in outcomes[1:]:
+                whole = [name.removeprefix("affine."), whole, other]
+            self.expressions[op.results[0]] = whole
+            return
+        head = _SCALAR_OPS.get(name)
+        if name in ("arith.cmpi", "arith.cmpf"):
+            head = _COMPARISONS.get((name, int(ir.IntegerAttr(op.attributes["predicate"]).value)))
+        if head is None:
+            raise LoweringError(
+                f"'{name}' outside of any kernel: the host may only size and launch",
+                loc=location_text(op.location),
+            )
+        operands = [self.expressions[v] for v in op.operands]
+        if isinstance(head, tuple):  # ("swap", operator)
+            head, operands = head[1], operands[::-1]
+        self.expressions[op.results[0]] = [head, *operands] if head else operands[0]
+
+
+def _given_name(op: Any) -> str:
+    attributes = op.operation.attributes
+    named = "neptune.kernel" in attributes
+    return ir.StringAttr(attributes["neptune.kernel"]).value if named else ""
+
+
+def _name(location: Any) -> str:
+    """What a program in index notation calls an argument: it is the argument's location."""
+    return str(location.name_str) if isinstance(location, ir.NameLoc) else ""
+
+
+def grid_bounds(forall: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Lower bounds, upper bounds and steps, each a Python int or a value."""
+    attributes, operands = forall.operation.attributes, list(forall.operation.operands)
+    bounds = []
+    for name in ("staticLowerBound", "staticUpperBound", "staticStep"):
+        static = [int(x) for x in ir.DenseI64ArrayAttr(attributes[name])]
+        dynamic = ir.ShapedType.get_dynamic_size()
+        bounds.append([operands.pop(0) if x == dynamic else x for x in static])
+    return bounds[0], bounds[1], bounds[2]
+
+
+def nested(block: Any) -> list[Any]:
+    """Every op of a block and of the regions in it."""
+    found = []
+    for op in block.operations:
+        found.append(op.operation)
+        found += nested_in(op.operation)
+    return found
+
+
+def nested_in(op: Any) -> list[Any]:
+    return [inner for region in op.regions for block in region.blocks for inner in nested(block)]
+
+
+def captured(ops: list[Any]) -> list[Any]:
+    """Values used by the ops (or inside them) and made elsewhere, in order of first use."""
+    own: set[Any] = set()
+    used: dict[Any, None] = {}
+    for op in [inner for outer in ops for inner in [outer, *nested_in(outer)]]:
+        used.update(dict.fromkeys(op.operands))
+        own.update(op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                own.update(block.arguments)
+    return [value for value in used if value not in own]
+
+
+def fold(head: str, a: Any, b: Any) -> Any:
+    """`a - b` ("sub"), `a * b` ("mul") or `ceil(a / b)` ("ceildiv") as an expression."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b) if head == "ceildiv" else a - b if head == "sub" else a * b
+    if (head, b) in (("sub", 0), ("mul", 1), ("ceildiv", 1)):
+        return a
+    return [head, a, b]
+
+
+def affine_expression(expression: Any, dims: list[Any], symbols: list[Any]) -> Any:
+    """An affine expression of MLIR over expressions of the plan."""
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value
+    if isinstance(expression, ir.AffineDimExpr):
+        return dims[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr):
+        return symbols[expression.position]
+    for kind, head in (
+        (ir.AffineAddExpr, "add"), (ir.AffineMulExpr, "mul"), (ir.AffineModExpr, "mod"),
+        (ir.AffineFloorDivExpr, "floordiv"), (ir.AffineCeilDivExpr, "ceildiv"),
+    ):  # fmt: skip
+        if isinstance(expression, kind):
+            left = affine_expression(expression.lhs, dims, symbols)
+            return [head, left, affine_expression(expression.rhs, dims, symbols)]
+    raise AssertionError(f"an affine expression of no known kind: {expression}")
+
+
+# "" stands for the identity; ("swap", x) for x with its operands exchanged
+_SCALAR_OPS: dict[str, Any] = {
+    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.ceildivsi": "ceildiv",
+    "arith.ceildivui": "ceildiv", "arith.floordivsi": "floordiv", "arith.divui": "floordiv",
+    "arith.divsi": "quotient", "arith.remsi": "remainder",
+    "arith.remui": "mod", "arith.minsi": "min", "arith.maxsi": "max", "arith.minui": "min",
+    "arith.maxui": "max", "arith.select": "select", "arith.index_cast": "",
+    "arith.index_castui": "", "arith.extsi": "", "arith.extui": "", "arith.trunci": "",
+    "arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul", "arith.divf": "div",
+    "arith.negf": "neg", "arith.extf": "", "arith.truncf": "", "arith.sitofp": "float",
+    "arith.uitofp": "float", "arith.fptosi": "int", "arith.andi": "and", "arith.ori": "or",
+    "math.exp": "exp", "math.log": "log", "math.sqrt": "sqrt",
+}  # fmt: skip
+
+# MLIR numbers its predicates; unsigned ones compare sizes, which are not negative
+_COMPARISONS: dict[tuple[str, int], Any] = {
+    ("arith.cmpi", 0): "eq", ("arith.cmpi", 1): "ne",
+    ("arith.cmpi", 2): "lt", ("arith.cmpi", 3): "le",
+    ("arith.cmpi", 4): ("swap", "lt"), ("arith.cmpi", 5): ("swap", "le"),
+    ("arith.cmpi", 6): "lt", ("arith.cmpi", 7): "le",
+    ("arith.cmpi", 8): ("swap", "lt"), ("arith.cmpi", 9): ("swap", "le"),
+    ("arith.cmpf", 1): "eq", ("arith.cmpf", 2): ("swap", "lt"),
+    ("arith.cmpf", 3): ("swap", "le"), ("arith.cmpf", 4): "lt", ("arith.cmpf", 5): "le",
+}  # fmt: skip

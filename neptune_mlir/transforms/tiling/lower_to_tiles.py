@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`lower-to-tiles`: every kernel-level op becomes one `scf.forall` over static tiles.
+
+Kernel-level ops are `neptune.stream`, `neptune.private`, `neptune.global` and lone maps and
+reduces, with their `neptune.tile`. docs/architecture.md ("Tile IR") is the contract of what
+comes out; `lower_to_tiles_kernel` says which role each axis plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.masks import Linear, affine_part
+from neptune_mlir.analysis.tiles import tuned
+from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.bindings import ir, passmanager, scf, tensor
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.tiling.bodies import split_invariants
+from neptune_mlir.transforms.tiling.bounds import Range, live_ranges
+from neptune_mlir.transforms.tiling.emit import Frame, Program
+from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel, read_kernel
+from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, slice_operands
+
+_KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
+
+
+@register("lower-to-tiles", "lower fused and lone nests to a grid of programs over static tiles")
+def lower_to_tiles(module: Any) -> None:
+    for function in functions(module):
+        name = ir.StringAttr(function.operation.attributes["sym_name"]).value
+        block = function.regions[0].blocks[0]
+        values = nests.Values()
+        ops = [o.operation for o in block.operations if _is_kernel(o)]
+        for number, op in enumerate(ops):
+            with ir.InsertionPoint(op), op.location:
+                results = _lower_op(op, values, f"{name}_{number}")
+            for old, new in zip(op.results, results, strict=True):
+                old.replace_all_uses_with(new)
+            _rebind(values, op, results)
+            op.erase()
+    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+
+
+def _is_kernel(op: Any) -> bool:
+    dialect, _, name = op.operation.name.partition(".")
+    return dialect == "neptune" and name in _KERNEL_OPS
+
+
+def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
+    for old, new in zip(op.results, results, strict=True):
+        values.rebind(values.key(old), new)
+
+
+def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
+    """Emit the foralls of an op; returns its results.
+
+    A join with sizes for few chunks (`neptune.tile_few`) gets a second kernel for these. Both
+    stand in the plan, and only one of them has programs.
+    """
+    if "neptune.tile_few" not in op.attributes:
+        return _lower(read_kernel(op, values), values, name)
+    count, whole = op.operands[0], op.attributes["neptune.tile"]
+    few = op.attributes["neptune.tile_few"]
+    limit = few[0]
+    op.attributes["neptune.tile"], op.operands[0] = few, ix.minimum(count, limit)
+    results = _lower(
+        read_kernel(op, values), values, f"{name}_few",
+        lambda bound: ix.where_less(count, limit + 1, bound, 0),
+    )  # fmt: skip
+    op.attributes["neptune.tile"], op.operands[0] = whole, count
+    return _lower(
+        read_kernel(op, values), values, name,
+        lambda bound: ix.where_less(limit, count, bound, 0), results,
+    )  # fmt: skip
+
+
+def _lower(
+    kernel: Kernel, values: nests.Values, name: str,
+    launched: Callable[[Index], Index] = lambda bound: bound, outs: Sequence[Any] = (),
+) -> list[Any]:  # fmt: skip
+    """Emit the forall of one kernel at the insertion point; returns its results.
+
+    Args:
+        launched: makes a grid dimension empty where the kernel is not to run.
+        outs: what the results start from, instead of new tensors.
+    """
+    split_invariants(kernel)
+    # an axis that no nest runs over (of a shared domain) would only repeat programs
+    used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
+    grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
+    chunked = kernel.chunks is not None
+    bounds: list[Index] = [kernel.chunks] if chunked else []
+    bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
+    shapes = [_result_shape(kernel, key) for key in kernel.results]
+    starts = list(outs) or [
+        tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
+        for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
+    ]
+    bounds = bounds or [1]
+    bounds[0] = launched(bounds[0])
+    # The mapping keeps canonicalization from dropping grid dimensions that run once.
+    mapping = [ir.Attribute.parse(f"#gpu.block<linear_dim_{k}>") for k in range(len(bounds))]
+    forall = scf.ForallOp(
+        [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
+    )
+    forall.operation.attributes["neptune.kernel"] = ir.StringAttr.get(name)
+    if "neptune.tuned" in kernel.op.attributes:
+        forall.operation.attributes["neptune.tuned"] = kernel.op.attributes["neptune.tuned"]
+    with ir.InsertionPoint(forall.body):
+        ids = list(forall.induction_variables)
+        chunk = ids.pop(0) if chunked else None
+        frame = Frame(forall.body, _grid_tiles(kernel, grid, ids))
+        program = Program(kernel, values, frame)
+        if kernel.stream is not None:
+            _stream(program, chunk)
+        stores = _finish(program, list(forall.inner_iter_args), chunk)
+        parallel = scf.InParallelOp()
+        with ir.InsertionPoint(parallel.block):
+            for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
+                tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
+    return list(forall.results)
+
+
+def _result_shape(kernel: Kernel, key: str) -> list[Index]:
+    chunks = [] if kernel.chunks is None else [kernel.chunks]
+    return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
+
+
+def _grid_tiles(kernel: Kernel, grid: Sequence[int], ids: Sequence[Any]) -> dict[int, Tile]:
+    tiles: dict[int, Tile] = {}
+    for k, axis in enumerate(kernel.axes):
+        if axis.role == "whole":
+            tiles[k] = Tile(axis.size, 0, axis.extent)
+    for k, program_id in zip(grid, ids, strict=False):
+        axis = kernel.axes[k]
+        offset = ix.scale(program_id, axis.size)
+        full = axis.divides or axis.size == 1
+        valid = axis.size if full else ix.minimum(axis.size, ix.sub(axis.extent, offset))
+        tiles[k] = Tile(axis.size, offset, valid)
+    return tiles
+
+
+def _stream(program: Program, chunk: Any) -> None:
+    """The loops over the streamed axis; afterwards the final values are known to `program`."""
+    kernel, root = program.kernel, program.root
+    starts = [
+        program.identity(running.origin, root)
+        if running.start is None
+        else program.value_at(running.start, running.origin, root)
+        for running in kernel.running
+    ]
+
+    def step(frame: Frame, carried: Sequence[Any]) -> list[Any]:
+        frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))
+        return [program.tile_of(r.updated, frame) for r in kernel.running]
+
+    finals = program.loop(root, kernel.stream, _stream_ranges(program, chunk), starts, step)
+    root.made.update(zip(kernel.finish_keys, finals, strict=True))
+
+
+def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
+    """The tiles of the streamed axis that this program visits."""
+    kernel, root = program.kernel, program.root
+    axis = kernel.axes[kernel.stream]
+    start, stop = 0, axis.extent
+    live, exists = affine_part(kernel.live), program.exists(kernel.stream)
+    with root.here():
+        if chunk is not None:  # chunks are cut between tiles, and differ by one at most
+            tiles = ix.ceildiv(axis.extent, axis.size)
+            if ix.is_static(tiles) and tiles == kernel.chunks and not live:
+                known = [exists] if axis.divides else []
+                start = ix.scale(chunk, axis.size)
+                return [Range(start, axis.extent, axis.divides, known, single=True)]
+
+            def cut(number: Index) -> Index:
+                return ix.scale(ix.floordiv(ix.mul(tiles, number), kernel.chunks), axis.size)
+
+            start = cut(chunk)
+            stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
+        return live_ranges(
+            start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
+            exists=exists, from_end=_begins_at_end(kernel, live),
+        )  # fmt: skip
+
+
+def _begins_at_end(kernel: Kernel, live: Sequence[Linear]) -> bool:
+    """Whether a stream that a mask ends is to begin there (reductions are commutative).
+
+    A reference that is kept (`keep-references`) is that of the first tile. Where `live` also says
+    where rows begin, some see nothing in their program's first tile, but all in its last ones.
+    Where numbers are made of positions, like a bias that falls with the distance, they are largest
+    there, mostly.
+    """
+    if not tuned(kernel.op.operation, "keeps", 1):
+        return False
+    if any(form.coefficient(kernel.stream) > 0 for form in live):
+        return True
+    return any(
+        T.is_float(cast.dtype) and not T.leaves(cast, "read")
+        and kernel.stream in T.axes_of(cast)
+        for nest in kernel.nests.values() if nest.body is not None
+        for cast in T.leaves(nest.body, "cast")
+    )  # fmt: skip
+
+
+Store = tuple[Any, list[Index], list[Index]]  # what, and where in the result: offsets, sizes
+
+
+def _finish(program: Program, outs: Sequence[Any], chunk: Any) -> list[Store]:
+    """Compute every result; those over a looped axis tile by tile, in a sweep."""
+    kernel = program.kernel
+    stores: dict[int, Store] = {}
+    sweeps: dict[tuple[int, ...], list[int]] = {}
+    for k, key in enumerate(kernel.results):
+        swept = sorted(a for a in kernel.result_axes(key) if kernel.axes[a].role in LOOPED)
+        if swept:
+            sweeps.setdefault(tuple(swept), []).append(k)
+        else:
+            value = program.tile_of(key, program.root)
+            window = _window(program, key, program.root)
+            with program.root.here():
+                stores[k] = (_valid_part(value, window), window.offsets, window.sizes)
+    for axes, members in sweeps.items():
+        stores.update(_sweep(program, axes, {k: outs[k] for k in members}))
+    if chunk is not None:
+        stores = {k: (v, [chunk, *o], [1, *s]) for k, (v, o, s) in stores.items()}
+    return [stores[k] for k in range(len(kernel.results))]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The valid part of a tile in a result; `kept` are the dimensions that the tile has."""
+
+    offsets: list[Index]
+    sizes: list[Index]
+    kept: list[int]
+
+
+def _window(program: Program, key: str, frame: Frame) -> Window:
+    tiles = [frame.tile(a) for a in program.kernel.result_axes(key)]
+    return Window(
+        [t.offset for t in tiles],
+        [t.valid for t in tiles],
+        [d for d, t in enumerate(tiles) if t.size > 1],
+    )
+
+
+def _valid_part(value: Any, window: Window) -> Any:
+    sizes = [window.sizes[d] for d in window.kept]
+    if list(ir.RankedTensorType(value.type).shape) == sizes:
+        return value
+    return extract_slice(value, [0] * len(sizes), sizes, range(len(sizes)))
+
+
+def _sweep(program: Program, axes: Sequence[int], outs: dict[int, Any]) -> dict[int, Store]:
+    """Fill results that carry looped axes: a strip of each, tile after tile."""
+    kernel = program.kernel
+    strips: dict[int, Window] = {}
+    start = []
+    for k, out in outs.items():
+        strips[k] = window = _strip(program, kernel.results[k], axes)
+        with program.root.here():
+            start.append(extract_slice(out, window.offsets, window.sizes, window.kept))
+
+    def fill(frame: Frame, rest: Sequence[int], carried: Sequence[Any]) -> list[Any]:
+        if rest:
+            ranges = program.whole_range(rest[0], split=len(rest) == 1)
+            return program.loop(
+                frame, rest[0], ranges, carried, lambda inner, c: fill(inner, rest[1:], c)
+            )
+        return [
+            _insert(program, kernel.results[k], frame, axes, strip)
+            for k, strip in zip(outs, carried, strict=True)
+        ]
+
+    filled = fill(program.root, axes, start)
+    return {
+        k: (v, strips[k].offsets, strips[k].sizes) for k, v in zip(outs, filled, strict=True)
+    }
+
+
+def _strip(program: Program, key: str, swept: Sequence[int]) -> Window:
+    """What one program fills of a result: its own tile, but all of the swept axes."""
+    offsets: list[Index] = []
+    sizes: list[Index] = []
+    kept = []
+    for d, a in enumerate(program.kernel.result_axes(key)):
+        axis = program.kernel.axes[a]
+        tile = Tile(0, 0, axis.extent) if a in swept else program.root.tile(a)
+        offsets.append(tile.offset)
+        sizes.append(tile.valid)
+        if a in swept or tile.size > 1:
+            kept.append(d)
+    return Window(offsets, sizes, kept)
+
+
+def _insert(program: Program, key: str, frame: Frame, swept: Sequence[int], strip: Any) -> Any:
+    """Write the tile of a result at hand into its strip."""
+    value = program.tile_of(key, frame)
+    window = _window(program, key, frame)
+    dims = [
+        d for d, a in enumerate(program.kernel.result_axes(key))
+        if a in swept or d in window.kept
+    ]  # fmt: skip
+    offsets = [
+        window.offsets[d] if program.kernel.result_axes(key)[d] in swept else 0 for d in dims
+    ]
+    with frame.here():
+        part = _valid_part(value, window)
+        return tensor.InsertSliceOp(
+            part, strip, *slice_operands(offsets, [window.sizes[d] for d in dims])
+        ).result

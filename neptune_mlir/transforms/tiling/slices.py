@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles of tensors: where one stands, and how it is cut out and padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.scalars import constant
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.bindings import ir, tensor
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Where an axis stands: `size` positions from `offset`, of which `valid` exist."""
+
+    size: int
+    offset: Index
+    valid: Index
+
+    @property
+    def ragged(self) -> bool:
+        return not ix.is_static(self.valid) or self.valid < self.size
+
+
+def _mixed(indices: Sequence[Index]) -> tuple[list[Any], list[int]]:
+    """Operands and static array of a list of offsets or sizes."""
+    operands = [i for i in indices if not ix.is_static(i)]
+    return operands, [i if ix.is_static(i) else DYNAMIC for i in indices]
+
+
+def slice_operands(offsets: Sequence[Index], sizes: Sequence[Index]) -> list[list[Any]]:
+    """What the slice ops take after their tensors: offsets, sizes and unit strides."""
+    dynamic_offsets, static_offsets = _mixed(offsets)
+    dynamic_sizes, static_sizes = _mixed(sizes)
+    strides = [1] * len(offsets)
+    return [dynamic_offsets, dynamic_sizes, [], static_offsets, static_sizes, strides]
+
+
+def extract_slice(
+    source: Any, offsets: Sequence[Index], sizes: Sequence[Index], kept: Sequence[int]
+) -> Any:
+    """The slice of `source`, with the dimensions `kept` (the others have size 1 and vanish)."""
+    shape = [sizes[d] if ix.is_static(sizes[d]) else DYNAMIC for d in kept]
+    kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(source.type).element_type)
+    return tensor.ExtractSliceOp(kind, source, *slice_operands(offsets, sizes)).result
+
+
+def pad(source: Any, tiles: Sequence[Tile]) -> Any:
+    """`source`, the valid part of `tiles`, padded at its end with 0 to their static sizes."""
+    if not any(t.ragged for t in tiles):
+        return source
+    element = ir.RankedTensorType(source.type).element_type
+    kind = ir.RankedTensorType.get([t.size for t in tiles], element)
+    dynamic, static = _mixed([ix.sub(t.size, t.valid) for t in tiles])
+    op = tensor.PadOp(kind, source, [], dynamic, [0] * len(tiles), static)
+    block = op.regions[0].blocks.append(*[ir.IndexType.get()] * len(tiles))
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(constant(0, str(element)))
+    return op.result
