@@ -15,12 +15,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.errors import NeptuneError
+from neptune_mlir.version import __version__
 
 if TYPE_CHECKING:
     from neptune_mlir import ops
     from neptune_mlir.driver.kernel import Kernel, compile
 
-__version__ = "0.1.0"
 __all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops"]
 
 _HOME = {"compile": "neptune_mlir.driver.kernel", "Kernel": "neptune_mlir.driver.kernel"}

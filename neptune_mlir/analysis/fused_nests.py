@@ -152,3 +152,14 @@ def _reaches(nests_: dict[str, FusedNest], key: str, argument: str) -> bool:
     if nest is None or nest.combiner is not None:
         return False
     return any(_reaches(nests_, read.attr, argument) for read in nest.reads)
+
+
+def nests_of(op: Any, values: nests.Values) -> list[FusedNest]:
+    """The nests of a stream, a global or a lone nest; corrections count as maps."""
+    if isinstance(op, N.StreamOp):
+        blocks = [op.body.blocks[0], op.finish.blocks[0]]
+    elif isinstance(op, N.GlobalOp):
+        blocks = [op.body.blocks[0]]
+    else:
+        return [read_nest(op, values)]
+    return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]

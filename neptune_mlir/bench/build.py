@@ -86,6 +86,7 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any:
+    from neptune_mlir.dialects.context import make_context
     from neptune_mlir.driver import compiler
     from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
@@ -103,7 +104,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
         chosen = rest.pop("schedule", None) or schedules.choose(
             lowering.module, parallelism(target)
         )
-        context = bindings.make_context()
+        context = make_context()
         known = schedules.knobs(schedules.parse(schedules.read(chosen), context))
         own = getattr(pipeline, "KNOBS", {}).get(chosen, "")
         knobs = dict(item.split(":") for item in own.split(";") if item)

@@ -22,8 +22,14 @@ from neptune_mlir.algebra.accuracy import (
     Programs,
     judge,
 )
-from neptune_mlir.cli.run import result_dtype, time_text, timed
-from neptune_mlir.driver.inputs import hostile_extents, random_inputs, stored, to_float64
+from neptune_mlir.cli.timing import time_text, timed
+from neptune_mlir.driver.inputs import (
+    hostile_extents,
+    random_inputs,
+    result_dtype,
+    stored,
+    to_float64,
+)
 from neptune_mlir.errors import InputError, NeptuneError
 
 Report = dict[str, Any]
@@ -99,12 +105,13 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of; None where that cannot be told."""
     from neptune_mlir.algebra.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
+    from neptune_mlir.dialects.context import parse
     from neptune_mlir.dialects.program import Program, functions
     from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
 
     with bindings.source_name(source.name):
-        module = bindings.parse(source.text, source=source.name)
+        module = parse(source.text, source=source.name)
         runner.run(module, (*common.IMPORT, runner.Step("inline-maps")))
     with module.context:
         found = [f for f in functions(module) if entry in (None, f.name.value)]

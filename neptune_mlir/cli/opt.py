@@ -152,12 +152,13 @@ class _Session:
 
     def process(self, text: str) -> str | None:
         """The resulting IR as text, or None after an error."""
+        from neptune_mlir.dialects.context import make_context
         from neptune_mlir.ir import bindings
         from neptune_mlir.ir.bindings import ir
         from neptune_mlir.pipelines import runner
         from neptune_mlir.transforms import registry
 
-        context = bindings.make_context()
+        context = make_context()
         context.allow_unregistered_dialects = self.options.allow_unregistered_dialect
         handler = context.attach_diagnostic_handler(self._collect)
         with bindings.source_name(self.source), registry.collect_remarks() as remarks, context:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from neptune_mlir.driver.inputs import load_inputs, random_inputs, read_source
+from neptune_mlir.cli.timing import time_text, timed
+from neptune_mlir.driver.inputs import load_inputs, random_inputs, read_source, result_dtype
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.runtime.libraries import array_of, tensor_over
 
@@ -132,25 +132,6 @@ def _storable(result: Any, dtype: str) -> Any:
     return array.view(np.uint16) if dtype == "bf16" else array
 
 
-def timed(
-    function: Callable[..., Any], arguments: Sequence[Any], repeat: int
-) -> tuple[list[Any], float]:
-    """The results as a list, and the median time of `repeat` calls after a first one."""
-    value = function(*arguments)
-    times = []
-    for _ in range(repeat):
-        started = time.perf_counter()
-        function(*arguments)
-        times.append(time.perf_counter() - started)
-    return list(value) if isinstance(value, tuple) else [value], statistics.median(times)
-
-
-def result_dtype(plan: Any, k: int) -> str:
-    """The MLIR element type of result `k` of a launch plan."""
-    kind, number = plan.results[k]
-    return (plan.buffers if kind == "buffer" else plan.arguments)[number].dtype
-
-
 def describe(kernel: Any, report: dict[str, Any]) -> None:
     """What was compiled into what, and how long it took."""
     one = report["kernels"] == 1
@@ -162,7 +143,3 @@ def describe(kernel: Any, report: dict[str, Any]) -> None:
         print(f"  {remark}")
     origin = "from the cache" if report["cached"] else "compiled"
     print(f"{origin} in {report['compile_s']:.2f} s, runs in {time_text(report['run_s'])}")
-
-
-def time_text(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

@@ -80,13 +80,14 @@ def execute(options: argparse.Namespace) -> int:
 
 def planned(source: Any) -> list[Any]:
     """The fusions of every function of a program."""
+    from neptune_mlir.dialects.context import parse
     from neptune_mlir.dialects.program import Program, functions, numerics_of
     from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.transforms.fusion.plan import plan_fusions
 
     with bindings.source_name(source.name):
-        module = bindings.parse(source.text, source=source.name)
+        module = parse(source.text, source=source.name)
         steps = (*common.IMPORT, runner.Step("inline-maps"), runner.Step("defer"))
         runner.run(module, steps)
         with module.context:

@@ -1,7 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The dialects of this project. `DIALECTS` lists what a context must load."""
-
-from neptune_mlir.dialects import aref  # noqa: F401  (its ops belong to the dialect)
-from neptune_mlir.dialects.neptune import Neptune
-
-DIALECTS = (Neptune,)
+"""Ops of this project and their verifiers, and what is read of a module made of them."""

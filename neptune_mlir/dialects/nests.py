@@ -14,7 +14,13 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.scalars import Emitter, NoTermForm, mlir_type, region_to_terms
+from neptune_mlir.dialects.scalars import (
+    Emitter,
+    NoTermForm,
+    identity_value,
+    mlir_type,
+    region_to_terms,
+)
 from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -221,24 +227,6 @@ def _scalar_constant(value: Any) -> Term | None:
     from neptune_mlir.dialects.scalars import constant_value
 
     return T.const(constant_value(owner.opview), str(value.type))
-
-
-def identity_value(combiner: str, dtype: str) -> T.Number:
-    """The neutral element of a named combiner on scalars of type `dtype`."""
-    if T.is_float(dtype):
-        floats = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
-        if combiner in floats:
-            return floats[combiner]
-    elif dtype == "i1":
-        # max is or, min is and; add on i1 is xor and not offered as a reduction of booleans
-        return {"add": 0, "mul": 1, "max": 0, "min": 1, "and": 1, "or": 0}[combiner]
-    else:
-        bits = 64 if dtype == "index" else int(dtype[1:])
-        return {
-            "add": 0, "mul": 1, "and": -1, "or": 0,
-            "max": -(2 ** (bits - 1)), "min": 2 ** (bits - 1) - 1,
-        }[combiner]  # fmt: skip
-    raise NoTermForm(f"combiner '{combiner}' is not defined on {dtype}")
 
 
 def number_attr(value: T.Number, dtype: str) -> Any:

@@ -270,3 +270,21 @@ def cast(value: Any, source: str, target: str) -> Any:
 
 def _bits(dtype: str) -> int:
     return int(dtype.lstrip("bfi"))
+
+
+def identity_value(combiner: str, dtype: str) -> T.Number:
+    """The neutral element of a named combiner on scalars of type `dtype`."""
+    if T.is_float(dtype):
+        floats = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
+        if combiner in floats:
+            return floats[combiner]
+    elif dtype == "i1":
+        # max is or, min is and; add on i1 is xor and not offered as a reduction of booleans
+        return {"add": 0, "mul": 1, "max": 0, "min": 1, "and": 1, "or": 0}[combiner]
+    else:
+        bits = 64 if dtype == "index" else int(dtype[1:])
+        return {
+            "add": 0, "mul": 1, "and": -1, "or": 0,
+            "max": -(2 ** (bits - 1)), "min": 2 ** (bits - 1) - 1,
+        }[combiner]  # fmt: skip
+    raise NoTermForm(f"combiner '{combiner}' is not defined on {dtype}")

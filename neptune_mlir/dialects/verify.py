@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.dialects.scalars import identity_value
+from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -197,8 +199,6 @@ def _reduction(op: Any, extents: int) -> None:
 
 
 def _named_identity(op: Any, combiner: str, identity: Any, dtype: str) -> None:
-    from neptune_mlir.dialects.nests import identity_value  # which imports the ops
-    from neptune_mlir.errors import LoweringError
 
     try:
         wanted = identity_value(combiner, dtype)

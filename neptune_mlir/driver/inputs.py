@@ -174,3 +174,9 @@ def to_float64(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     if dtype == "bf16" and array.dtype == np.uint16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float64)
+
+
+def result_dtype(plan: Any, k: int) -> str:
+    """The MLIR element type of result `k` of a launch plan."""
+    kind, number = plan.results[k]
+    return (plan.buffers if kind == "buffer" else plan.arguments)[number].dtype

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.ir.bindings import PACKAGE, ir, parse
+from neptune_mlir.ir.bindings import PACKAGE, ir
 
 
 def from_torch(

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from neptune_mlir.errors import InputError, ToolError
+from neptune_mlir.errors import ToolError
 
 
 def _choose_package() -> str:
@@ -86,18 +86,6 @@ def exclusive(function: Callable[..., Any]) -> Callable[..., Any]:
     return locked
 
 
-def load_dialects(context) -> None:
-    """Load the dialects of this project into `context`; a second call does nothing.
-
-    Safe from several threads: loading touches binding-wide tables, so it is serialised.
-    """
-    from neptune_mlir.dialects import DIALECTS
-
-    with lock, context, ir.Location.unknown():
-        for dialect in DIALECTS:
-            load_dialect(dialect, context)
-
-
 def load_dialect(dialect: Any, context: Any) -> bool:
     """Load a Python-defined dialect into the current context; False where it is there already.
 
@@ -110,28 +98,6 @@ def load_dialect(dialect: Any, context: Any) -> bool:
     sys.modules.setdefault(f"{PACKAGE}.dialects.{name}", sys.modules[dialect.__module__])
     dialect.load()
     return True
-
-
-def make_context():
-    """A fresh MLIR context with every dialect of this project loaded."""
-    context = ir.Context()
-    load_dialects(context)
-    return context
-
-
-def parse(text: str, *, source: str = "<string>", context=None):
-    """Parse and verify an MLIR module.
-
-    Raises:
-        InputError: the text does not parse or verify; the message lists every diagnostic
-            as `file:line:col: message`.
-    """
-    context = context or make_context()
-    with context:
-        try:
-            return ir.Module.parse(text)
-        except ir.MLIRError as error:
-            raise InputError("\n".join(diagnostic_lines(error, source))) from None
 
 
 _source_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)

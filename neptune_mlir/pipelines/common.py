@@ -2,8 +2,8 @@
 """The part of every pipeline that no target changes, as data.
 
     program   IMPORT     linalg and friends become nests
-    fused     a schedule (transforms/schedule/shipped/), chosen by its `scripts.choose` unless one is
-              given: `apply-schedule` once for what its numbers do not change, then for each set of them
+    fused     a schedule (transforms/schedule/shipped/), chosen by `scripts.choose` unless given:
+              `apply-schedule` once for what its numbers do not change, then for each set of them
     tile      TO_TILES   a grid of programs over static tiles
 
 What follows is the target's own: pipelines/cpu.py and its siblings.

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
@@ -25,6 +26,7 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import scripts as schedules
+from neptune_mlir.version import __version__
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
 COMMON_LEVELS = ("neptune", "fused", "tile")
@@ -44,7 +46,7 @@ class Lowering:
     def of_text(cls, text: str, source: str) -> Lowering:
         """Parse a program. Raises InputError."""
         with bindings.source_name(source):
-            module = bindings.parse(text, source=source)
+            module = parse(text, source=source)
         if not list(functions(module)):
             raise InputError("the program has no function with a body", loc=source)
         return cls(module, {"provenance": provenance(text, source)})
@@ -180,7 +182,6 @@ def provenance(text: str, source: str) -> dict[str, Any]:
 
     (Nothing of the machine or the time: the same program makes the same bundle.)
     """
-    from neptune_mlir import __version__
     from neptune_mlir.runtime import cache
 
     compiler = {"neptune-mlir": f"{__version__}+{cache.source_digest()}"}

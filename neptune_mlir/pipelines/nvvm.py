@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls
-from neptune_mlir.codegen.gpu.distribute_tiles import distribute
+from neptune_mlir.codegen.distribute_tiles import distribute
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas
 from neptune_mlir.errors import Refused

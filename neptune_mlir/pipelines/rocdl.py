@@ -8,7 +8,7 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.codegen.amd import amdgcn, hsaco
-from neptune_mlir.codegen.gpu.distribute_tiles import distribute
+from neptune_mlir.codegen.distribute_tiles import distribute
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.errors import OutOfMemory, ToolError
 from neptune_mlir.ir.bindings import ir

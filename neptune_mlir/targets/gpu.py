@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from neptune_mlir.errors import UsageError
-
 # what a program may allow operands of f32 products to be rounded to (`neptune.precision`)
 PRECISIONS = ("tf32",)
 
@@ -125,13 +123,3 @@ class GpuTarget:
         """The matrix instruction with this label."""
         base, _, count = label.partition(" x ")
         return next(m for m in self.matrix if m.label == base).wide(int(count or 1))
-
-
-def gpu_target(name: str) -> GpuTarget:
-    """The chip called `name`. Raises UsageError when there is none."""
-    from neptune_mlir.targets import amd, nvidia
-
-    known: dict[str, GpuTarget] = {**nvidia.TARGETS, **amd.TARGETS}
-    if name not in known:
-        raise UsageError(f"unknown GPU target '{name}'", hint=f"one of: {', '.join(known)}")
-    return known[name]

@@ -46,7 +46,7 @@ _MODULES: dict[str, str] = {
     "skew-loops": "neptune_mlir.transforms.hopper.skew_loops",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",
     "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
-    "distribute-tiles": "neptune_mlir.codegen.gpu.distribute_tiles",
+    "distribute-tiles": "neptune_mlir.codegen.distribute_tiles",
     "math-to-gpu": "neptune_mlir.transforms.math.math_to_gpu",
     "vectorize-tiles": "neptune_mlir.codegen.cpu.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.math.expand_math",

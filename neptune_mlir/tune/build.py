@@ -23,7 +23,7 @@ from neptune_mlir.algebra.accuracy import TOLERANCE
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape
 from neptune_mlir.tune import manifest
 from neptune_mlir.tune.arguments import Arguments

@@ -73,9 +73,8 @@ def store(message: dict[str, Any]) -> dict[str, Any]:
     """
     import numpy as np
 
-    from neptune_mlir.cli.run import result_dtype
     from neptune_mlir.driver import compiler
-    from neptune_mlir.driver.inputs import random_inputs, to_float64
+    from neptune_mlir.driver.inputs import random_inputs, result_dtype, to_float64
 
     path = Path(message["program"])
     plan = Bundle.from_bytes(Path(message["bundle"]).read_bytes()).plan

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.errors import UsageError
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.gpu.layout_stages import RESULTS
@@ -109,14 +109,14 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
         return "the columns that the rule gives"
     if _registers(shape, choice) > REGISTERS[groups]:
         return "registers"
-    if (groups, choice.blocks) not in hopper.REGISTERS:
+    if (groups, choice.blocks) not in warp_groups.REGISTERS:
         return "registers of several blocks"
     shared = shared_memory(shape, choice)
     if shared > chip.shared_for(choice.blocks):
         return "shared memory"
     if 0 < choice.slots <= slots_by_rule(chip, shape, choice):
         return "no more slots than the rule gives"
-    producer, consumer = hopper.REGISTERS[groups, choice.blocks]
+    producer, consumer = warp_groups.REGISTERS[groups, choice.blocks]
     launched = (producer + groups * consumer) // (groups + 1)
     blocks = chip.blocks_per_sm((groups + 1) * GROUP, launched, shared)
     if blocks * groups < 2:

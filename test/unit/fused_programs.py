@@ -8,10 +8,11 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.neptune import segment_sizes
 from neptune_mlir.dialects.nests import DYNAMIC, build_correct, build_map, build_reduce
 from neptune_mlir.dialects.scalars import constant, mlir_type
-from neptune_mlir.ir.bindings import func, ir, make_context, tensor
+from neptune_mlir.ir.bindings import func, ir, tensor
 
 INF = float("inf")
 

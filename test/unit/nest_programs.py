@@ -11,9 +11,10 @@ from tile_exec import run
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.context import make_context, parse
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce
 from neptune_mlir.dialects.scalars import constant, mlir_type
-from neptune_mlir.ir.bindings import func, ir, make_context, parse, tensor
+from neptune_mlir.ir.bindings import func, ir, tensor
 from neptune_mlir.pipelines import runner
 
 LOWER = "prune-masks,lower-correct,tile,lower-to-tiles"

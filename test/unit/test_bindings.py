@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from neptune_mlir.dialects.context import load_dialects, make_context, parse
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
 from neptune_mlir.transforms.schedule import scripts, transform_neptune
@@ -20,23 +21,23 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 
 def test_loading_twice_does_nothing():
-    context = bindings.make_context()
+    context = make_context()
     for _ in range(3):
-        bindings.load_dialects(context)
+        load_dialects(context)
         transform_neptune.load(context)
-    assert bindings.parse(NEST, context=context).operation.verify()
+    assert parse(NEST, context=context).operation.verify()
 
 
 def test_many_contexts_one_after_another():
     for _ in range(5):
-        module = bindings.parse(NEST)
+        module = parse(NEST)
         scripts.apply(module, scripts.read("streamed"), {}, "streamed")
         assert "neptune.tile" in str(module)
 
 
 def test_many_contexts_in_threads():
     def work(_):
-        module = bindings.parse(NEST)
+        module = parse(NEST)
         scripts.apply(module, scripts.read("streamed"), {}, "streamed")
         return "neptune.tile" in str(module)
 
@@ -46,12 +47,12 @@ def test_many_contexts_in_threads():
 
 def test_parse_errors_have_places():
     with pytest.raises(InputError) as caught:
-        bindings.parse(NEST.replace("array<i64: 0>", "array<i64: 1>"), source="f.mlir")
+        parse(NEST.replace("array<i64: 0>", "array<i64: 1>"), source="f.mlir")
     assert str(caught.value).startswith("f.mlir:3:8: error: 'neptune.map' op result axis 1")
 
 
 def test_source_name():
-    module = bindings.parse(NEST)
+    module = parse(NEST)
     location = module.body.operations[0].location
     assert bindings.location_text(location) == "-:2:1"
     with bindings.source_name("f.mlir"):

@@ -4,9 +4,9 @@
 import pytest
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import explain
 from neptune_mlir.driver.explain import _show
-from neptune_mlir.ir import bindings
 
 A, B, C = (T.read(name, T.index(0)) for name in "abc")
 ROW, COL = T.index(0), T.index(1)
@@ -61,7 +61,7 @@ def test_inequalities(condition, text):
 
 
 def test_a_nest_without_short_form_says_so():
-    module = bindings.parse("""
+    module = parse("""
     func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
       %y = "neptune.map"() ({
         %a = "neptune.read"(%x) {map = affine_map<(i) -> (i)>} : (tensor<4xf32>) -> f32
@@ -75,7 +75,7 @@ def test_a_nest_without_short_form_says_so():
 
 
 def test_html_is_escaped():
-    module = bindings.parse("func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {\n"
+    module = parse("func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {\n"
                             "  return %x : tensor<?xf32>\n}")  # fmt: skip
     page = explain.explain_html(module, "", "<title>", ["a < b"])
     assert "&lt;title&gt;" in page and "a &lt; b" in page

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import neptune_mlir as neptune
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import ArgumentError, InputError, ToolError, UsageError
-from neptune_mlir.ir import bindings
 
 SOFTMAX = """
 func.func @softmax(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
@@ -91,7 +91,7 @@ def test_sources(tmp_path):
     path = tmp_path / "softmax.mlir"
     path.write_text(SOFTMAX)
     x = random(3, 5)
-    for program in (SOFTMAX, path, bindings.parse(SOFTMAX)):
+    for program in (SOFTMAX, path, parse(SOFTMAX)):
         np.testing.assert_allclose(neptune.compile(program)(x), softmax(x), rtol=1e-5)
     with pytest.raises(UsageError, match="cannot compile a int"):
         neptune.compile(3)

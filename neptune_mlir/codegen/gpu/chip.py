@@ -2,7 +2,7 @@
 """What differs between the makers of GPUs in the code of one thread.
 
 `distribute-tiles` is the same for all; where an instruction has to be named it asks the `Chip`
-of its target: `distribute_nvidia` or `distribute_amd`.
+of its target (`codegen/nvidia/instructions.py`, `codegen/amd/instructions.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Chip:
 
     columns = 1  # pieces of operand B that are best brought at once
     packs = False  # whether a fragment is one vector
+    copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
 
     def __init__(self, target: GpuTarget):
         self.target = target
@@ -67,6 +68,18 @@ class Chip:
 
     def barrier(self) -> None:
         """All threads of the block; shared memory written before is seen after."""
+        raise NotImplementedError
+
+    def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
+        """Start bringing a window to shared memory; only where the chip `copies_ahead`."""
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        """The copies started since the last call are one group."""
+        raise NotImplementedError
+
+    def wait(self, pending: int) -> None:
+        """Wait until at most `pending` of this thread's groups are under way."""
         raise NotImplementedError
 
     def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
@@ -172,12 +185,3 @@ def _run(offsets: Sequence[int], element: int) -> int:
     ):
         run *= 2
     return run
-
-
-def chip_of(target: GpuTarget) -> Chip:
-    """The instructions of a target."""
-    from neptune_mlir.codegen.amd.instructions import Amd
-    from neptune_mlir.codegen.nvidia.instructions import Nvidia
-    from neptune_mlir.targets.amd import AmdTarget
-
-    return Amd(target) if isinstance(target, AmdTarget) else Nvidia(target)

@@ -27,7 +27,7 @@ from neptune_mlir.transforms.gpu.keep_references import MEASURED, read_guess
 from neptune_mlir.transforms.hopper.skew_loops import Skew
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.distribute_tiles import KernelWriter
+    from neptune_mlir.codegen.gpu.kernels import KernelWriter
 
 
 class MeasuredLoop:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.layouts import parse_shared
 from neptune_mlir.analysis.tiles import Window, element_of, load_window
 from neptune_mlir.codegen.gpu.memory import Array, SharedTile, under
-from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.ir.bindings import ir, scf
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.distribute_tiles import KernelWriter
+    from neptune_mlir.codegen.gpu.kernels import KernelWriter
 
 
 class Pipeline:
@@ -72,7 +71,6 @@ class AsyncPipeline(Staged):
 
     def __init__(self, kernel: KernelWriter, loop: Any):
         super().__init__(kernel, loop)
-        assert isinstance(kernel.chip, Nvidia)
         self.chip = kernel.chip
         self.reserve(loop, self.stages)
 
@@ -168,4 +166,4 @@ def pipeline_of(kernel: KernelWriter, loop: Any) -> Pipeline:
     ).value
     if not stages or stages < 2:
         return Pipeline(kernel, loop)
-    return (AsyncPipeline if isinstance(kernel.chip, Nvidia) else RegisterPipeline)(kernel, loop)
+    return (AsyncPipeline if kernel.chip.copies_ahead else RegisterPipeline)(kernel, loop)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_tensor, slice_parts
-from neptune_mlir.codegen.gpu.distribute_tiles import KernelWriter, View
+from neptune_mlir.codegen.gpu.kernels import KernelWriter, View
 from neptune_mlir.codegen.gpu.memory import Memory, under
 from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.errors import LoweringError

@@ -19,6 +19,7 @@ from neptune_mlir.analysis.tiles import Window, is_multiple
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import ends_with_tensor
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class BoxedResults:
             and self._parts(window.shape[1]) > 0
             and kind.rank <= LARGEST_RANK
             and not kind.is_dynamic_dim(last)
-            and kind.shape[last] % hopper.PANEL == 0
-            and is_multiple(window.offsets[last], hopper.PANEL)
+            and kind.shape[last] % warp_groups.PANEL == 0
+            and is_multiple(window.offsets[last], warp_groups.PANEL)
             and ends_with_tensor(op, self.kernel.forall)
         )
 
@@ -63,10 +64,10 @@ class BoxedResults:
         memory.needs(array, L.CHUNK)
         threads = staged_rows.recomputed(memory.threads)
         warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
-        place = s.add(s.mul(warp, staged_rows.WARP * self.room), self.staged)
+        place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
         width = layout.shape[1] // self._parts(layout.shape[1])
         down, inner = window.dims
-        box = (array.number, down, staged_rows.ROWS, width)
+        box = (array.number, down, warp_groups.STAGED_ROWS, width)
         for column in range(0, layout.shape[1], width):
             hopper.await_boxes()
             hopper.converge()
@@ -75,7 +76,7 @@ class BoxedResults:
             hopper.publish_tile()
             hopper.converge()
             corner = list(window.offsets)
-            corner[down] = s.add(corner[down], s.mul(warp, staged_rows.ROWS))
+            corner[down] = s.add(corner[down], s.mul(warp, warp_groups.STAGED_ROWS))
             corner[inner] = s.add(corner[inner], column)
             where = kernel.coordinates(corner, window.dims)
             hopper.store_box(kernel.tensor_map(box), where, kernel.address(place))

@@ -13,13 +13,6 @@ from typing import Any
 
 from neptune_mlir.ir.bindings import ir
 
-PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
-ROW = 128  # bytes of a row of a panel
-ATOM = 1024  # bytes after which the swizzle repeats
-# registers a thread of the producer and of the consumers, by how many consumer groups a block has,
-# and how many blocks a multiprocessor
-REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
-
 
 def asm(
     text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None,

@@ -20,6 +20,7 @@ SMEM = "neptune_shared"  # dynamic shared memory: the launch says how much
 
 class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
+    copies_ahead = True
 
     def shared_symbol(self, kernel: str) -> str:
         return SMEM
@@ -55,18 +56,15 @@ class Nvidia(Chip):
         self.wait(0)
 
     def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
-        """Start bringing a window to shared memory, by asynchronous copies where they can."""
         if memory.can_copy(array, window):
             _copy_async(memory, array, window, tile)
         else:
             memory.store_staged(array, window, tile, memory.load_staged(array, window))
 
     def commit(self) -> None:
-        """The copies started since the last call are one group."""
         ir.Operation.create("nvvm.cp.async.commit.group")
 
     def wait(self, pending: int) -> None:
-        """Wait until at most `pending` of this thread's groups are under way."""
         i32 = ir.IntegerType.get_signless(32)
         ir.Operation.create(
             "nvvm.cp.async.wait.group", attributes={"n": ir.IntegerAttr.get(i32, pending)}

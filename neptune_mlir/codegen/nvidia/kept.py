@@ -31,7 +31,7 @@ from neptune_mlir.transforms.hopper.skew_loops import Skew
 Correct = Callable[[list[Any]], list[Any]]
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.distribute_tiles import KernelWriter
+    from neptune_mlir.codegen.gpu.kernels import KernelWriter
     from neptune_mlir.codegen.nvidia.skewed import SkewedLoops
 
 TRY = 1  # how an iteration went (i32): whether the next one is to try

@@ -12,8 +12,8 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
-from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import warp_groups
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class PanelTile:
     @property
     def panel(self) -> L.Shared:
         """The layout of a panel."""
-        return L.Shared((self.rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
+        return L.Shared((self.rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
 
     @property
     def panel_bytes(self) -> int:
-        return self.rows * hopper.ROW
+        return self.rows * warp_groups.ROW
 
     def pointer(self, memory: Memory) -> Any:
         kind = ir.Type.parse("!llvm.ptr<3>")
@@ -42,18 +42,18 @@ class PanelTile:
 def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
     """What a thread holds of a tile."""
     s = memory.s
-    rows = tile.rows * tile.columns // hopper.PANEL
-    panels = L.Shared((rows, hopper.PANEL), 2, hopper.ROW, 7, 0)
-    whole = tile.panel_bytes % hopper.ATOM == 0  # else the swizzle counts on
+    rows = tile.rows * tile.columns // warp_groups.PANEL
+    panels = L.Shared((rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
+    whole = tile.panel_bytes % warp_groups.ATOM == 0  # else the swizzle counts on
     start = tile.pointer(memory)
 
     def pointer(position: list[Any]) -> Any:
         *row, column = position
-        number, within = s.div(column, hopper.PANEL), s.mod(column, hopper.PANEL)
+        number, within = s.div(column, warp_groups.PANEL), s.mod(column, warp_groups.PANEL)
         above, own = s.mul(number, tile.rows), (row or [0])[0]
         offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
         if whole:
-            offset = s.add(offset, s.mul(above, hopper.ROW))
+            offset = s.add(offset, s.mul(above, warp_groups.ROW))
         return memory.offset_pointer(start, s.value(offset, s.i32), start.type)
 
     return memory.read_tile(layout, tile.dtype, pointer)
@@ -69,15 +69,15 @@ def operand(
         memory.s.chip.operand_from_shared(
             threads, memory, SharedTile(tile.panel, n * tile.panel_bytes, tile.dtype), wanted
         )
-        for n in range(tile.columns // hopper.PANEL)
+        for n in range(tile.columns // warp_groups.PANEL)
     ]
     along = wanted.step if wanted.deep == 0 else wanted.instruction.k  # a piece, along columns
 
     def fragments(row: int, depth: int, count: int) -> list[Any]:
         if wanted.deep == 1:
-            panel, depth = divmod(depth, hopper.PANEL // along)
+            panel, depth = divmod(depth, warp_groups.PANEL // along)
         else:
-            panel, row = divmod(row, hopper.PANEL // along)
+            panel, row = divmod(row, warp_groups.PANEL // along)
         return readers[panel](row, depth, count)
 
     return fragments

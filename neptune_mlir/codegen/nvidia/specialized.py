@@ -30,7 +30,7 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Splat, Tile
-from neptune_mlir.codegen.gpu.distribute_tiles import KernelWriter
+from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, panel_tiles, staged_rows
@@ -43,6 +43,7 @@ from neptune_mlir.codegen.nvidia.skewed import Fragments, SkewedLoops, take_turn
 from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.gpu.keep_references import AGAIN
 from neptune_mlir.transforms.hopper.partition_warps import RESERVED, producer_of
 from neptune_mlir.transforms.hopper.skew_loops import chain_of
@@ -127,14 +128,15 @@ class ConsumerCompute(Compute):
         acc = None if fresh else self.registers(start, layout)
         transposed = g.maps[p.b].index(p.k) == 0
         if transposed:
-            b = self._descriptor(b_tile.address, b_tile.rows * hopper.ROW)
-            b_steps = [j * 16 * hopper.ROW >> 4 for j in range(k // 16)]
+            b = self._descriptor(b_tile.address, b_tile.rows * warp_groups.ROW)
+            b_steps = [j * 16 * warp_groups.ROW >> 4 for j in range(k // 16)]
         else:
             b = self._descriptor(b_tile.address, 16)
             b_steps = [self._along(j, b_tile.rows) for j in range(k // 16)]
         a: Any
         if isinstance(a_tile, PanelTile):
-            moved = s.op("arith.muli", [self.group, s.constant(ROWS * hopper.ROW, s.i32)], s.i32)
+            rows = s.constant(ROWS * warp_groups.ROW, s.i32)
+            moved = s.op("arith.muli", [self.group, rows], s.i32)
             address = s.op("arith.addi", [a_tile.address, moved], s.i32)
             a = self._descriptor(address, 16)
             a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
@@ -148,15 +150,15 @@ class ConsumerCompute(Compute):
 
     def _along(self, j: int, rows: int) -> int:
         """Of a descriptor, to the j-th 16 columns of a tile."""
-        panel, inside = divmod(j, hopper.PANEL // 16)
-        return (panel * rows * hopper.ROW >> 4) + hopper.step_along_rows(inside)
+        panel, inside = divmod(j, warp_groups.PANEL // 16)
+        return (panel * rows * warp_groups.ROW >> 4) + hopper.step_along_rows(inside)
 
     def _descriptor(self, address: Any, leading: int) -> Any:
         s = self.s
         unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
         unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
         wide = s.op("arith.extui", [unit], s.i64)
-        bits = s.constant(hopper.descriptor_bits(leading, hopper.ATOM), s.i64)
+        bits = s.constant(hopper.descriptor_bits(leading, warp_groups.ATOM), s.i64)
         return s.op("arith.ori", [wide, bits], s.i64)
 
     def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
@@ -216,7 +218,7 @@ class SpecializedWriter(KernelWriter):
             with under(s, s.less(self.threads.id, 1)):
                 self._start_barriers()
             Memory.barrier(self.memory)
-            producing, consuming = hopper.REGISTERS[self.groups, self.blocks]
+            producing, consuming = warp_groups.REGISTERS[self.groups, self.blocks]
             uniform = self.uniform(s.value(self.threads.warp, s.i32))
             warp = s.op("arith.index_cast", [uniform], s.index)
             role = scf.IfOp(s.less(warp, self.warps), has_else=True)
@@ -268,7 +270,7 @@ class SpecializedWriter(KernelWriter):
         s, (*down, inner) = self.s, dims
         rest = [d for d in reversed(range(len(offsets))) if d not in dims]
         row = offsets[down[0]] if down else 0
-        where = [0, row, s.div(offsets[inner], hopper.PANEL), *(offsets[d] for d in rest)]
+        where = [0, row, s.div(offsets[inner], warp_groups.PANEL), *(offsets[d] for d in rest)]
         return [s.value(x, s.i32) for x in where]
 
     def _source(self, put: Any) -> Window:
@@ -357,7 +359,7 @@ class SpecializedWriter(KernelWriter):
         created = [op.operation.results[0] for op in self.body.operations if op.name == CREATE]
         kinds = [ring_type(ring.type) for ring in created]
         sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
-        apart = [-(-size // hopper.ATOM) * hopper.ATOM for size in sizes]
+        apart = [-(-size // warp_groups.ATOM) * warp_groups.ATOM for size in sizes]
         tiles = [
             self._take_tiles(step * slots) for step, (_, slots) in zip(apart, kinds, strict=True)
         ]
@@ -380,14 +382,14 @@ class SpecializedWriter(KernelWriter):
         kinds = [ir.RankedTensorType(t.type) for t in outputs]
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
-            size = staged_rows.WARP * self.warps * room
+            size = warp_groups.STAGED * self.warps * room
             if self.memory.top + size + RESERVED <= self.target.shared_for(self.blocks):
                 return self._take_tiles(size), room
         return None, 0
 
     def _take_tiles(self, size: int) -> int:
         memory = self.memory
-        memory.top = -(-memory.top // hopper.ATOM) * hopper.ATOM
+        memory.top = -(-memory.top // warp_groups.ATOM) * warp_groups.ATOM
         return memory.take(size)
 
     def _is_read_by_warps(self, ring: Any) -> bool:

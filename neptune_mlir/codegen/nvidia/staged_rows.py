@@ -18,9 +18,9 @@ from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import MatrixInstruction
-
-ROWS, COLUMNS, ROW = 16, 64, 128  # of a panel of a warp; bytes of a row
-WARP = ROWS * ROW  # bytes that a warp needs
+from neptune_mlir.targets.warp_groups import ROW, STAGED
+from neptune_mlir.targets.warp_groups import STAGED_COLUMNS as COLUMNS
+from neptune_mlir.targets.warp_groups import STAGED_ROWS as ROWS
 
 
 def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstruction) -> bool:
@@ -50,12 +50,12 @@ def store(
     """Write what exists of a tile (see `fits`).
 
     Args:
-        staged: offset of `room` panels (WARP bytes each) for each warp; so many are written at
+        staged: offset of `room` panels (STAGED bytes each) for each warp; so many are written at
             a time.
     """
     s, threads = memory.s, recomputed(memory.threads)
     memory.needs(array, L.CHUNK)
-    base = s.add(s.mul(threads.warp, WARP * room), staged)
+    base = s.add(s.mul(threads.warp, STAGED * room), staged)
     rows = _Rows(memory, threads, array, window, base)
     count = panels(layout.shape[1])
     for first in range(0, count, room):
@@ -83,7 +83,7 @@ def stage(
             continue
         panel = along // COLUMNS - wanted.start
         place = s.xor(swizzle, along % COLUMNS // 8 * L.CHUNK)
-        where = s.add(s.add(write, place), panel * WARP + down * ROW)
+        where = s.add(s.add(write, place), panel * STAGED + down * ROW)
         memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
 
 
@@ -116,7 +116,7 @@ class _Rows:
                 here = s.add(self.row, 4 * k)
                 place = s.xor(s.mul(self.chunk, L.CHUNK), s.mul(s.mod(here, 8), L.CHUNK))
                 where = s.add(s.add(s.mul(here, ROW), place), self.base)
-                pointer = memory.shared_pointer(s.add(where, panel * WARP))
+                pointer = memory.shared_pointer(s.add(where, panel * STAGED))
                 value = memory.load_element(pointer, words, L.CHUNK)
                 found.append((panel, k, memory.unpack(value, 4, s.i32)))
         for panel, k, value in found:

@@ -17,6 +17,8 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import nests_of
+from neptune_mlir.analysis.tile_axes import axes_of
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import (
     DYNAMIC,
@@ -35,8 +37,6 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import Axis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import lookup, register, remark
-from neptune_mlir.transforms.schedule.tile import nests_of
-from neptune_mlir.transforms.tiling.kernel import axes_of
 
 LONG_CHUNK = 32  # tiles
 MOST_CHUNKS = 128  # a join takes them all at once

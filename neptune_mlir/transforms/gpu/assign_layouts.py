@@ -49,7 +49,8 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.program import PRECISION
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
-from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction, gpu_target
+from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant

@@ -29,7 +29,7 @@ from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import affine, arith, ir, linalg, location_text, scf, tensor
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.slices import extract_slice, slice_operands
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
-from neptune_mlir.codegen.nvidia import staged_rows
 from neptune_mlir.dialects.aref import ArefType
 from neptune_mlir.dialects.verify_aref import CREATE, GET, LOADS, PRODUCER, PUT, RELEASE
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP, Load, Unfit, check, loads_of
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
@@ -115,7 +115,7 @@ class _Partition:
         """Slots of the loads outside of loops: two where memory allows, so that those of the next
         program are on their way while this one still runs."""
         needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
-        needed += staged_rows.WARP * self.warps + RESERVED
+        needed += warp_groups.STAGED * self.warps + RESERVED
         resident = "neptune.resident" in self.forall.attributes
         room = self.target.shared_for(tuned(self.forall, "blocks", 1))
         return 2 if resident and needed <= room else 1

@@ -41,8 +41,8 @@ from neptune_mlir.analysis.tiles import (
     slice_parts,
     tuned,
 )
-from neptune_mlir.codegen.nvidia.hopper import PANEL, REGISTERS
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.warp_groups import PANEL, REGISTERS
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.nests import identity_value
+from neptune_mlir.dialects.scalars import identity_value
 from neptune_mlir.ir.bindings import ir, linalg
 from neptune_mlir.transforms.linalg.raise_bodies import (
     Extract,

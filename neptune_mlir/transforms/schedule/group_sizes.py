@@ -24,10 +24,9 @@ from collections.abc import Sequence
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
-from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets import tuned
+from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
@@ -69,7 +68,7 @@ def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
 def _is_possible(shape: Shape, choice: Choice) -> bool:
     """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
     groups = choice.rows // 64
-    if (groups, choice.blocks) in hopper.REGISTERS and (
+    if (groups, choice.blocks) in warp_groups.REGISTERS and (
         is_plain(shape) or is_deep(shape) or registers(shape, choice.stream) <= REGISTERS[groups]
     ):
         return True

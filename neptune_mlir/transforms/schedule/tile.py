@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.analysis.fused_nests import FusedNest, read_nest, read_region
+from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
@@ -311,17 +311,6 @@ def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
         if most > points:
             best, points = axis, most
     return {best: points if points > 1 else least}
-
-
-def nests_of(op: Any, values: Values) -> list[FusedNest]:
-    """The nests of a stream, a global or a lone nest; corrections count as maps."""
-    if isinstance(op, N.StreamOp):
-        blocks = [op.body.blocks[0], op.finish.blocks[0]]
-    elif isinstance(op, N.GlobalOp):
-        blocks = [op.body.blocks[0]]
-    else:
-        return [read_nest(op, values)]
-    return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]
 
 
 def _chunks(join: Any) -> int:

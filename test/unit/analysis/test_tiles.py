@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from neptune_mlir.analysis.tiles import load_window, multiple_of, slice_parts
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.ir import bindings
 
 PROGRAM = """
@@ -43,7 +44,7 @@ func.func @f(%a: tensor<?x144xf16>, %b: tensor<?x?xf16>, %c: tensor<?x333xf16>, 
 
 
 def test_multiples():
-    module = bindings.parse(PROGRAM)
+    module = parse(PROGRAM)
     positions, loads, forall = [], [], []
 
     def visit(op):
@@ -71,7 +72,7 @@ def test_dimensions_that_slices_keep():
     slices += """%n = tensor.extract_slice %a[0, 0, 0] [1, %m, 1] [1, 1, 1]
         : tensor<8x16x16xf16> to tensor<1x?xf16>\n"""
     text = f"func.func @f(%a: tensor<8x16x16xf16>, %m: index) {{ {slices} return }}"
-    module = bindings.parse(text)
+    module = parse(text)
     *found, _ = [op.operation for op in module.body.operations[0].body.blocks[0].operations]
     kept = [slice_parts(op)[2] for op in found]
     assert kept == [(0, 1), (1, 2), (1, 2), (1, 2), (0, 1)]

@@ -9,7 +9,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.cli.main import main
-from neptune_mlir.ir import bindings
+from neptune_mlir.dialects.context import parse
 
 LONG = "calls where (8192 <= k.shape[2])"
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
@@ -40,7 +40,7 @@ def test_every_program_is_shown(capsys, program, level):
             "tile": r"to tensor<(\d+)x64xf16>",
             "target": r"attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
     for part, wanted in zip(parts, ("128", "192", "64", "64"), strict=True):
-        bindings.parse(part)
+        parse(part)
         assert re.search(rows[level], part)[1] == wanted
     assert "fused 3 reductions" in shown.err
 

@@ -14,9 +14,9 @@ from neptune_mlir import ops
 from neptune_mlir.codegen.gpu.host import GpuHost
 from neptune_mlir.codegen.triton import tool
 from neptune_mlir.codegen.triton.ttir import Options, kernel_text
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver.compiler import compile_text, lower_text
 from neptune_mlir.errors import LoweringError, ToolError, UsageError
-from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "pipelines")]
@@ -80,7 +80,7 @@ def test_other_programs() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_hand_written_tile_ir(causal: bool) -> None:
     q, k, v = normal(2, 1, 45, 16), normal(2, 1, 45, 16), normal(2, 1, 45, 16)
-    module = bindings.parse(attention(16, 16, 32, causal=causal))
+    module = parse(attention(16, 16, 32, causal=causal))
     (got,) = ttir_exec.run(module, [q, k, v, 0.25])
     s = q @ k.swapaxes(-1, -2) * 0.25
     if causal:
@@ -161,7 +161,7 @@ def test_contractions_of_any_axes(equation: str, size: int) -> None:
         f"{kind(left)} {kind(right)}", kind(out), maps(left, right, out), kinds, PRODUCT, "2.0"
     )
     a, b = normal(*shape(left)), normal(*shape(right))
-    (got,) = ttir_exec.run(bindings.parse(text), [a, b])
+    (got,) = ttir_exec.run(parse(text), [a, b])
     np.testing.assert_allclose(got, np.einsum(equation, a, b) + 2.0, rtol=1e-12, atol=1e-12)
 
 
@@ -185,13 +185,13 @@ def test_reductions(op: str, dtype: str, combine: Any, kept: str) -> None:
     extent = 6 if kept == "r" else 11
     kinds = "rp" if kept == "r" else "pr"  # the loops are c, r
     text = generic(f"6x11x{dtype}", f"{extent}x{dtype}", maps("rc", kept), kinds, body, start)
-    (got,) = ttir_exec.run(bindings.parse(text), [x])
+    (got,) = ttir_exec.run(parse(text), [x])
     want = combine(combine.reduce(x, axis=1 if kept == "r" else 0), x.dtype.type(1))
     np.testing.assert_array_equal(got, want)
 
 
 def printed(text: str) -> str:
-    module = bindings.parse(text)
+    module = parse(text)
     with module.context, ir.Location.unknown():
         (signature,) = GpuHost.find(module, "").read()
         return kernel_text(signature)

@@ -12,9 +12,9 @@ import simt_amd
 from simt_hopper import HopperBlock
 from simt_parts import Launch, Maps
 
-from neptune_mlir.codegen.gpu.distribute_tiles import distribute_tiles
+from neptune_mlir.codegen.distribute_tiles import distribute_tiles
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
-from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.gpu import outline_rest
@@ -40,7 +40,7 @@ class Simulated:
 
     def __init__(self, program: Any, *, target: str = "sm_80", keeps: bool = True, **options: Any):
         self.target = target
-        self.module = bindings.parse(program) if isinstance(program, str) else program
+        self.module = parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
             with ir.Location.unknown():
                 prepare = passmanager.PassManager.parse("builtin.module(canonicalize,cse)")

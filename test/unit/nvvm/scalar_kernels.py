@@ -14,7 +14,7 @@ import simt
 from simt_amd import AmdBlock
 
 from neptune_mlir.codegen.cpu import native
-from neptune_mlir.ir import bindings
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime.loader import load
@@ -81,7 +81,7 @@ def simulate(case: Case, arrays: Sequence[np.ndarray], chip: str = "sm_80") -> n
       {case.body("%t64")}
       gpu.return
     }} }}"""
-    module = bindings.parse(text)
+    module = parse(text)
     with module.context, ir.Location.unknown():
         math_to_gpu(module)
     function = module.body.operations[0].operation.regions[0].blocks[0].operations[0].operation
@@ -111,7 +111,7 @@ def compiled(cases: Sequence[Case]) -> list[Any]:
           }}
           return
         }}""")
-    module = bindings.parse("\n".join(functions))
+    module = parse("\n".join(functions))
     with module.context, ir.Location.unknown():
         passmanager.PassManager.parse(_TO_LLVM).run(module.operation)
         text = cpu._llvm_text(module)

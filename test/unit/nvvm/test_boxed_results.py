@@ -14,17 +14,17 @@ from simt_parts import Maps
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window
-from neptune_mlir.codegen.gpu.chip import chip_of
+from neptune_mlir.codegen.distribute_tiles import chip_of
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
-from neptune_mlir.ir import bindings
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.ir.bindings import gpu, ir, passmanager
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 
 ROWS, WARPS, TARGET = 128, 8, gpu_target("sm_90a")
 
@@ -91,7 +91,7 @@ def results(columns, rows, dtype="f16", strided=False, parts=1):
     for k, d in enumerate(order):
         strides[d] = int(np.prod(held[k + 1 :]))
     view = ArrayView(address, dtype, shape, tuple(strides), False, None)
-    module = bindings.parse("module {}")
+    module = parse("module {}")
     with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
         kernels = gpu.GPUModuleOp("kernels")
         with ir.InsertionPoint(kernels.regions[0].blocks.append()):

@@ -10,10 +10,10 @@ from tile_programs import attention
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import nvptx, ptxas
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ArgumentError, Refused, ToolError, UsageError
-from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
@@ -29,7 +29,7 @@ except ToolError:
 
 @pytest.fixture(scope="module")
 def fat():
-    module = bindings.parse(attention(64, 64, 64, causal=True, dtype="f16"))
+    module = parse(attention(64, 64, 64, causal=True, dtype="f16"))
     return compile_tiles(module, target="sm_80,sm_89,sm_90a")
 
 

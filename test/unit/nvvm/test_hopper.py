@@ -10,8 +10,8 @@ import pytest
 from tile_programs import attention
 
 from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import ToolError
-from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.nvvm import compile_tiles
 
 try:
@@ -26,7 +26,7 @@ def compiled(rows, columns, head, passes=None, target="sm_90a", **options):
     equal = "attributes {neptune.equal_dims = [array<i64: 1, 2, 1, 2, 2, 1>]} {"
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
-    module = bindings.parse(text)
+    module = parse(text)
     return compile_tiles(module, target=target, hopper=True, **(passes or {}))
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import legal
 from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Program
 from neptune_mlir.pipelines.ways import Way
@@ -24,7 +24,7 @@ def test_levels_hold_what_they_may(schedule):
 
 
 def test_a_stranger_is_named():
-    module = bindings.parse(
+    module = parse(
         "func.func @f(%x: index) {\n  scf.for %i = %x to %x step %x {}\n  return\n}"
     )
     with pytest.raises(LoweringError, match=r"'scf.for' does not belong to the level 'fused'"):
@@ -32,7 +32,7 @@ def test_a_stranger_is_named():
 
 
 def test_asked_by_the_environment(monkeypatch):
-    module = bindings.parse(
+    module = parse(
         "func.func @f(%x: index) {\n  scf.for %i = %x to %x step %x {}\n  return\n}"
     )
     legal.check_when_asked(module, "fused")

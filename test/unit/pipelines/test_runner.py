@@ -3,8 +3,8 @@
 
 import pytest
 
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import UsageError
-from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.runner import Step, parse_pipeline, run
 
 
@@ -30,7 +30,7 @@ def test_unbalanced_brackets(text):
 
 
 def module():
-    return bindings.parse("func.func @f(%x: i32) -> i32 {\n  return %x : i32\n}")
+    return parse("func.func @f(%x: i32) -> i32 {\n  return %x : i32\n}")
 
 
 def test_observer_sees_every_step_until_the_stop():

@@ -3,8 +3,8 @@
 
 import pytest
 
+from neptune_mlir.dialects.context import make_context, parse
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
-from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, runner
 from neptune_mlir.transforms.schedule import scripts
 
@@ -43,14 +43,14 @@ def program(rows, length):
     ],
 )
 def test_rule(rows, length, chosen):
-    module = bindings.parse(program(rows, length))
+    module = parse(program(rows, length))
     assert scripts.choose(module, parallel_programs=16) == chosen
 
 
 def test_shipped_schedules_parse_and_name_their_knobs():
     known = {}
     for name in scripts.shipped():
-        context = bindings.make_context()
+        context = make_context()
         known[name] = set(scripts.knobs(scripts.parse(scripts.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
@@ -60,7 +60,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
 
 
 def test_knobs_are_bound_by_name():
-    module = bindings.parse(program(4, 4096))
+    module = parse(program(4, 4096))
     scripts.apply(module, scripts.read("private"), {"chunks": 16, "stream": 32}, "private")
     text = str(module)
     # a lone reduction is no chain, so it stays a nest: only the tile size shows
@@ -72,7 +72,7 @@ def test_knobs_are_bound_by_name():
     [({"speed": 11}, "no knob 'speed'"), ({"chunks": 3}, "knob 'chunks' cannot be 3")],
 )
 def test_bad_knobs(values, message):
-    module = bindings.parse(program(4, 4096))
+    module = parse(program(4, 4096))
     with pytest.raises(ScheduleError, match=message):
         scripts.apply(module, scripts.read("private"), values, "private")
 
@@ -105,7 +105,7 @@ def test_unknown_schedule():
     ],
 )  # fmt: skip
 def test_bad_scripts(script, kind, message):
-    module = bindings.parse(program(4, 4096))
+    module = parse(program(4, 4096))
     with pytest.raises(NeptuneError, match=message) as caught:
         scripts.apply(module, script, {}, "s.mlir")
     assert isinstance(caught.value, kind)
@@ -118,7 +118,7 @@ def test_the_parts_of_a_script_make_the_whole(name, knobs):
     from neptune_mlir import ops
 
     script = scripts.read(name)
-    whole, parts = (bindings.parse(ops.attention(head_dim=64).to_mlir()) for _ in range(2))
+    whole, parts = (parse(ops.attention(head_dim=64).to_mlir()) for _ in range(2))
     for module in (whole, parts):
         runner.run(module, common.IMPORT)
     scripts.apply(whole, script, knobs, name)
@@ -145,7 +145,7 @@ def test_what_a_script_has_in_common(steps, fixed):
     text = f"{HEAD}{ENTRY}{steps}transform.yield }} }}"
     names = {}
     for part in ("", "fixed", "bound"):
-        script = scripts.parse(text, bindings.make_context())
+        script = scripts.parse(text, make_context())
         scripts.keep(script, part)
         body = script.body.operations[0].regions[0].blocks[0].operations
         names[part] = [op.operation.name for op in body][:-1]
@@ -156,7 +156,7 @@ def test_what_a_script_has_in_common(steps, fixed):
 def attention_schedule(**options):
     from neptune_mlir import ops
 
-    module = bindings.parse(ops.attention(head_dim=64, **options).to_mlir())
+    module = parse(ops.attention(head_dim=64, **options).to_mlir())
     runner.run(module, common.IMPORT)
     return scripts.choose(module, parallel_programs=132, adapts=True)
 
@@ -177,7 +177,7 @@ def test_rule_for_chunks_that_adapt(options, chosen):
 
 @pytest.mark.parametrize(("rows", "length"), [("?", 4096), (64, 4096)])
 def test_rows_that_share_nothing_are_no_problems(rows, length):
-    module = bindings.parse(program(rows, length))
+    module = parse(program(rows, length))
     assert scripts.choose(module, 16, adapts=True) == "streamed"
 
 
@@ -192,7 +192,7 @@ def test_rows_that_share_nothing_are_no_problems(rows, length):
 def test_rule_for_deep_products(settings, chosen):
     from neptune_mlir import ops
 
-    module = bindings.parse(ops.linear_cross_entropy(dtype="f16", **settings).to_mlir())
+    module = parse(ops.linear_cross_entropy(dtype="f16", **settings).to_mlir())
     runner.run(module, common.IMPORT)
     assert scripts.choose(module, 132, apart=True) == chosen
     assert scripts.choose(module, 132) == "streamed"
@@ -210,7 +210,7 @@ def test_rule_for_deep_products(settings, chosen):
 def test_rule_for_factors_that_are_sums_of_what_is_reduced(name, chosen):
     from neptune_mlir import ops
 
-    module = bindings.parse(getattr(ops, name)(dtype="f16").to_mlir())
+    module = parse(getattr(ops, name)(dtype="f16").to_mlir())
     runner.run(module, common.IMPORT)
     assert scripts.choose(module, 132, ahead=True) == chosen
     assert scripts.choose(module, 132) == "streamed"
@@ -231,7 +231,7 @@ def test_factors_that_scores_enter_are_not_computed_ahead(rounds):
         weights = b - mean(b, j) if centred else scores + b
         weights = cast(weights, "f16") * 1.0 if rounds else weights
         p.output(sum(weights * v[j, e], j), i, e)
-        module = bindings.parse(p.to_mlir())
+        module = parse(p.to_mlir())
         runner.run(module, common.IMPORT)
         assert scripts.choose(module, 132, ahead=True) == chosen
 
@@ -240,6 +240,6 @@ def test_deep_products_that_make_large_results_stay_together():
     from neptune_mlir import ops
 
     program = ops.attention(head_dim=1024, heads=2, batch=1, kv_len=4096, dtype="f16")
-    module = bindings.parse(program.to_mlir())
+    module = parse(program.to_mlir())
     runner.run(module, common.IMPORT)
     assert scripts.choose(module, 132, apart=True) == "streamed"

@@ -12,7 +12,7 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import WarpGrid
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.amd import TARGETS, amd
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 
 ONE = WarpGrid(1, 1, 1)
 INSTRUCTIONS = [(t.name, i) for t in TARGETS.values() for i in t.matrix]

@@ -12,7 +12,7 @@ from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import tuned
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.tune.candidates import unfit

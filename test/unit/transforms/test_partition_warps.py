@@ -9,9 +9,9 @@ import pytest
 from tile_programs import attention
 
 from neptune_mlir.analysis.tiles import foralls, load_window, nested
-from neptune_mlir.codegen.gpu.distribute_tiles import distribute
+from neptune_mlir.codegen.distribute_tiles import distribute
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
@@ -25,7 +25,7 @@ def assigned():
     text = attention(64, 128, 128, causal=True, dtype="f16")
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
-    module = bindings.parse(text)
+    module = parse(text)
     with module.context, ir.Location.unknown():
         gpu.prepare(module)
         specialize_warps(module)

@@ -12,9 +12,10 @@ from fused_programs import DYNAMIC, Attention, Fused, produce, tensor_of
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import read_live
+from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import Values
 from neptune_mlir.dialects.scalars import mlir_type
-from neptune_mlir.ir.bindings import func, ir, make_context
+from neptune_mlir.ir.bindings import func, ir
 from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.prune_masks import prune_masks
 

@@ -10,6 +10,7 @@ from fused_programs import DYNAMIC, Attention
 from nest_programs import FUSE, Body, Builder, module_of
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.nests import DYNAMIC as D
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
@@ -230,13 +231,12 @@ def test_chunks_for_programs_need_tile_sizes() -> None:
 def test_a_statistic_of_rows_beside_the_result_changes_nothing() -> None:
     """Its axes stand behind those of the result, and yet the column is the result's."""
     from neptune_mlir import ops
-    from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common
 
     found = []
     for lse in (False, True):
         program = ops.attention(head_dim=64, dtype="f16", return_lse=lse)
-        module = bindings.parse(program.to_mlir())
+        module = parse(program.to_mlir())
         runner.run(module, common.IMPORT)
         found.append(tiles(module, f"{FUSE},tile"))
     assert found[0] == found[1] == [[1, 1, 64, 64, 0, 0]]

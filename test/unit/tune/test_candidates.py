@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.targets.gpu import gpu_target
+from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.tune.candidates import (

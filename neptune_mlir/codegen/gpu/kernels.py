@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `distribute-tiles`: every `scf.forall` becomes a `gpu.func` for one thread of a block.
+"""One kernel of tile IR as the code of one thread of a block.
 
-`assign-layouts` has decided where tile values live; this pass writes the code of one thread.
 The program's block runs through once: index and scalar ops are copied, tile ops become scalar
-code on the elements that the thread holds (`distribute_compute`), loads and stores become
-accesses to memory (`distribute_memory`), `scf.for` stays a loop whose carried tiles are spread
-into scalars. A loop that loads to shared memory is pipelined: while one iteration computes, the
-copies of the next ones are under way (`neptune.stages` buffers).
-
-The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`); each tensor
-operand of a kernel is passed as its address and the strides of all but the innermost dimension.
+code on the elements that the thread holds (`compute.py`), loads and stores become accesses to
+memory (`memory.py`), `scf.for` stays a loop whose carried tiles are spread into scalars. A loop
+that loads to shared memory is pipelined: while one iteration computes, the copies of the next
+ones are under way (`neptune.stages` buffers).
 """
 
 from __future__ import annotations
@@ -34,65 +30,18 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
 )
-from neptune_mlir.codegen.gpu.chip import chip_of
+from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
-from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
+from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.measured import MeasuredLoop
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
 from neptune_mlir.codegen.nvidia.kept import KeptLoop
-from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.targets.gpu import gpu_target
 from neptune_mlir.transforms.gpu.keep_references import KEEPS, MEASURED
 from neptune_mlir.transforms.hopper.skew_loops import chain_of, read_skew
-from neptune_mlir.transforms.registry import register
-
-
-@register("distribute-tiles", "turn tile programs into the code of one GPU thread")
-def distribute_tiles(module: Any, *, entry: str = "") -> None:
-    distribute(module, entry)
-
-
-def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
-    """Run the pass; returns what is known of each kernel."""
-    host = GpuHost.find(module, entry)
-    signatures = host.read()
-    with ir.InsertionPoint(module.body), ir.Location.unknown():
-        kernels = gpu.GPUModuleOp("kernels")
-        block = (
-            kernels.regions[0].blocks[0]
-            if len(kernels.regions[0].blocks)
-            else (kernels.regions[0].blocks.append())
-        )
-        with ir.InsertionPoint(block):
-            writers = [_writer(signature) for signature in signatures]
-            for writer in writers[:1]:
-                writer.chip.declare_module()
-            if any("neptune.resident" in x.forall.attributes for x in signatures):
-                declare_counters()
-            for number, writer in enumerate(writers):
-                if writer.target.overlaps_launches:
-                    writer.signature.follows = number > 0
-                    writer.is_followed = number + 1 < len(writers)
-                writer.write()
-    host.finish(module)
-    module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
-    return signatures
-
-
-def _writer(signature: KernelSignature) -> KernelWriter:
-    if "neptune.points" in signature.forall.attributes:
-        from neptune_mlir.codegen.gpu.points import PointWriter
-
-        return PointWriter(signature)
-    if "neptune.consumers" in signature.forall.attributes:
-        from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
-
-        return SpecializedWriter(signature)
-    return KernelWriter(signature)
 
 
 @dataclass(frozen=True)
@@ -107,19 +56,13 @@ class View:
 class KernelWriter:
     """Writes one kernel."""
 
-    def __init__(self, signature: KernelSignature):
+    def __init__(self, signature: KernelSignature, chip: Chip):
         self.signature = signature
         self.forall = signature.forall
         self.body = self.forall.regions[0].blocks[0]
         attributes = self.forall.attributes
-        if "neptune.warps" not in attributes:
-            raise LoweringError(
-                "tile values have no layouts", loc=location_text(self.forall.location),
-                hint="run assign-layouts first",
-            )  # fmt: skip
+        self.chip, self.target = chip, chip.target
         self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
-        self.target = gpu_target(ir.StringAttr(attributes["neptune.target"]).value)
-        self.chip = chip_of(self.target)
         self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
@@ -588,5 +531,3 @@ _HANDLERS: dict[str, str] = {
     "scf.forall.in_parallel": "_in_parallel",
     "tensor.insert_slice": "_insert",
 }
-
-__all__ = ["KernelWriter", "distribute", "distribute_tiles"]

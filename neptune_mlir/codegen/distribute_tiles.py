@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `distribute-tiles`: every `scf.forall` becomes a `gpu.func` for one thread of a block.
+
+`assign-layouts` has decided where tile values live; this pass writes the code of one thread
+(`gpu/kernels.py`, `gpu/points.py`, `nvidia/specialized.py`) with the instructions of a chip.
+
+The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`); each tensor
+operand of a kernel is passed as its address and the strides of all but the innermost dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.codegen.amd.instructions import Amd
+from neptune_mlir.codegen.gpu.chip import Chip
+from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
+from neptune_mlir.codegen.gpu.kernels import KernelWriter
+from neptune_mlir.codegen.gpu.points import PointWriter
+from neptune_mlir.codegen.nvidia.instructions import Nvidia
+from neptune_mlir.codegen.nvidia.program_queue import declare_counters
+from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import gpu, ir, location_text
+from neptune_mlir.targets.amd import AmdTarget
+from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.transforms.registry import register
+
+
+@register("distribute-tiles", "turn tile programs into the code of one GPU thread")
+def distribute_tiles(module: Any, *, entry: str = "") -> None:
+    distribute(module, entry)
+
+
+def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
+    """Run the pass; returns what is known of each kernel."""
+    host = GpuHost.find(module, entry)
+    signatures = host.read()
+    with ir.InsertionPoint(module.body), ir.Location.unknown():
+        kernels = gpu.GPUModuleOp("kernels")
+        block = (
+            kernels.regions[0].blocks[0]
+            if len(kernels.regions[0].blocks)
+            else (kernels.regions[0].blocks.append())
+        )
+        with ir.InsertionPoint(block):
+            writers = [_writer(signature) for signature in signatures]
+            for writer in writers[:1]:
+                writer.chip.declare_module()
+            if any("neptune.resident" in x.forall.attributes for x in signatures):
+                declare_counters()
+            for number, writer in enumerate(writers):
+                if writer.target.overlaps_launches:
+                    writer.signature.follows = number > 0
+                    writer.is_followed = number + 1 < len(writers)
+                writer.write()
+    host.finish(module)
+    module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+    return signatures
+
+
+def chip_of(target: GpuTarget) -> Chip:
+    """The instructions of a target."""
+    return Amd(target) if isinstance(target, AmdTarget) else Nvidia(target)
+
+
+def _writer(signature: KernelSignature) -> KernelWriter:
+    attributes = signature.forall.attributes
+    if "neptune.warps" not in attributes:
+        raise LoweringError(
+            "tile values have no layouts", loc=location_text(signature.forall.location),
+            hint="run assign-layouts first",
+        )  # fmt: skip
+    chip = chip_of(gpu_target(ir.StringAttr(attributes["neptune.target"]).value))
+    if "neptune.points" in attributes:
+        return PointWriter(signature, chip)
+    if "neptune.consumers" in attributes:
+        return SpecializedWriter(signature, chip)
+    return KernelWriter(signature, chip)
