@@ -7,6 +7,9 @@ each into a diagnostic (`file:line:col: error: ...`) and never into a traceback.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class NeptuneError(Exception):
     """Base of all errors raised on purpose.
@@ -63,3 +66,9 @@ class Refused(ToolError):
 
 class UsageError(NeptuneError):
     """The command line or an API option was used wrongly (exit code 2)."""
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """A hint that names what `word` probably stands for; `otherwise` where nothing is near."""
+    near = difflib.get_close_matches(word, list(known), n=2)
+    return f"did you mean {' or '.join(repr(name) for name in near)}?" if near else otherwise

@@ -19,7 +19,7 @@ MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
 
 def passes() -> str:
     parts = ["# Passes", MADE, "`neptune-opt --NAME[=option=value,...]` runs one."]
-    for name in registry.names():
+    for name in registry.built_in():
         found = registry.lookup(name)
         text = inspect.getdoc(sys.modules[found.run.__module__]) or ""
         options = inspect.getdoc(found.run)

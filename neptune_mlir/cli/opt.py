@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`neptune-opt`: IR in, passes in the order given, IR out, like `mlir-opt`."""
+"""`neptune-opt`: IR in, passes in the order given, IR out, like `mlir-opt`.
+
+What it takes is in `opt_options.py`, what it says of itself in `opt_help.py`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import sys
@@ -12,89 +16,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.cli import diagnostics
+from neptune_mlir.cli import diagnostics, opt_help, reproducer
 from neptune_mlir.cli.diagnostics import Entry
+from neptune_mlir.cli.opt_options import make_parser, unknown
 from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
-_EPILOG = """\
-Every pass is an option, `--<pass>[=key=value,...]`, and they run in the order given; upstream's
-passes (--canonicalize, --cse, --convert-linalg-to-loops, ...) may stand between ours.
-Exit codes: 0 done, 1 the input or a pass failed, 2 wrong usage.
-"""
-
-
-class _AddStep(argparse.Action):
-    """Appends to one list, so that passes, pipelines and schedules keep their order."""
-
-    def __call__(self, parser, namespace, value, option_string=None):
-        namespace.steps = [*(namespace.steps or []), (self.dest, value)]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="neptune-opt",
-        description="Apply passes to MLIR.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("input", nargs="?", default="-", help="an .mlir file, or - for stdin")
-    parser.add_argument("-o", dest="output", default="-", metavar="OUT", help="default: stdout")
-    step: dict[str, Any] = {"action": _AddStep, "default": argparse.SUPPRESS}
-    parser.add_argument(
-        "--pass", dest="pass", metavar="PASS[=OPTS]", help=argparse.SUPPRESS, **step
-    )
-    parser.add_argument(
-        "--pass-pipeline",
-        dest="pipeline",
-        metavar="TEXT",
-        **step,
-        help="e.g. 'builtin.module(rolling-update,canonicalize)'",
-    )
-    parser.add_argument(
-        "--schedule",
-        dest="schedule",
-        metavar="S.mlir",
-        **step,
-        help="apply a transform-dialect script, or a shipped one by name",
-    )
-    parser.add_argument("--stop-after", metavar="PASS", help="leave out the passes behind PASS")
-    parser.add_argument(
-        "--split-input-file",
-        action="store_true",
-        help="process the pieces between '// -----' lines one by one",
-    )
-    parser.add_argument(
-        "--verify-diagnostics",
-        action="store_true",
-        help="check diagnostics against '// expected-error {{...}}' comments",
-    )
-    parser.add_argument("--allow-unregistered-dialect", action="store_true")
-    parser.add_argument(
-        "--mlir-print-ir-after-all",
-        action="store_true",
-        help="print the IR after every pass, to stderr",
-    )
-    parser.add_argument("--mlir-print-op-generic", action="store_true")
-    parser.add_argument("--mlir-print-debuginfo", action="store_true")
-    parser.add_argument("--list-passes", action="store_true", help="name the passes and stop")
-    parser.set_defaults(steps=[])
-    return parser
-
-
-def _spell_passes(parser: argparse.ArgumentParser, argv: Sequence[str]) -> list[str]:
-    """`--cse` as `--pass=cse`: everything that looks like an option and is none is a pass."""
-    known = set(parser._option_string_actions)
-    spelled = []
-    for argument in argv:
-        match = re.fullmatch(r"--?([A-Za-z][\w.-]+)(=.*)?", argument, re.DOTALL)
-        if not match:
-            spelled.append(argument)
-        elif f"--{match[1]}" in known:
-            spelled.append(f"--{match[1]}{match[2] or ''}")  # mlir-opt takes one dash as well
-        else:
-            spelled.append(f"--pass={match[1]}{match[2] or ''}")
-    return spelled
+BYTECODE = b"ML\xefR"  # how it begins
 
 
 def _steps(given: list[tuple[str, str]]) -> list[Any]:
@@ -108,39 +35,50 @@ def _steps(given: list[tuple[str, str]]) -> list[Any]:
             steps.append(Step("apply-schedule", {"file": value}))
         else:
             name, _, options = value.partition("=")
-            steps.append(Step(name, options.strip("{}")))
+            steps.append(Step(name, options.removeprefix("{").removesuffix("}")))
     return steps
 
 
-def _list_passes() -> str:
-    from neptune_mlir.pipelines.runner import upstream_passes
-    from neptune_mlir.transforms import registry
-
-    rows = []
-    for name in registry.names():
-        try:
-            spec = registry.lookup(name)
-        except ImportError as error:
-            rows.append(f"  --{name:18} (not built: {error})")
-            continue
-        options = ", ".join(f"{key.replace('_', '-')}=" for key in spec.options)
-        rows.append(f"  --{name:18} {spec.summary}{f' [{options}]' if options else ''}")
-    return "\n".join(
-        ["passes of this project:", *rows, "and every upstream pass, for example:"]
-        + [f"  --{name}" for name in upstream_passes()]
-    )
-
-
-def _chunks(text: str, split: bool) -> Iterator[str]:
+def _chunks(text: str, mark: str | None) -> Iterator[str]:
     """The pieces to process, each padded so that its line numbers are those of the file."""
-    if not split:
+    if mark is None:
         yield text
         return
     start = 0
-    for mark in [*re.finditer(r"^// -----.*\n?", text, re.MULTILINE), None]:
-        end = mark.start() if mark else len(text)
+    for match in [*re.finditer(rf"^{re.escape(mark)}.*\n?", text, re.MULTILINE), None]:
+        end = match.start() if match else len(text)
         yield "\n" * text.count("\n", 0, start) + text[start:end]
-        start = mark.end() if mark else end
+        start = match.end() if match else end
+
+
+def _instruments(options: argparse.Namespace) -> Any:
+    """What upstream's pass manager is to show of the run."""
+    from neptune_mlir.ir.bindings import passmanager
+    from neptune_mlir.pipelines.runner import ALL, Instruments
+
+    printing = {
+        "print_after_change": bool(options.mlir_print_ir_after_change),
+        "print_after_failure": bool(options.mlir_print_ir_after_failure),
+        "print_module_scope": bool(options.mlir_print_ir_module_scope),
+        "large_elements_limit": options.mlir_elide_elementsattrs_if_larger,
+        "large_resource_limit": options.mlir_elide_resource_strings_if_larger,
+        "enable_debug_info": bool(options.mlir_print_debuginfo),
+        "print_generic_op_form": bool(options.mlir_print_op_generic),
+    }
+    if options.mlir_print_ir_tree_dir:
+        printing["tree_printing_dir_path"] = options.mlir_print_ir_tree_dir
+    statistics = None
+    if options.mlir_pass_statistics:
+        modes = passmanager.PassDisplayMode
+        statistics = getattr(modes, options.mlir_pass_statistics_display.upper())
+    return Instruments(
+        verify=options.verify_each is not False,
+        before=[*options.mlir_print_ir_before, *([ALL] * bool(options.mlir_print_ir_before_all))],
+        after=[*options.mlir_print_ir_after, *([ALL] * bool(options.mlir_print_ir_after_all))],
+        printing=printing,
+        timing=bool(options.mlir_timing),
+        statistics=statistics,
+    )
 
 
 class _Session:
@@ -148,30 +86,25 @@ class _Session:
 
     def __init__(self, options: argparse.Namespace, steps: list[Any], source: str):
         self.options, self.steps, self.source = options, steps, source
+        self.instruments = _instruments(options)
         self.entries: list[Entry] = []
 
-    def process(self, text: str) -> str | None:
-        """The resulting IR as text, or None after an error."""
+    def process(self, text: str | bytes) -> str | bytes | None:
+        """The resulting IR as text or bytecode, or None after an error."""
         from neptune_mlir.dialects.context import make_context
         from neptune_mlir.ir import bindings
-        from neptune_mlir.ir.bindings import ir
-        from neptune_mlir.pipelines import runner
         from neptune_mlir.transforms import registry
 
         context = make_context()
-        context.allow_unregistered_dialects = self.options.allow_unregistered_dialect
+        context.allow_unregistered_dialects = bool(self.options.allow_unregistered_dialect)
+        # printing shows passes in their order, and a whole module only while nobody changes it
+        printing = self.instruments.before or self.instruments.after
+        if self.options.mlir_disable_threading or printing:
+            context.enable_multithreading(False)
         handler = context.attach_diagnostic_handler(self._collect)
         with bindings.source_name(self.source), registry.collect_remarks() as remarks, context:
             try:
-                runner.check(self.steps, context, self.options.stop_after)
-                module = ir.Module.parse(text)
-                runner.run(
-                    module,
-                    self.steps,
-                    stop_after=self.options.stop_after,
-                    observe=self._print_after if self.options.mlir_print_ir_after_all else None,
-                )
-                return self._print(module)
+                return self._process(text, context)
             except UsageError:
                 raise
             except Exception as error:
@@ -183,71 +116,204 @@ class _Session:
                 self.entries += [Entry(r.kind, r.loc, r.message) for r in remarks]
                 handler.detach()
 
+    def _process(self, text: str | bytes, context: Any) -> str | bytes:
+        from neptune_mlir.pipelines import runner
+
+        if self.options.irdl_file:
+            _load_irdl(self.options.irdl_file)
+        steps = runner.until(self.steps, self.options.stop_after)
+        if self.options.run_reproducer:
+            steps += runner.parse_pipeline(reproducer.pipeline_of(text))
+        if not self.options.no_implicit_module:
+            runner.Pipeline(steps, context)  # wrong usage is said before wrong input
+        module = self._parse(text)
+        if self.options.verify_roundtrip:
+            self._verify_roundtrip(module)
+        top = module.operation.name
+        if self.options.dump_pass_pipeline:
+            whole = runner.Pipeline(steps, context, top=top, whole=True)
+            for _, manager in whole.managers:
+                print(f"Pass Manager with {len(steps)} passes:\n{manager}\n", file=sys.stderr)
+        before = reproducer.text_of(module, steps)
+        if self.options.mlir_generate_reproducer:
+            _write(self.options.mlir_generate_reproducer, before)
+        try:
+            runner.run(module, steps, instruments=self.instruments)
+        except NeptuneError:
+            if self.options.mlir_pass_pipeline_crash_reproducer:
+                _write(self.options.mlir_pass_pipeline_crash_reproducer, before)
+            raise
+        return self._printed(module)
+
+    def _parse(self, text: str | bytes) -> Any:
+        from neptune_mlir.ir.bindings import ir
+
+        if self.options.no_implicit_module:
+            return ir.Operation.parse(text)
+        return ir.Module.parse(text)
+
+    def _verify_roundtrip(self, module: Any) -> None:
+        """Print and parse a module again, as text and as bytecode: it must stay the same."""
+        reference = _text(module, debug=True)
+        for kind, printed in (("text", reference), ("bytecode", self._bytecode(module))):
+            if _text(self._parse(printed), debug=True) != reference:
+                raise InputError(
+                    f"the input as {kind} is another module when it is read again", loc=self.source
+                )
+
     def _collect(self, diagnostic: Any) -> bool:
         self.entries += diagnostics.of_diagnostic(diagnostic)
         return True
 
-    def _print_after(self, step: Any, module: Any) -> None:
-        print(f"// -----// IR Dump After {step} //----- //", file=sys.stderr)
-        print(self._print(module), file=sys.stderr)
-
-    def _print(self, module: Any) -> str:
-        return module.operation.get_asm(
-            enable_debug_info=self.options.mlir_print_debuginfo,
-            print_generic_op_form=self.options.mlir_print_op_generic,
+    def _printed(self, module: Any) -> str | bytes:
+        options = self.options
+        if options.emit_bytecode:
+            return self._bytecode(module)
+        return str(
+            module.operation.get_asm(
+                enable_debug_info=bool(options.mlir_print_debuginfo)
+                or bool(options.mlir_pretty_debuginfo),
+                pretty_debug_info=bool(options.mlir_pretty_debuginfo),
+                print_generic_op_form=bool(options.mlir_print_op_generic),
+                use_local_scope=bool(options.mlir_print_local_scope),
+                use_name_loc_as_prefix=bool(options.mlir_use_nameloc_as_prefix),
+                assume_verified=bool(options.mlir_print_assume_verified),
+                skip_regions=bool(options.mlir_print_skip_regions),
+                large_elements_limit=options.mlir_elide_elementsattrs_if_larger,
+                large_resource_limit=options.mlir_elide_resource_strings_if_larger,
+            )
         ).rstrip("\n")
+
+    def _bytecode(self, module: Any) -> bytes:
+        file = io.BytesIO()
+        try:
+            module.operation.write_bytecode(file, self.options.emit_bytecode_version)
+        except ValueError as error:
+            raise UsageError(f"cannot write bytecode: {error}") from None
+        return file.getvalue()
+
+
+def _text(module: Any, debug: bool = False) -> str:
+    return str(module.operation.get_asm(enable_debug_info=debug))
+
+
+def _load_irdl(path: str) -> None:
+    """Register the dialects of an IRDL file. Raises InputError where it is none."""
+    from neptune_mlir.ir import bindings
+    from neptune_mlir.ir.bindings import ir, irdl
+
+    with bindings.source_name(path):
+        try:
+            irdl.load_dialects(ir.Module.parse(_read(path)))
+        except ir.MLIRError as error:
+            raise InputError("\n".join(bindings.diagnostic_lines(error, path))) from None
+        except (ValueError, RuntimeError) as error:
+            raise InputError(f"cannot load the dialects of '{path}': {error}") from None
+
+
+def _read(path: str) -> str | bytes:
+    """A file, or what comes on stdin for "-": text, or bytecode as bytes. Raises InputError."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return data if data.startswith(BYTECODE) else data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read '{path}': {error}") from None
+
+
+def _answer(parser: Any, options: argparse.Namespace) -> str | None:
+    """What was asked for in place of a run."""
+    if options.help or options.help_hidden or options.help_list:
+        return opt_help.help_text(parser, bool(options.help_hidden))
+    if options.version:
+        return opt_help.version_text()
+    if options.list_passes:
+        return opt_help.list_passes()
+    return opt_help.show_dialects() if options.show_dialects else None
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.list_passes:
-        print(_list_passes())
-        return 0
     source = "<stdin>" if options.input == "-" else options.input
-    try:
-        text = sys.stdin.read() if options.input == "-" else Path(options.input).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read '{options.input}': {error}") from None
+    text = _read(options.input)
+    if options.split_input_file and (options.emit_bytecode or isinstance(text, bytes)):
+        raise UsageError("--split-input-file works on text only")
     steps = _steps(options.steps)
-    printed, failed = [], False
-    for chunk in _chunks(text, options.split_input_file):
+    printed: list[str | bytes] = []
+    failed = False
+    chunks = [text] if isinstance(text, bytes) else _chunks(text, options.split_input_file)
+    for chunk in chunks:
         session = _Session(options, steps, source)
         result = session.process(chunk)
         if options.verify_diagnostics:
-            problems = diagnostics.check_expected(chunk, session.entries, source)
+            problems = diagnostics.check_expected(
+                chunk if isinstance(chunk, str) else "", session.entries, source,
+                every=options.verify_diagnostics == "all",
+            )  # fmt: skip
             print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
             failed |= bool(problems)
         else:
-            diagnostics.show(session.entries, chunk)
+            diagnostics.show(_wanted(session.entries, options), chunk)
             failed |= result is None
         if result is not None:
             printed.append(result)
-    if not options.verify_diagnostics:
-        _write(options.output, "\n// -----\n".join(printed) + "\n" if printed else "")
+    if not options.verify_diagnostics and printed:
+        mark = f"\n{options.output_split_marker}\n"
+        whole = printed[0] if isinstance(printed[0], bytes) else mark.join(map(str, printed)) + "\n"
+        _write(options.output, whole)
     return 1 if failed else 0
 
 
-def _write(path: str, text: str) -> None:
+def _wanted(entries: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
+    """The diagnostics that are to be shown."""
+    levels = ("error", "warning", "remark")
+    shown = {*levels[: 1 + levels.index(options.mlir_diagnostic_verbosity_level[:-1])]}
+    if not options.mlir_disable_diagnostic_notes:
+        shown.add("note")
+    ops = options.mlir_print_op_on_diagnostic is not False
+    return [
+        e for e in entries
+        if e.kind in shown and (ops or not e.message.startswith("see current operation"))
+    ]  # fmt: skip
+
+
+def _write(path: str, data: str | bytes) -> None:
+    raw = data.encode() if isinstance(data, str) else data
     if path != "-":
         try:
-            Path(path).write_text(text)
+            Path(path).write_bytes(raw)
         except OSError as error:
             raise UsageError(f"cannot write '{path}': {error}") from None
         return
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(text)
+        if isinstance(data, str):
+            sys.stdout.write(data)
+        else:
+            sys.stdout.buffer.write(data)
         sys.stdout.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    parser = _parser()
-    options = parser.parse_args(_spell_passes(parser, sys.argv[1:] if argv is None else argv))
+    parser = make_parser()
     try:
+        options = parser.parse_args(parser.spelled(sys.argv[1:] if argv is None else argv))
+        answer = _answer(parser, options)
+        if answer is not None:
+            _write("-", answer + "\n")
+            return 0
         return _run(options)
     except NeptuneError as error:
-        for entry in diagnostics.of_exception(error):
+        for entry in diagnostics.of_exception(_named(error, parser)):
             print(f"neptune-opt: {entry}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _named(error: NeptuneError, parser: Any) -> NeptuneError:
+    """The error, an unknown pass as what it may be as well: an unknown option."""
+    from neptune_mlir.pipelines.runner import UnknownPass, known_passes
+
+    if isinstance(error, UnknownPass):
+        return unknown(error.name, [*parser.options(), *known_passes()])
+    return error
 
 
 if __name__ == "__main__":

@@ -1,57 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs a list of passes on a module: ours by name, upstream's through the PassManager.
+"""Runs a list of passes on a module, ours and upstream's, through upstream's PassManager.
 
 A pipeline is data: a sequence of `Step`s, or the same as text,
 
-    rolling-update,tile{sizes=64},func.func(canonicalize),cse
+    rolling-update,tile{rows=64},func.func(canonicalize),cse
 
-MLIR gives Python passes no textual name, so the text is split here at its top level: an
-element that names one of our passes runs as a function, everything else goes upstream.
-Every step leaves verified IR, or the run stops with a located error.
+MLIR gives Python passes no textual name, so the text is split here at its top level: an element
+that names one of our passes is added as a Python pass, everything else goes upstream as text.
+Every step leaves verified IR, or the run stops with a located error. What upstream's pass manager
+can show of a run (IR, times, statistics) is asked for with `Instruments`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.errors import LoweringError, UsageError
+from neptune_mlir.errors import LoweringError, UsageError, did_you_mean
 from neptune_mlir.ir.bindings import ir, passmanager
+from neptune_mlir.pipelines import upstream
 from neptune_mlir.transforms import registry
+
+TOP = "builtin.module"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One pass and its options: as text, `Step("tile", "sizes=64")`, or, for a pass of ours, as
-    keyword arguments, `Step("apply-schedule", {"file": path})`."""
+    """One pass and its options: as text, `Step("tile", "rows=64")`, or, for a pass of ours, as
+    keyword arguments, `Step("apply-schedule", {"file": path})`.
+
+    `anchors` are the ops that it is nested in, as in `func.func(cse)`, from the outside.
+    """
 
     name: str
     options: str | Mapping[str, Any] = ""
+    anchors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if isinstance(self.options, str):
-            return f"{self.name}{{{self.options}}}" if self.options else self.name
-        return f"{self.name}{{{','.join(f'{k}={v}' for k, v in self.options.items())}}}"
+        text = self.name
+        if self.options:
+            given = self.options
+            if not isinstance(given, str):
+                given = ",".join(f"{k}={v}" for k, v in given.items())
+            text = f"{text}{{{given}}}"
+        for anchor in reversed(self.anchors):
+            text = f"{anchor}({text})"
+        return text
 
 
 def parse_pipeline(text: str) -> list[Step]:
     """The steps of a textual pipeline; `builtin.module(...)` around it is optional.
 
     Raises:
-        UsageError: brackets do not match.
+        UsageError: brackets do not match, or an element is no pass.
     """
     text = text.strip()
     anchored = re.fullmatch(r"(?:builtin\.module|any)\s*\((.*)\)", text, re.DOTALL)
-    if anchored:
+    if anchored and len(_split_top_level(text)) == 1:
         text = anchored.group(1)
+    return _parse(text, ())
+
+
+def _parse(text: str, anchors: tuple[str, ...]) -> list[Step]:
     steps = []
     for element in _split_top_level(text):
-        match = re.fullmatch(r"([\w.-]+)(?:\{(.*)\})?", element, re.DOTALL)
-        steps.append(Step(match[1], (match[2] or "").strip()) if match else Step(element))
+        nested = re.fullmatch(r"([\w.-]+)\s*\((.*)\)", element, re.DOTALL)
+        single = re.fullmatch(r"([\w.-]+)\s*(?:\{(.*)\})?", element, re.DOTALL)
+        if nested:
+            steps += _parse(nested[2], (*anchors, nested[1]))
+        elif single:
+            steps.append(Step(single[1], (single[2] or "").strip(), anchors))
+        else:
+            raise UsageError(
+                f"cannot read '{element}' in the pipeline", hint="PASS, PASS{OPTIONS} or OP(...)"
+            )
     return steps
 
 
@@ -73,70 +99,174 @@ def _split_top_level(text: str) -> list[str]:
     return [element.strip() for element in elements if element.strip()]
 
 
-def prepare(step: Step, context: Any) -> Callable[[Any], None]:
-    """The function that applies `step` to a module and verifies what it leaves.
-
-    Raises:
-        UsageError: no such pass, or a bad option (before anything ran).
-    """
-    if step.name in registry.names():
-        spec = registry.lookup(step.name)
-        given = step.options
-        options = registry.parse_options(spec, given) if isinstance(given, str) else given
-
-        def apply(module: Any) -> None:
-            spec.run(module, **options)
-            module.operation.verify()
-
-        return apply
-    manager = _upstream(step, context)
-    return lambda module: manager.run(module.operation)  # which verifies
+def known_passes() -> list[str]:
+    """The names of all passes, ours first."""
+    return [*registry.names(), *upstream.passes()]
 
 
-def _upstream(step: Step, context: Any) -> Any:
-    """A PassManager for one upstream pass, nested where the pass asks for it."""
-    text = str(step)
-    with context:
-        try:
-            return passmanager.PassManager.parse(f"builtin.module({text})")
-        except ValueError as error:
-            anchor = re.search(r"restricted to '([\w.]+)'", str(error))
-            if anchor:
-                return passmanager.PassManager.parse(f"builtin.module({anchor[1]}({text}))")
-            if "does not refer to a registered pass" in str(error):
-                raise UsageError(
-                    f"unknown pass '{step.name}'", hint="neptune-opt --list-passes"
-                ) from None
-            reason = str(error).strip().splitlines()[0]
-            raise UsageError(f"cannot run pass '{step}': {reason}") from None
+class UnknownPass(UsageError):
+    """No pass has this `name`, neither here nor upstream."""
 
-
-def check(
-    steps: Sequence[Step], context: Any, stop_after: str | None = None
-) -> list[tuple[Step, Callable[[Any], None]]]:
-    """The steps, prepared. Raises UsageError where `run` would, without a module."""
-    prepared = [(step, prepare(step, context)) for step in steps]
-    if stop_after is not None and stop_after not in [step.name for step in steps]:
-        raise UsageError(f"--stop-after={stop_after}: no such pass in this pipeline")
-    return prepared
+    def __init__(self, name: str):
+        self.name = name
+        hint = did_you_mean(name, known_passes(), "neptune-opt --list-passes")
+        super().__init__(f"unknown pass '{name}'", hint=hint)
 
 
 class PassFailure(LoweringError):
     """A pass failed; the exception that says why is the `__cause__`."""
 
-    def __init__(self, step: Step, message: str):
-        self.step = step
-        super().__init__(message)
+
+ALL = "*"  # in place of the name of a pass: every pass
 
 
-def run(
-    module: Any,
-    steps: Sequence[Step],
-    *,
-    stop_after: str | None = None,
-    observe: Callable[[Step, Any], None] | None = None,
-) -> None:
-    """Run the steps in order; `observe(step, module)` sees the module after each.
+@dataclass(frozen=True)
+class Instruments:
+    """What upstream's pass manager shows of a run, on stderr.
+
+    Attributes:
+        verify: check the IR after every pass.
+        before, after: names of the passes before and after which the IR is printed, or ALL.
+        printing: further arguments of `PassManager.enable_ir_printing`.
+        timing: print how long each pass took.
+        statistics: a `PassDisplayMode`: print the statistics of the passes.
+    """
+
+    verify: bool = True
+    before: Collection[str] = ()
+    after: Collection[str] = ()
+    printing: Mapping[str, Any] = field(default_factory=dict)
+    timing: bool = False
+    statistics: Any = None
+
+    def attach(self, manager: Any, name: str) -> None:
+        """Instrument a pass manager; `name` is its only pass, or ALL where it has several."""
+        manager.enable_verifier(self.verify)
+        before, after = ({name, ALL} & set(names) for names in (self.before, self.after))
+        if before or after:
+            manager.enable_ir_printing(
+                print_before_all=bool(before), print_after_all=bool(after), **self.printing
+            )
+        if self.timing:
+            manager.enable_timing()
+        if self.statistics is not None:
+            manager.enable_statistics(self.statistics)
+
+    @property
+    def of_the_whole(self) -> bool:
+        """Whether one report, or one numbering of files, is wanted for all passes together."""
+        selective = {*self.before, *self.after} - {ALL}
+        reports = self.timing or self.statistics is not None
+        return not selective and (reports or "tree_printing_dir_path" in self.printing)
+
+
+class Pipeline:
+    """Steps as pass managers: one for each step, or one for all where `whole`.
+
+    Args:
+        top: the op that the pipeline runs on.
+
+    Raises:
+        UsageError: an unknown pass or a bad option. Nothing has run then.
+    """
+
+    def __init__(self, steps: Sequence[Step], context: Any, *, top: str = TOP, whole: bool = False):
+        self._raised: list[BaseException] = []
+        self.managers: list[tuple[tuple[Step, ...], Any]] = []
+        groups = [tuple(steps)] if whole else [(step,) for step in steps]
+        with context:
+            for group in groups:
+                manager = passmanager.PassManager(top)
+                for step in group:
+                    self._add(manager, step, top)
+                self.managers.append((group, manager))
+
+    def _add(self, manager: Any, step: Step, top: str) -> None:
+        if step.anchors[:1] == (top,) and top != TOP:
+            step = replace(step, anchors=step.anchors[1:])
+        if _is_ours(step.name):
+            spec = registry.lookup(step.name)
+            if step.anchors or top != TOP:
+                where = step.anchors[-1] if step.anchors else top
+                raise UsageError(
+                    f"pass '{step.name}' runs on {TOP}, not on {where}",
+                    hint="put it outside of the nested pipeline",
+                )
+            given = step.options
+            options = registry.parse_options(spec, given) if isinstance(given, str) else given
+            name = "".join(word.capitalize() for word in step.name.split("-"))
+            manager.add(_callback(spec.run, options, self._raised), name=name, argument=str(step))
+        else:
+            _add_upstream(manager, step)
+
+    def run(self, module: Any, done: Callable[[Step], None] = lambda step: None) -> None:
+        """Run on a module; `done` is called with every step, or with the last of a whole."""
+        for steps, manager in self.managers:
+            with module.context, ir.Location.unknown():
+                try:
+                    manager.run(module.operation)
+                except ir.MLIRError as error:
+                    cause = self._raised.pop() if self._raised else error
+                    if not isinstance(cause, ir.MLIRError):
+                        raise cause from None
+                    name = f"pass '{steps[0].name}'" if len(steps) == 1 else "the pipeline"
+                    raise PassFailure(f"{name} failed") from cause
+            done(steps[-1])
+
+
+def _callback(
+    run: Callable[..., None], options: Mapping[str, Any], raised: list[BaseException]
+) -> Callable[[Any, Any], None]:
+    """A pass of ours as the bindings call it; what it raises is put into `raised`.
+
+    (It must not refer to the pass manager, which owns it: that cycle would never be freed.)
+    """
+
+    def call(operation: Any, external: Any) -> None:
+        try:
+            with operation.context, ir.Location.unknown():
+                run(operation.opview, **options)
+        except BaseException as error:  # not through MLIR's frames, which expect none
+            raised.append(error)
+            external.signal_pass_failure()
+
+    return call
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name is not upstream's (what other packages have is looked up last: 20 ms)."""
+    if registry.is_loaded(name):
+        return True
+    return name not in upstream.passes() and name in registry.names()
+
+
+def _add_upstream(manager: Any, step: Step) -> None:
+    """Add one upstream pass, nested where the pass asks for it."""
+    try:
+        manager.add(str(step))
+    except ValueError as error:
+        anchor = re.search(r"restricted to '([\w.]+)'", str(error))
+        if anchor and not step.anchors:
+            return _add_upstream(manager, replace(step, anchors=(anchor[1],)))
+        if "does not refer to a registered pass" in str(error):
+            raise UnknownPass(step.name) from None
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"cannot run pass '{step}': {reason}") from None
+
+
+def until(steps: Sequence[Step], stop_after: str | None) -> list[Step]:
+    """The steps up to the first of that name. Raises UsageError where there is none."""
+    if stop_after is None:
+        return list(steps)
+    names = [step.name for step in steps]
+    if stop_after not in names:
+        hint = did_you_mean(stop_after, names)
+        raise UsageError(f"--stop-after={stop_after}: no such pass in this pipeline", hint=hint)
+    return list(steps[: names.index(stop_after) + 1])
+
+
+def run(module: Any, steps: Sequence[Step], *, instruments: Instruments | None = None) -> None:
+    """Run the steps in order.
 
     `NEPTUNE_DUMP=DIR` also writes the module after every step to `DIR/NN-pass.mlir`.
 
@@ -145,21 +275,13 @@ def run(
         PassFailure: a pass failed or left IR that does not verify.
         NeptuneError: whatever a pass of ours raised.
     """
-    context = module.context
-    prepared = check(steps, context, stop_after)
     dump = StageDump.from_environment()
-    for step, apply in prepared:
-        with context, ir.Location.unknown():
-            try:
-                apply(module)
-            except ir.MLIRError as error:
-                raise PassFailure(step, f"pass '{step.name}' failed") from error
-        if dump:
-            dump.write(step.name, str(module))
-        if observe:
-            observe(step, module)
-        if step.name == stop_after:
-            break
+    whole = instruments is not None and instruments.of_the_whole and not dump
+    pipeline = Pipeline(steps, module.context, top=module.operation.name, whole=whole)
+    if instruments is not None:
+        for group, manager in pipeline.managers:
+            instruments.attach(manager, ALL if whole else group[0].name)
+    pipeline.run(module, lambda step: dump.write(step.name, str(module)) if dump else None)
 
 
 class StageDump:
@@ -178,8 +300,3 @@ class StageDump:
         number = len(list(self.folder.iterdir()))
         name = re.sub(r"[^\w.-]+", "-", stage).strip("-")
         (self.folder / f"{number:02}-{name}.{suffix}").write_text(text)
-
-
-def upstream_passes() -> Sequence[str]:
-    """Names of upstream passes that people use with this project, for `--list-passes`."""
-    return ("canonicalize", "cse", "symbol-dce", "inline", "sccp", "loop-invariant-code-motion")

@@ -3,7 +3,9 @@
 
 A pass is a function `(module, **options) -> None` that changes an `ir.Module` in place and
 leaves verified IR. MLIR gives Python passes no textual name, so this table maps names to
-functions; `neptune-opt` and the pipelines look passes up here.
+functions; `neptune-opt` and the pipelines look passes up here. Other packages add theirs by
+`register`, and by an entry point of the group `neptune_mlir.passes` where they are to be found
+without an import.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.errors import UsageError
+from neptune_mlir import plugins
+from neptune_mlir.errors import UsageError, did_you_mean
 
 # pass name -> module that defines it (imported on first use, so start-up stays fast)
 _MODULES: dict[str, str] = {
@@ -70,9 +73,22 @@ _PASSES: dict[str, Pass] = {}
 
 
 def register(name: str, summary: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator that names a pass. Keyword-only parameters become its options."""
+    """Decorator that names a pass. Keyword-only parameters become its options; the type of an
+    option (bool, int, float or str) is that of its default.
+
+    Raises:
+        UsageError: another module has a pass of that name.
+    """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        owner = _MODULES.get(name, function.__module__)
+        if name in _PASSES:
+            owner = _PASSES[name].run.__module__
+        if owner != function.__module__:
+            raise UsageError(
+                f"{function.__module__} registers pass '{name}', which {owner} has",
+                hint="choose another name",
+            )
         kinds = {
             p.name: type(p.default)
             for p in inspect.signature(function).parameters.values()
@@ -84,16 +100,38 @@ def register(name: str, summary: str) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
-def names() -> list[str]:
+def built_in() -> list[str]:
+    """The passes of this project."""
     return sorted(_MODULES)
 
 
+def is_loaded(name: str) -> bool:
+    """Whether a pass is built in, or was registered by an import."""
+    return name in _MODULES or name in _PASSES
+
+
+def names() -> list[str]:
+    """Every pass: built in, registered, or of an installed package."""
+    return sorted({*_MODULES, *_PASSES, *plugins.entries(plugins.PASSES)})
+
+
 def lookup(name: str) -> Pass:
-    """The pass called `name`. Raises UsageError when there is none."""
-    if name not in _PASSES:
-        if name not in _MODULES:
-            raise UsageError(f"unknown pass '{name}'", hint=f"known passes: {', '.join(names())}")
+    """The pass called `name`. Raises UsageError when there is none, or its package is broken."""
+    if name in _PASSES:
+        return _PASSES[name]
+    if name in _MODULES:
         importlib.import_module(_MODULES[name])
+    elif name in plugins.entries(plugins.PASSES):
+        plugins.load(plugins.PASSES, name)
+        if name not in _PASSES:
+            raise UsageError(
+                f"the entry point '{name}' of {plugins.PASSES} registers no pass of that name",
+                hint=f'@register("{name}", "...") in the module that it names',
+            )
+    else:
+        raise UsageError(
+            f"unknown pass '{name}'", hint=did_you_mean(name, names(), "neptune-opt --list-passes")
+        )
     return _PASSES[name]
 
 
@@ -104,8 +142,12 @@ def parse_options(spec: Pass, text: str) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         name = key.replace("-", "_")
         if name not in spec.options or not equals:
-            known = ", ".join(f"{k.replace('_', '-')}=" for k in spec.options) or "none"
-            raise UsageError(f"pass '{spec.name}' has no option '{item}'", hint=f"options: {known}")
+            known = [k.replace("_", "-") for k in spec.options]
+            listed = f"options: {', '.join(f'{k}=' for k in known) or 'none'}"
+            raise UsageError(
+                f"pass '{spec.name}' has no option '{item}'",
+                hint=f"{key}=VALUE" if key in known else did_you_mean(key, known, listed),
+            )
         kind = spec.options[name]
         try:
             if kind is bool:

@@ -13,8 +13,8 @@
 // STOP: %[[SUM:.*]] = arith.addi %arg0, %arg0
 // STOP-NEXT: arith.addi %[[SUM]], %[[ZERO]]
 
-// ALL: IR Dump After cse
-// ALL: IR Dump After canonicalize
+// ALL: IR Dump After CSEPass: cse
+// ALL: IR Dump After CanonicalizerPass: canonicalize
 
 // LIST: --privatize
 // LIST: --rolling-update

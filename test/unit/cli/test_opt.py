@@ -8,6 +8,7 @@ import time
 import pytest
 
 from neptune_mlir.cli import opt
+from neptune_mlir.transforms import registry
 
 GOOD = "func.func @f(%x: i32) -> i32 {\n  return %x : i32\n}\n"
 BAD = "func.func @f() -> i32 {\n  return %nobody : i32\n}\n"
@@ -65,25 +66,18 @@ def test_one_bad_piece_does_not_hide_the_others(file, capsys):
     assert "in.mlir:2:" in captured.err
 
 
-def test_a_defect_in_a_pass_shows_no_traceback(file, capsys, monkeypatch):
-    from neptune_mlir.transforms import registry
-
-    broken = registry.Pass("broken", "", lambda module: {}["key"])
-    monkeypatch.setitem(registry._MODULES, "broken", "")
-    monkeypatch.setitem(registry._PASSES, "broken", broken)
+def test_a_defect_in_a_pass_shows_no_traceback(file, capsys):
+    registry.register("broken", "raises")(lambda module: {}["key"])
     assert opt.main([file(GOOD), "--broken"]) == 1
     assert "internal error, please report it: KeyError" in capsys.readouterr().err
 
 
-def test_a_pass_that_leaves_invalid_ir_is_named(file, capsys, monkeypatch):
-    from neptune_mlir.transforms import registry
-
+def test_a_pass_that_leaves_invalid_ir_is_named(file, capsys):
     def spoil(module):
         function = module.body.operations[0]
         function.regions[0].blocks[0].operations[0].operation.erase()
 
-    monkeypatch.setitem(registry._MODULES, "spoil", "")
-    monkeypatch.setitem(registry._PASSES, "spoil", registry.Pass("spoil", "", spoil))
+    registry.register("spoil", "leaves no terminator")(spoil)
     assert opt.main([file("func.func @f() {\n  return\n}\n"), "--spoil"]) == 1
     assert "note: pass 'spoil' failed" in capsys.readouterr().err
 

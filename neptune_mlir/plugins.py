@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What installed packages add, found by their entry points (docs/extending.md).
+
+    [project.entry-points."neptune_mlir.passes"]
+    merge-scales = "my_package.merge_scales"        # a module that registers the pass
+
+    [project.entry-points."neptune_mlir.schedules"]
+    wide-rows = "my_package.schedules"              # a package with the file wide-rows.mlir
+
+Nothing here imports MLIR, nor a package before one of its entries is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.errors import UsageError
+
+PASSES = "neptune_mlir.passes"
+SCHEDULES = "neptune_mlir.schedules"
+
+
+@functools.cache
+def entries(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group by name, in the order of their names.
+
+    Raises:
+        UsageError: two packages have one of the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in sorted(entry_points(group=group), key=lambda e: (e.name, e.value)):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise UsageError(
+                f"{_owner(other)} and {_owner(entry)} both have an entry '{entry.name}' of {group}",
+                hint="uninstall one of them",
+            )
+    return found
+
+
+def load(group: str, name: str) -> Any:
+    """The module that an entry names, imported. Raises UsageError where that fails."""
+    entry = entries(group)[name]
+    try:
+        return importlib.import_module(entry.value)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"'{name}' of {_owner(entry)} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"python -c 'import {entry.value}' shows why",
+        ) from error
+
+
+def schedule_text(name: str) -> str:
+    """The script of a schedule that a package ships. Raises UsageError where there is no file."""
+    entry = entries(SCHEDULES)[name]
+    try:
+        return (files(entry.value) / f"{name}.mlir").read_text()
+    except (OSError, ImportError, TypeError) as error:
+        raise UsageError(
+            f"schedule '{name}' of {_owner(entry)} cannot be read: {error}",
+            hint=f"the file {name}.mlir belongs into the package {entry.value}",
+        ) from None
+
+
+@functools.cache
+def fingerprint() -> str:
+    """What identifies the passes of installed packages: compiled code may depend on them."""
+    digest = hashlib.sha256()
+    for name, entry in entries(PASSES).items():
+        digest.update(f"{name} {entry.value} {_owner(entry)}\n".encode())
+        try:
+            spec = importlib.util.find_spec(entry.value)
+        except ImportError:
+            spec = None
+        if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
+            digest.update(Path(spec.origin).read_bytes())
+    return digest.hexdigest()
+
+
+def _owner(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
