@@ -16,12 +16,13 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PASSES = "neptune_mlir.passes"
 SCHEDULES = "neptune_mlir.schedules"
@@ -34,6 +35,8 @@ def entries(group: str) -> dict[str, EntryPoint]:
     Raises:
         UsageError: two packages have one of the same name.
     """
+    from importlib.metadata import entry_points  # not on every start: it takes a while
+
     found: dict[str, EntryPoint] = {}
     for entry in sorted(entry_points(group=group), key=lambda e: (e.name, e.value)):
         other = found.setdefault(entry.name, entry)
@@ -61,6 +64,8 @@ def load(group: str, name: str) -> Any:
 
 def schedule_text(name: str) -> str:
     """The script of a schedule that a package ships. Raises UsageError where there is no file."""
+    from importlib.resources import files
+
     entry = entries(SCHEDULES)[name]
     try:
         return (files(entry.value) / f"{name}.mlir").read_text()

@@ -86,25 +86,20 @@ class _Session:
 
     def __init__(self, options: argparse.Namespace, steps: list[Any], source: str):
         self.options, self.steps, self.source = options, steps, source
+        whole = source == options.input and not options.split_input_file
+        self.path = source if whole else None
         self.instruments = _instruments(options)
         self.entries: list[Entry] = []
 
     def process(self, text: str | bytes) -> str | bytes | None:
         """The resulting IR as text or bytecode, or None after an error."""
-        from neptune_mlir.dialects.context import make_context
         from neptune_mlir.ir import bindings
         from neptune_mlir.transforms import registry
 
-        context = make_context()
-        context.allow_unregistered_dialects = bool(self.options.allow_unregistered_dialect)
-        # printing shows passes in their order, and a whole module only while nobody changes it
-        printing = self.instruments.before or self.instruments.after
-        if self.options.mlir_disable_threading or printing:
-            context.enable_multithreading(False)
-        handler = context.attach_diagnostic_handler(self._collect)
-        with bindings.source_name(self.source), registry.collect_remarks() as remarks, context:
+        with bindings.source_name(self.source), registry.collect_remarks() as remarks:
             try:
-                return self._process(text, context)
+                with self._context() as context:
+                    return self._process(text, context)
             except UsageError:
                 raise
             except Exception as error:
@@ -114,49 +109,70 @@ class _Session:
                 return None
             finally:
                 self.entries += [Entry(r.kind, r.loc, r.message) for r in remarks]
-                handler.detach()
+
+    @contextlib.contextmanager
+    def _context(self) -> Iterator[Any]:
+        """A context as the options want it, entered; its diagnostics are collected."""
+
+        context = make_context()
+        context.allow_unregistered_dialects = bool(self.options.allow_unregistered_dialect)
+        # printing shows passes in their order, and a whole module only while nobody changes it
+        printing = self.instruments.before or self.instruments.after
+        if self.options.mlir_disable_threading or printing:
+            context.enable_multithreading(False)
+        handler = context.attach_diagnostic_handler(self._collect)
+        try:
+            with context:
+                if self.options.irdl_file:
+                    _load_irdl(self.options.irdl_file)
+                yield context
+        finally:
+            handler.detach()
 
     def _process(self, text: str | bytes, context: Any) -> str | bytes:
         from neptune_mlir.pipelines import runner
 
-        if self.options.irdl_file:
-            _load_irdl(self.options.irdl_file)
         steps = runner.until(self.steps, self.options.stop_after)
         if self.options.run_reproducer:
             steps += runner.parse_pipeline(reproducer.pipeline_of(text))
         if not self.options.no_implicit_module:
             runner.Pipeline(steps, context)  # wrong usage is said before wrong input
-        module = self._parse(text)
+        module = self._parse(text, self.path)
         if self.options.verify_roundtrip:
             self._verify_roundtrip(module)
-        top = module.operation.name
         if self.options.dump_pass_pipeline:
+            top = module.operation.name
             whole = runner.Pipeline(steps, context, top=top, whole=True)
             for _, manager in whole.managers:
                 print(f"Pass Manager with {len(steps)} passes:\n{manager}\n", file=sys.stderr)
-        before = reproducer.text_of(module, steps)
-        if self.options.mlir_generate_reproducer:
-            _write(self.options.mlir_generate_reproducer, before)
+        always = self.options.mlir_generate_reproducer
+        crashed = self.options.mlir_pass_pipeline_crash_reproducer
+        before = reproducer.text_of(module, steps) if always or crashed else ""
+        if always:
+            _write(always, before)
         try:
             runner.run(module, steps, instruments=self.instruments)
-        except NeptuneError:
-            if self.options.mlir_pass_pipeline_crash_reproducer:
-                _write(self.options.mlir_pass_pipeline_crash_reproducer, before)
+        except Exception:
+            if crashed:
+                _write(crashed, before)
             raise
         return self._printed(module)
 
-    def _parse(self, text: str | bytes) -> Any:
+    def _parse(self, text: str | bytes, path: str | None = None) -> Any:
+        """The module; of a whole file at `path`, so that its locations name it."""
         from neptune_mlir.ir.bindings import ir
 
         if self.options.no_implicit_module:
-            return ir.Operation.parse(text)
-        return ir.Module.parse(text)
+            return ir.Operation.parse(text, source_name=path or "")
+        return ir.Module.parseFile(path) if path else ir.Module.parse(text)
 
     def _verify_roundtrip(self, module: Any) -> None:
         """Print and parse a module again, as text and as bytecode: it must stay the same."""
         reference = _text(module, debug=True)
         for kind, printed in (("text", reference), ("bytecode", self._bytecode(module))):
-            if _text(self._parse(printed), debug=True) != reference:
+            with self._context():  # the names of resources are taken in the context of the module
+                again = _text(self._parse(printed), debug=True)
+            if again != reference:
                 raise InputError(
                     f"the input as {kind} is another module when it is read again", loc=self.source
                 )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from neptune_mlir.errors import UsageError
@@ -66,6 +65,8 @@ def show_dialects() -> str:
 
 def version_text() -> str:
     """The versions of this package and of the bindings."""
+    from importlib.metadata import PackageNotFoundError, version
+
     from neptune_mlir import __version__
     from neptune_mlir.ir.bindings import PACKAGE
 

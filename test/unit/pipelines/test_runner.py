@@ -5,6 +5,7 @@ import pytest
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import NeptuneError, UsageError
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines.runner import Instruments, Step, parse_pipeline, run, until
 from neptune_mlir.transforms import registry
 
@@ -118,7 +119,7 @@ def test_one_report_for_all_passes(registered, capfd):
 
 def test_verification_can_be_left_out():
     def spoil(module):
-        module.operation.attributes["no_prefix"] = bindings.ir.UnitAttr.get()
+        module.operation.attributes["no_prefix"] = ir.UnitAttr.get()
 
     registry.register("spoil-module", "for this test")(spoil)
     run(module(), [Step("spoil-module")], instruments=Instruments(verify=False))

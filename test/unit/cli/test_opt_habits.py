@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What people are used to type after `mlir-opt`, typed after `neptune-opt`.
+
+The bindings' wheel carries an `mlir-opt` of the same MLIR (`torch-mlir-opt`): both run, and have
+to print the same. Blank lines do not count, nor do figures in reports of times.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from neptune_mlir.cli import opt
+from neptune_mlir.ir.bindings import module
+from neptune_mlir.transforms import registry
+
+STOCK = Path(module("_mlir_libs").__file__).parent / "torch-mlir-opt"
+pytestmark = pytest.mark.skipif(not STOCK.exists(), reason="the bindings bring no mlir-opt")
+
+TWICE = """\
+func.func @twice(%x: i32) -> (i32, i32) {
+  %zero = arith.constant 0 : i32
+  %a = arith.addi %x, %x : i32 loc("sum")
+  %b = arith.addi %x, %x : i32
+  %c = arith.addi %b, %zero : i32
+  return %a, %c : i32, i32
+}
+func.func private @unused(%x: i32)
+"""
+ELEMENTS = """\
+func.func @f() -> (tensor<4xi32>, tensor<2xf32>) {
+  %a = arith.constant dense<[1, 2, 3, 4]> : tensor<4xi32>
+  %b = arith.constant dense_resource<blob> : tensor<2xf32>
+  return %a, %b : tensor<4xi32>, tensor<2xf32>
+}
+{-#
+  dialect_resources: { builtin: { blob: "0x04000000000000000000000000000000" } }
+#-}
+"""
+PIECES = "func.func @f() {\n  return\n}\n// -----\nfunc.func @g() {\n  return\n}\n"
+OTHER_MARK = PIECES.replace("// -----", "// ~~~")
+STRANGE = 'func.func @f() {\n  "strange.op"() : () -> ()\n  return\n}\n'
+UNDECLARED = "func.func @f() -> i32 {\n  return %nobody : i32\n}\n"
+WRONG_TYPE = "func.func @f(%x: i32) -> i64 {\n  // MARK\n  return %x : i32\n}\n"
+EXPECTED = WRONG_TYPE.replace(
+    "MARK", "expected-error@+1 {{type of return operand 0 ('i32') doesn't match}}"
+)
+NOT_PRODUCED = TWICE.replace("  %zero", "  // expected-error@+1 {{no such}}\n  %zero")
+IRDL = """\
+irdl.dialect @strange {
+  irdl.operation @op {
+    %0 = irdl.is i32
+    irdl.operands(x: %0)
+  }
+}
+"""
+ALONE = TWICE[: TWICE.index("func.func private")]
+
+OUT, ERR, BOTH = "out", "err", "both"
+
+HABITS = {
+    "print": (TWICE, [], OUT),
+    "one dash": (TWICE, ["-cse"], OUT),
+    "two passes": (TWICE, ["--cse", "--canonicalize"], OUT),
+    "options of a pass": (TWICE, ["--canonicalize=max-iterations=1 top-down=false"], OUT),
+    "pipeline": (TWICE, ["--pass-pipeline=builtin.module(cse,symbol-dce)"], OUT),
+    "pipeline, short": (TWICE, ["-p", "builtin.module(cse)"], OUT),
+    "nested pipeline": (TWICE, ["-pass-pipeline", "builtin.module(func.func(cse))"], OUT),
+    "options in a pipeline": (
+        TWICE, ["--pass-pipeline=builtin.module(canonicalize{top-down=false max-iterations=2})"],
+        OUT,
+    ),
+    "pipeline for any op": (TWICE, ["--pass-pipeline=any(cse)"], OUT),
+    "inline": (TWICE, ["--inline=inlining-threshold=10", "--symbol-dce"], OUT),
+    "generic form": (TWICE, ["--mlir-print-op-generic"], OUT),
+    "locations": (TWICE, ["-mlir-print-debuginfo"], OUT),
+    "locations for people": (TWICE, ["--mlir-pretty-debuginfo", "--mlir-print-debuginfo"], OUT),
+    "locations inline": (TWICE, ["--mlir-print-debuginfo", "--mlir-print-local-scope"], OUT),
+    "names from locations": (TWICE, ["--mlir-use-nameloc-as-prefix"], OUT),
+    "long attributes": (ELEMENTS, ["--mlir-elide-elementsattrs-if-larger=2"], OUT),
+    "long attributes, apart": (ELEMENTS, ["--mlir-elide-elementsattrs-if-larger", "2"], OUT),
+    "long resources": (ELEMENTS, ["--mlir-elide-resource-strings-if-larger=4"], OUT),
+    "no regions": (TWICE, ["--mlir-print-skip-regions"], OUT),
+    "assume verified": (TWICE, ["--mlir-print-assume-verified"], OUT),
+    "no module": (ALONE, ["--no-implicit-module"], OUT),
+    "a pipeline without module": (
+        ALONE, ["--no-implicit-module", "--pass-pipeline=func.func(cse)"], OUT,
+    ),
+    "pieces": (PIECES, ["--split-input-file"], OUT),
+    "pieces by another mark": (OTHER_MARK, ["--split-input-file=// ~~~"], OUT),
+    "pieces of output": (PIECES, ["-split-input-file", "-output-split-marker=// ==="], OUT),
+    "unregistered ops": (STRANGE, ["-allow-unregistered-dialect"], OUT),
+    "unregistered ops refused": (STRANGE, [], ERR),
+    "parse error": (UNDECLARED, [], ERR),
+    "verifier error": (WRONG_TYPE, [], ERR),
+    "op of an error": (WRONG_TYPE, ["--mlir-print-op-on-diagnostic=false"], ERR),
+    "errors only": (WRONG_TYPE, ["--mlir-diagnostic-verbosity-level=errors"], ERR),
+    "expected errors": (EXPECTED, ["--verify-diagnostics"], BOTH),
+    "expected errors only": (EXPECTED, ["--verify-diagnostics=only-expected"], BOTH),
+    "before all": (TWICE, ["--cse", "--symbol-dce", "--mlir-print-ir-before-all"], BOTH),
+    "after all": (TWICE, ["--cse", "--symbol-dce", "--mlir-print-ir-after-all"], BOTH),
+    "before one": (TWICE, ["-cse", "-canonicalize", "--mlir-print-ir-before=canonicalize"], BOTH),
+    "after one": (TWICE, ["-cse", "-canonicalize", "--mlir-print-ir-after=cse"], BOTH),
+    "after some": (TWICE, ["-cse", "-symbol-dce", "--mlir-print-ir-after=cse,symbol-dce"], BOTH),
+    "after change": (
+        TWICE, ["-cse", "-cse", "--mlir-print-ir-after-all", "--mlir-print-ir-after-change"], BOTH,
+    ),
+    "whole module": (
+        ALONE, ["--pass-pipeline=builtin.module(func.func(cse))", "--mlir-disable-threading",
+                "--mlir-print-ir-module-scope", "--mlir-print-ir-after-all"], BOTH,
+    ),
+    "statistics": (TWICE, ["--cse", "--canonicalize", "--mlir-pass-statistics"], BOTH),
+    "statistics as a list": (
+        TWICE, ["-cse", "-mlir-pass-statistics", "-mlir-pass-statistics-display=list"], BOTH,
+    ),
+    "unverified": (TWICE, ["--cse", "--verify-each=false"], OUT),
+    "round trip": (ELEMENTS, ["--verify-roundtrip"], OUT),
+    "one thread": (TWICE, ["--canonicalize", "-mlir-disable-threading"], OUT),
+    "dump of the pipeline": (
+        TWICE, ["--cse", "--canonicalize=top-down=false", "--dump-pass-pipeline"], ERR,
+    ),
+}  # fmt: skip
+
+
+def lines(text):
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def normal(text):
+    """Without blank lines, and pipelines on one line."""
+    flat = re.sub(r"\(\s+", "(", re.sub(r",\s+", ",", re.sub(r"\s+\)", ")", text)))
+    return [re.sub(r"[ \t]+", " ", line) for line in lines(flat)]
+
+
+@pytest.fixture
+def both(tmp_path, monkeypatch, capfd):
+    """Runs the same arguments through both; gives (exit code, stdout, stderr) of each."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, arguments, name="in.mlir"):
+        mode = "wb" if isinstance(text, bytes) else "w"
+        with open(name, mode) as file:
+            file.write(text)
+        done = subprocess.run([STOCK, name, *arguments], capture_output=True)
+        stock = (done.returncode, done.stdout.decode(), done.stderr.decode())
+        capfd.readouterr()
+        code = opt.main([name, *arguments])
+        captured = capfd.readouterr()
+        return (code, captured.out, captured.err), stock
+
+    return run
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_habit(both, habit):
+    text, arguments, streams = HABITS[habit]
+    ours, stock = both(text, arguments)
+    assert bool(ours[0]) == bool(stock[0]), ours[2] + stock[2]
+    if streams != ERR:
+        assert normal(ours[1]) == normal(stock[1])
+    if streams != OUT:
+        assert normal(ours[2]) == normal(stock[2])
+
+
+def test_there_are_forty():
+    assert len(HABITS) >= 40
+
+
+@pytest.mark.parametrize("text", [NOT_PRODUCED, WRONG_TYPE])
+def test_diagnostics_that_differ_from_what_is_expected(both, text):
+    ours, stock = both(text, ["--verify-diagnostics"])
+    assert ours[0] == stock[0] == 1
+    assert ours[2] and stock[2]
+
+
+def test_times(both):
+    ours, stock = both(TWICE, ["--cse", "--canonicalize", "--mlir-timing"])
+
+    def passes(text):
+        rows = [line.rpartition(") ")[2].strip() for line in lines(text)]
+        return [name for name in rows if name.endswith("Pass")]
+
+    assert passes(ours[2]) == passes(stock[2]) == ["CSEPass", "CanonicalizerPass"]
+    assert ours[1].split() == stock[1].split()
+
+
+def test_tree_of_files(both, tmp_path):
+    arguments = ["--cse", "--symbol-dce", "--mlir-print-ir-after-all", "--mlir-print-ir-tree-dir"]
+
+    def tree(name):
+        files = sorted((tmp_path / name).rglob("*.mlir"))
+        return {str(p.relative_to(tmp_path / name)): lines(p.read_text()) for p in files}
+
+    subprocess.run([STOCK, "-", *arguments, "stock"], input=TWICE.encode(), check=True,
+                   capture_output=True)  # fmt: skip
+    both(TWICE, [*arguments, "ours"])
+    assert tree("ours") == tree("stock") != {}
+
+
+def test_bytecode_goes_both_ways(both, tmp_path):
+    for command in (opt.main, lambda given: subprocess.run([STOCK, *given], check=True)):
+        (tmp_path / "x.mlir").write_text(TWICE)
+        command(["x.mlir", "--emit-bytecode", "-o", "x.mlirbc"])
+        data = (tmp_path / "x.mlirbc").read_bytes()
+        assert data.startswith(opt.BYTECODE)
+        ours, stock = both(data, ["--cse"], "y.mlirbc")
+        assert ours[0] == 0
+        assert normal(ours[1]) == normal(stock[1])
+
+
+def test_a_version_of_bytecode(both, capfd):
+    ours, stock = both(TWICE, ["--emit-bytecode", "--emit-bytecode-version=99"])
+    assert ours[0] and stock[0]
+    assert "cannot write bytecode" in ours[2]
+
+
+def test_irdl_file(both, tmp_path):
+    (tmp_path / "strange.irdl").write_text(IRDL)
+    taken = 'func.func @f(%x: i32) {\n  "strange.op"(%x) : (i32) -> ()\n  return\n}\n'
+    ours, stock = both(taken, ["--irdl-file=strange.irdl"])
+    assert ours[0] == stock[0] == 0
+    assert normal(ours[1]) == normal(stock[1])
+    ours, stock = both(taken.replace("i32", "i64"), ["--irdl-file=strange.irdl"])
+    assert ours[0] == stock[0] == 1
+    assert normal(ours[2]) == normal(stock[2])
+    (tmp_path / "bad.irdl").write_text("irdl.dialect @x {")
+    ours, stock = both(taken, ["--irdl-file=bad.irdl"])
+    assert ours[0] == stock[0] == 1
+    assert "bad.irdl:1:" in ours[2]
+
+
+def test_no_notes(both):
+    """(The stock tool keeps the note with the op.)"""
+    shown, _ = both(WRONG_TYPE, [])
+    hidden, _ = both(WRONG_TYPE, ["--mlir-disable-diagnostic-notes"])
+    assert "note:" in shown[2]
+    assert hidden[0] == 1
+    assert [line for line in lines(shown[2]) if "note:" not in line] == lines(hidden[2])
+
+
+def test_reproducer(both, tmp_path, capfd):
+    both(TWICE, ["--cse", "--symbol-dce", "--mlir-generate-reproducer=again.mlir"])
+    text = (tmp_path / "again.mlir").read_text()
+    ours, stock = both(text, ["--run-reproducer"])
+    assert ours[0] == stock[0] == 0
+    assert "@unused" not in ours[1]
+    assert [x for x in normal(ours[1]) if "reproducer" not in x][:8] == normal(stock[1])[:8]
+    registry.register("fail-here", "raises")(lambda module: 1 / 0)
+    ours, _ = both(TWICE, ["--cse", "--fail-here",
+                           "--mlir-pass-pipeline-crash-reproducer=crash.mlir"])  # fmt: skip
+    assert ours[0] == 1
+    ours, _ = both((tmp_path / "crash.mlir").read_text(), ["--run-reproducer"])
+    assert "ZeroDivisionError" in ours[2]
+
+
+def test_questions(capsys):
+    for question, *answers in (
+        ("--help", "--mlir-timing", "--rolling-update", "--convert-linalg-to-loops", "--schedule"),
+        ("-h", "--privatize", "[chunks=int programs=int tiles=int]"),
+        ("--help-hidden", "--load-pass-plugin", "--mlir-print-value-users"),
+        ("--list-passes", "--canonicalize", "max-iterations=10"),
+        ("--show-dialects", "Available Dialects: ", "linalg,", "neptune,", "vector,"),
+        ("--version", "neptune-mlir ", "MLIR bindings: "),
+    ):
+        assert opt.main([question]) == 0
+        printed = capsys.readouterr().out
+        assert [a for a in answers if a not in printed] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--mlir-timming"], "unknown option or pass '--mlir-timming'", "'mlir-timing'"),
+        (["--csee"], "unknown option or pass '--csee'", "'cse'"),
+        (["--rolling-updat"], "unknown option or pass", "'rolling-update'"),
+        (["--pass-pipeline=builtin.module(csee)"], "unknown option or pass '--csee'", "'cse'"),
+        (["--privatize=chunk=2"], "no option 'chunk=2'", "'chunks'"),
+        (["--load-pass-plugin=x.so"], "cannot work here", "entry points"),
+        (["--mlir-print-value-users"], "cannot work here", "no access"),
+        (["--mlir-timing=maybe"], "is not true or false", "--help"),
+        (["--mlir-elide-elementsattrs-if-larger=many"], "is not a number", "--help"),
+        (["--emit-bytecode", "--split-input-file"], "works on text only", ""),
+        (["--run-reproducer"], "holds no mlir_reproducer", "--run-reproducer"),
+        (["--cse", "--no-implicit-module", "--tile"], "runs on builtin.module", "outside"),
+        (["--pass-pipeline=func.func(rolling-update)"], "not on func.func", "outside"),
+        (["--irdl-file=nowhere.irdl"], "cannot read 'nowhere.irdl'", ""),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path, capfd, arguments, message, hint):
+    (tmp_path / "in.mlir").write_text(ALONE)
+    assert opt.main([str(tmp_path / "in.mlir"), *arguments]) in (1, 2)
+    printed = capfd.readouterr().err
+    assert message in printed
+    assert hint in printed
+    assert "Traceback" not in printed
