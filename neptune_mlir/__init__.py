@@ -18,17 +18,22 @@ from neptune_mlir.errors import NeptuneError
 from neptune_mlir.version import __version__
 
 if TYPE_CHECKING:
-    from neptune_mlir import ops
+    from neptune_mlir import ops, passes
     from neptune_mlir.driver.kernel import Kernel, compile
+    from neptune_mlir.passes import register
 
-__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops"]
+__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops", "passes", "register"]
 
-_HOME = {"compile": "neptune_mlir.driver.kernel", "Kernel": "neptune_mlir.driver.kernel"}
+_HOME = {
+    "compile": "neptune_mlir.driver.kernel",
+    "Kernel": "neptune_mlir.driver.kernel",
+    "register": "neptune_mlir.passes",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ops":
-        return importlib.import_module("neptune_mlir.ops")
+    if name in ("ops", "passes"):
+        return importlib.import_module(f"neptune_mlir.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     raise AttributeError(f"module 'neptune_mlir' has no attribute '{name}'")

@@ -113,6 +113,7 @@ class _Session:
     @contextlib.contextmanager
     def _context(self) -> Iterator[Any]:
         """A context as the options want it, entered; its diagnostics are collected."""
+        from neptune_mlir.dialects.context import make_context
 
         context = make_context()
         context.allow_unregistered_dialects = bool(self.options.allow_unregistered_dialect)

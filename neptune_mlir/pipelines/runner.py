@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.errors import LoweringError, UsageError, did_you_mean
-from neptune_mlir.ir.bindings import ir, passmanager
+from neptune_mlir.ir.bindings import diagnostic_lines, ir, passmanager
 from neptune_mlir.pipelines import upstream
 from neptune_mlir.transforms import registry
 
@@ -45,7 +45,7 @@ class Step:
         if self.options:
             given = self.options
             if not isinstance(given, str):
-                given = ",".join(f"{k}={v}" for k, v in given.items())
+                given = ",".join(f"{k.replace('_', '-')}={v}" for k, v in given.items())
             text = f"{text}{{{given}}}"
         for anchor in reversed(self.anchors):
             text = f"{anchor}({text})"
@@ -114,7 +114,12 @@ class UnknownPass(UsageError):
 
 
 class PassFailure(LoweringError):
-    """A pass failed; the exception that says why is the `__cause__`."""
+    """A pass failed; the `MLIRError` that says why is the `__cause__`."""
+
+    def __str__(self) -> str:
+        cause = self.__cause__
+        said = diagnostic_lines(cause) if cause is not None else []
+        return "\n".join([super().__str__(), *said])
 
 
 ALL = "*"  # in place of the name of a pass: every pass
@@ -178,26 +183,8 @@ class Pipeline:
             for group in groups:
                 manager = passmanager.PassManager(top)
                 for step in group:
-                    self._add(manager, step, top)
+                    add(manager, step, top=top, raised=self._raised)
                 self.managers.append((group, manager))
-
-    def _add(self, manager: Any, step: Step, top: str) -> None:
-        if step.anchors[:1] == (top,) and top != TOP:
-            step = replace(step, anchors=step.anchors[1:])
-        if _is_ours(step.name):
-            spec = registry.lookup(step.name)
-            if step.anchors or top != TOP:
-                where = step.anchors[-1] if step.anchors else top
-                raise UsageError(
-                    f"pass '{step.name}' runs on {TOP}, not on {where}",
-                    hint="put it outside of the nested pipeline",
-                )
-            given = step.options
-            options = registry.parse_options(spec, given) if isinstance(given, str) else given
-            name = "".join(word.capitalize() for word in step.name.split("-"))
-            manager.add(_callback(spec.run, options, self._raised), name=name, argument=str(step))
-        else:
-            _add_upstream(manager, step)
 
     def run(self, module: Any, done: Callable[[Step], None] = lambda step: None) -> None:
         """Run on a module; `done` is called with every step, or with the last of a whole."""
@@ -214,10 +201,40 @@ class Pipeline:
             done(steps[-1])
 
 
+def add(
+    manager: Any, step: Step, *, top: str = TOP, raised: list[BaseException] | None = None
+) -> None:
+    """Add a step to a pass manager that runs on `top` ops.
+
+    What a pass of ours raises is put into `raised`; without that list it becomes a diagnostic, so
+    that `PassManager.run` raises an MLIRError which says it.
+
+    Raises:
+        UsageError: an unknown pass, a bad option, or a pass that does not run there.
+    """
+    if step.anchors[:1] == (top,) and top != TOP:
+        step = replace(step, anchors=step.anchors[1:])
+    if not _is_ours(step.name):
+        _add_upstream(manager, step)
+        return
+    spec = registry.lookup(step.name)
+    if step.anchors or top != TOP:
+        where = step.anchors[-1] if step.anchors else top
+        raise UsageError(
+            f"pass '{step.name}' runs on {TOP}, not on {where}",
+            hint="put it outside of the nested pipeline",
+        )
+    given = step.options
+    text = isinstance(given, str)
+    options = registry.parse_options(spec, given) if text else registry.checked(spec, given)
+    name = "".join(word.capitalize() for word in step.name.split("-"))
+    manager.add(_callback(spec.run, options, raised), name=name, argument=str(step))
+
+
 def _callback(
-    run: Callable[..., None], options: Mapping[str, Any], raised: list[BaseException]
+    run: Callable[..., None], options: Mapping[str, Any], raised: list[BaseException] | None
 ) -> Callable[[Any, Any], None]:
-    """A pass of ours as the bindings call it; what it raises is put into `raised`.
+    """A pass of ours as the bindings call it.
 
     (It must not refer to the pass manager, which owns it: that cycle would never be freed.)
     """
@@ -227,7 +244,10 @@ def _callback(
             with operation.context, ir.Location.unknown():
                 run(operation.opview, **options)
         except BaseException as error:  # not through MLIR's frames, which expect none
-            raised.append(error)
+            if raised is not None:
+                raised.append(error)
+            else:
+                operation.location.emit_error(f"{type(error).__name__}: {error}")
             external.signal_pass_failure()
 
     return call

@@ -14,7 +14,7 @@ import contextlib
 import contextvars
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,12 +142,7 @@ def parse_options(spec: Pass, text: str) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         name = key.replace("-", "_")
         if name not in spec.options or not equals:
-            known = [k.replace("_", "-") for k in spec.options]
-            listed = f"options: {', '.join(f'{k}=' for k in known) or 'none'}"
-            raise UsageError(
-                f"pass '{spec.name}' has no option '{item}'",
-                hint=f"{key}=VALUE" if key in known else did_you_mean(key, known, listed),
-            )
+            raise _no_option(spec, item, key)
         kind = spec.options[name]
         try:
             if kind is bool:
@@ -159,6 +154,29 @@ def parse_options(spec: Pass, text: str) -> dict[str, Any]:
                 f"option '{key}' of pass '{spec.name}' takes a {kind.__name__}, not '{value}'"
             ) from None
     return options
+
+
+def checked(spec: Pass, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as keyword arguments of the pass. Raises UsageError: an unknown one, or a value of
+    another type."""
+    for name, value in options.items():
+        if name not in spec.options:
+            raise _no_option(spec, name, name)
+        kind = spec.options[name]
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise UsageError(
+                f"option '{name}' of pass '{spec.name}' takes a {kind.__name__}, not {value!r}"
+            )
+    return dict(options)
+
+
+def _no_option(spec: Pass, item: str, key: str) -> UsageError:
+    known = [name.replace("_", "-") for name in spec.options]
+    listed = f"options: {', '.join(f'{k}=' for k in known) or 'none'}"
+    return UsageError(
+        f"pass '{spec.name}' has no option '{item}'",
+        hint=f"{key}=VALUE" if key in known else did_you_mean(key, known, listed),
+    )
 
 
 @dataclass(frozen=True)

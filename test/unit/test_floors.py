@@ -16,13 +16,13 @@ PACKAGE = "neptune_mlir"
 
 # bottom to top; a module belongs to the longest name that it starts with
 FLOORS = (
-    "errors", "version", "algebra", "targets", "runtime", "ir", "dialects", "analysis",
+    "errors", "version", "plugins", "algebra", "targets", "runtime", "ir", "dialects", "analysis",
     "transforms.registry", "transforms.math", "transforms.linalg", "transforms.fusion",
     "transforms.schedule", "transforms.tiling", "transforms.cpu", "transforms.gpu",
     "transforms.hopper", "transforms",
     "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",
     "codegen.amd", "codegen.triton", "codegen",
-    "pipelines", "driver", "frontend", "ops", "", "zoo", "bench", "tune", "cli",
+    "pipelines", "passes", "driver", "frontend", "ops", "", "zoo", "bench", "tune", "cli",
 )  # fmt: skip
 
 # Imports that still go up. The list can only shrink: lazy rescaling and software pipelining share

@@ -36,7 +36,7 @@ def run_commands(text, capsys):
         assert entry(arguments) == 0, (line, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", ["tutorial", "numerics"])
+@pytest.mark.parametrize("name", ["tutorial", "numerics", "embedding"])
 def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
