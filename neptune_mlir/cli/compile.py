@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 from neptune_mlir.algebra.rules import MODES
+from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.driver.inputs import read_source
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.transforms.schedule import library
 
 LEVELS = (
     "neptune", "fused", "tile", "target", "ttir", "ttgir", "llvm", "ptx", "asm", "amdgcn", "bundle"
@@ -23,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", default="cpu", help="cpu, sm_90a, gfx942, ...; or several: sm_80,sm_90a"
     )
     parser.add_argument("--emit", choices=LEVELS, default="bundle")
-    parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
+    add_schedule_arguments(parser)
     parser.add_argument("--entry", help="the function, where the program has several")
     parser.add_argument(
         "--precision", choices=PRECISIONS, help="what operands of f32 products may be rounded to"
@@ -51,6 +53,7 @@ def _compile(options: argparse.Namespace) -> int:
     from neptune_mlir.driver.kernel import Source, compile
 
     source = read_source(options.input)
+    knobs = knobs_of(options)
     if options.precision or options.numerics:
         text = compiler.with_options(
             source.text, source.name, precision=options.precision, numerics=options.numerics
@@ -58,11 +61,12 @@ def _compile(options: argparse.Namespace) -> int:
         source = Source(text, source.name)
     if options.emit != "bundle":
         text, remarks = compiler.emit_text(
-            source.text, source.name, options.target, options.schedule, options.entry, options.emit
-        )
+            source.text, source.name, options.target, options.schedule, options.entry,
+            options.emit, knobs=library.knob_text(knobs),
+        )  # fmt: skip
         print(*remarks, sep="\n", file=sys.stderr)
         return _write(options.output, _line(text))
-    kernel = compile(source, options.target, options.schedule, entry=options.entry)
+    kernel = compile(source, options.target, options.schedule, entry=options.entry, knobs=knobs)
     print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)
     default = "program.bundle" if options.input == "-" else f"{Path(options.input).stem}.bundle"
     return _write(options.output or default, kernel.bundle.to_bytes())

@@ -6,12 +6,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.driver.inputs import read_source
+from neptune_mlir.transforms.schedule import library
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="an .mlir file, or - for stdin")
-    parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
+    add_schedule_arguments(parser)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--html", metavar="OUT", help="write one self-contained page instead")
 
@@ -21,7 +23,10 @@ def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.driver.compiler import lower_text
 
     source = read_source(options.input)
-    module, facts = lower_text(source.text, source.name, options.target, options.schedule, "fused")
+    module, facts = lower_text(
+        source.text, source.name, options.target, options.schedule, "fused",
+        library.knob_text(knobs_of(options)),
+    )  # fmt: skip
     derivation = explain.derivations(module)
     if options.html:
         page = explain.explain_html(

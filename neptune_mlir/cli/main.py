@@ -69,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return implementation.execute(options)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader of a pipe had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except Exception as error:
         if os.environ.get("NEPTUNE_TRACEBACK"):
             raise

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import load_inputs, random_inputs, read_source, result_dtype
 from neptune_mlir.errors import ToolError, UsageError
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="an .mlir file, or - for stdin")
     parser.add_argument("--target", default="auto", help="cpu, auto, ...")
     parser.add_argument("--entry", help="the function, where the program has several")
-    parser.add_argument("--schedule", help="a schedule script, or a shipped one by name")
+    add_schedule_arguments(parser)
     parser.add_argument(
         "--inputs", metavar="IN.npz", help="arg0, arg1, ...; default: seeded random"
     )
@@ -58,7 +59,9 @@ def execute(options: argparse.Namespace) -> int:
     source = read_source(options.input)
     target = "cpu" if options.target == "auto" else options.target
     started = time.perf_counter()
-    kernel = compile(source, target, options.schedule, entry=options.entry)
+    kernel = compile(
+        source, target, options.schedule, entry=options.entry, knobs=knobs_of(options)
+    )
     compile_s = time.perf_counter() - started
     plan = kernel.bundle.plan
     if options.inputs:

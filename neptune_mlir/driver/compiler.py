@@ -53,11 +53,11 @@ def pipeline_of(target: str) -> Any:
 
 @bindings.exclusive
 def lower_text(
-    text: str, source: str, target: str, schedule: str | None, level: str
+    text: str, source: str, target: str, schedule: str | None, level: str, knobs: str = ""
 ) -> tuple[Any, dict[str, Any]]:
     """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
     with bindings.source_name(source):
-        lowering = _best(Program(text, source, schedule), target, level)
+        lowering = _best(Program(text, source, schedule, knobs), target, level)
     return lowering.module, lowering.facts
 
 
@@ -98,16 +98,16 @@ def with_options(
 @bindings.exclusive
 def compile_text(
     text: str, source: str, target: str, schedule: str | None, entry: str | None,
-    cases: bool = True,
+    cases: bool = True, knobs: str = "",
 ) -> Any:  # fmt: skip
     """The bundle of a program.
 
     Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program. `cases`: also with
-    kernels for some calls alone (`pipelines/cases.py`).
+    kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
     families = families_of(target)
     with bindings.source_name(source):
-        program = Program(text, source, schedule)
+        program = Program(text, source, schedule, knobs)
         with tuned.questions() as asked:
             bundles = [_compile_family(program, family, entry, cases) for family in families]
     bundle = bundles[0]
@@ -201,8 +201,9 @@ def _spilled(bundle: Any) -> int:
 
 @bindings.exclusive
 def emit_text(
-    text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str
-) -> tuple[str, list[str]]:
+    text: str, source: str, target: str, schedule: str | None, entry: str | None, level: str,
+    knobs: str = "",
+) -> tuple[str, list[str]]:  # fmt: skip
     """The program at a level, as text, and what the passes remarked.
 
     Where calls have kernels of their own, all are shown, each after a comment that says which
@@ -219,7 +220,7 @@ def emit_text(
         )
     chip = {} if target == "cpu" else {"target": target}
     with bindings.source_name(source):
-        program = Program(text, source, schedule)
+        program = Program(text, source, schedule, knobs)
         lowering = _best(program, target, level if level == "neptune" else "tile")
 
         def shown(lowering: Lowering) -> str:

@@ -8,6 +8,7 @@ text, the target, the schedule, the tuning table and this compiler; then nothing
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,10 +61,10 @@ class Kernel:
     """
 
     def __init__(self, source: Source, target: str, schedule: str | None, bundle: Bundle,
-                 cached: bool = False):  # fmt: skip
+                 cached: bool = False, knobs: str = ""):  # fmt: skip
         self.source = source
         self.target = target
-        self.schedule = schedule
+        self.schedule, self.knobs = schedule, knobs
         self.bundle = bundle
         self.cached = cached
         self._executable = _load(bundle)
@@ -101,7 +102,7 @@ class Kernel:
         from neptune_mlir.driver.compiler import lower_text
 
         module, _ = lower_text(
-            self.source.text, self.source.name, self.target, self.schedule, level
+            self.source.text, self.source.name, self.target, self.schedule, level, self.knobs
         )
         return str(module)
 
@@ -111,7 +112,7 @@ class Kernel:
         from neptune_mlir.driver.explain import derivations, explain
 
         module, facts = lower_text(
-            self.source.text, self.source.name, self.target, self.schedule, "fused"
+            self.source.text, self.source.name, self.target, self.schedule, "fused", self.knobs
         )
         return "\n".join(
             [explain(module, self.source.text), "", *facts["remarks"], *derivations(module)]
@@ -158,15 +159,15 @@ def _unrunnable(*arguments: Any, **named: Any) -> Any:
 def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
     precision: str | None = None, numerics: str | None = None,
-    tuning: str | os.PathLike[str] | None = None,
+    tuning: str | os.PathLike[str] | None = None, knobs: Mapping[str, int] | None = None,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
     Args:
         program: MLIR text, a path to it, an `ir.Module`, or a program of `neptune_mlir.ops`.
         target: "cpu", or a chip (see `neptune doctor`).
-        schedule: a transform-dialect script: a shipped one by name, or a path. Default: the
-            rule of `transforms.schedule.scripts.choose`.
+        schedule: a transform-dialect script: a shipped one or one of an installed package by name,
+            or a path. Default: the rule of `transforms.schedule.scripts.choose`.
         entry: the function, where the program has several.
         precision: "tf32" allows operands of f32 products to be rounded to 11 bits, where the
             target has matrix instructions that do (relative errors of about 3e-4 instead of 1e-7).
@@ -174,44 +175,53 @@ def compile(
             the whole range of its types, "fast" asks for equality over the reals only
             (`algebra.accept`).
         tuning: a table that `neptune tune record` wrote, instead of the user's.
+        knobs: numbers of the schedule by name, such as `{"rows": 64}`.
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
     """
     from neptune_mlir.runtime import cache
     from neptune_mlir.targets import tuned
+    from neptune_mlir.transforms.schedule import library
 
     if tuning is not None:
         with tuned.using(tuning):
             return compile(
-                program, target, schedule, entry=entry, precision=precision, numerics=numerics
-            )
+                program, target, schedule, entry=entry, precision=precision, numerics=numerics,
+                knobs=knobs,
+            )  # fmt: skip
     source = Source.of(program)
     if precision or numerics:
         from neptune_mlir.driver.compiler import with_options
 
         text = with_options(source.text, source.name, precision=precision, numerics=numerics)
         source = Source(text, source.name)
+    bound = library.knob_text(knobs or {})
     # Dumps are wanted of a compilation, and a cached kernel has none.
-    key = cache.key(source.text, target, _schedule_text(schedule), entry or "", _host(target),
-                    "" if target == "cpu" else tuned.current().digest)  # fmt: skip
+    key = cache.key(
+        source.text, target, *_schedule_key(schedule), bound, entry or "", _host(target),
+        "" if target == "cpu" else tuned.current().digest,
+    )  # fmt: skip
 
     def make() -> Bundle:
         from neptune_mlir.driver.compiler import compile_text
 
-        return compile_text(source.text, source.name, target, schedule, entry)
+        return compile_text(source.text, source.name, target, schedule, entry, knobs=bound)
 
     if os.environ.get("NEPTUNE_DUMP"):
-        return Kernel(source, target, schedule, make())
+        return Kernel(source, target, schedule, make(), knobs=bound)
     bundle, cached = cache.get_or_make(key, make)
-    return Kernel(source, target, schedule, bundle, cached)
+    return Kernel(source, target, schedule, bundle, cached, bound)
 
 
-def _schedule_text(schedule: str | None) -> str:
-    """What identifies a schedule: its text where it is a file, else its name."""
-    if schedule and os.path.isfile(schedule):
-        return Path(schedule).read_text()
-    return schedule or ""
+def _schedule_key(schedule: str | None) -> tuple[str, ...]:
+    """What identifies a schedule: its text, and the passes of other packages that it may run."""
+    if not schedule:
+        return ()
+    from neptune_mlir import plugins
+    from neptune_mlir.transforms.schedule import library
+
+    return library.read(schedule), plugins.fingerprint()
 
 
 def _host(target: str) -> str:

@@ -25,6 +25,7 @@ from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
 from neptune_mlir.version import __version__
 
@@ -77,7 +78,7 @@ class Lowering:
         schedule = self.facts["schedule"]
         self.run([Step("apply-schedule", {"file": schedule, "knobs": knobs, "part": "bound"})])
         self.facts["provenance"]["schedule"] = {
-            "name": os.path.basename(schedule), "text": schedules.read(schedule), "knobs": knobs
+            "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
         self.cases = longer(self.module)
         self.length = stream_length(self.module)
@@ -95,14 +96,17 @@ class Program:
     """A program, parsed and raised; `lowerings` are what becomes of it.
 
     Args:
-        schedule: a script, or a shipped one by name; None: the rule's (`scripts.choose`).
+        schedule: a script, or one by name; None: the rule's (`scripts.choose`).
+        knobs: numbers (`rows:64;stream:128`) that hold whatever a target would bind.
 
     Raises:
         InputError: no program.
     """
 
-    def __init__(self, text: str, source: str, schedule: str | None = None) -> None:
-        self.schedule = schedule
+    def __init__(
+        self, text: str, source: str, schedule: str | None = None, knobs: str = ""
+    ) -> None:
+        self.schedule, self.knobs = schedule, knobs
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
         self._fused: dict[str, Lowering] = {}  # by schedule
@@ -171,7 +175,7 @@ class Program:
             module = lowering.module.operation
             chip = bindings.ir.StringAttr.get(target.partition(",")[0], module.context)
             module.attributes["neptune.chip"] = chip
-        lowering.to_fused(knobs.get(chosen, ""))
+        lowering.to_fused(";".join(filter(None, [knobs.get(chosen, ""), self.knobs])))
         if level == "tile":
             lowering.to_tiles()
         return lowering

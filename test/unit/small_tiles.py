@@ -6,7 +6,7 @@ import re
 import pytest
 
 from neptune_mlir.pipelines import cpu
-from neptune_mlir.transforms.schedule import scripts
+from neptune_mlir.transforms.schedule import library
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +15,11 @@ def small_tiles(tmp_path_factory):
     knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
     small = {
         name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
-        for name, text in scripts.shipped().items()
+        for name, text in library.shipped().items()
     }
     assert all("= 4 from options" in text for text in small.values())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(scripts, "shipped", lambda: small)
+        patch.setattr(library, "shipped", lambda: small)
         patch.setattr(cpu, "KNOBS", {})
         yield

@@ -135,7 +135,7 @@ def test_one_compilation_serves_a_hundred_lengths(monkeypatch):
     compilations = []
     original = compiler.compile_text
     monkeypatch.setattr(
-        compiler, "compile_text", lambda *a: compilations.append(a) or original(*a)
+        compiler, "compile_text", lambda *a, **k: compilations.append(a) or original(*a, **k)
     )
     program = ops.attention(head_dim=8, causal=True, name="hundred_lengths")
     compiled = neptune_mlir.compile(program)

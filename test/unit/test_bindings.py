@@ -8,7 +8,7 @@ import pytest
 from neptune_mlir.dialects.context import load_dialects, make_context, parse
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
-from neptune_mlir.transforms.schedule import scripts, transform_neptune
+from neptune_mlir.transforms.schedule import library, scripts, transform_neptune
 
 NEST = """
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -31,14 +31,14 @@ def test_loading_twice_does_nothing():
 def test_many_contexts_one_after_another():
     for _ in range(5):
         module = parse(NEST)
-        scripts.apply(module, scripts.read("streamed"), {}, "streamed")
+        scripts.apply(module, library.read("streamed"), {}, "streamed")
         assert "neptune.tile" in str(module)
 
 
 def test_many_contexts_in_threads():
     def work(_):
         module = parse(NEST)
-        scripts.apply(module, scripts.read("streamed"), {}, "streamed")
+        scripts.apply(module, library.read("streamed"), {}, "streamed")
         return "neptune.tile" in str(module)
 
     with ThreadPoolExecutor(8) as pool:

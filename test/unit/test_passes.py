@@ -38,7 +38,7 @@ def test_a_pass_is_a_function(module):
     assert '"neptune.reduce"' in str(module)
     passes.tile(module, rows=4)
     assert "neptune.tile = array<i64: 4, 0>" in str(module)
-    assert list(inspect.signature(passes.tile).parameters)[:3] == ["module", "rows", "stream"]
+    assert list(inspect.signature(passes.tile).parameters)[:3] == ["module", "sizes", "rows"]
     assert "Fuse dependent reductions" in passes.rolling_update.__doc__
     assert {name.replace("-", "_") for name in passes.names()} <= set(dir(passes))
 

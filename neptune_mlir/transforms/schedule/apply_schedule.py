@@ -15,6 +15,7 @@ from typing import Any
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.schedule import library
 
 
 @register("apply-schedule", "run a transform-dialect schedule (file=, or a shipped name)")
@@ -23,14 +24,9 @@ def apply_schedule(module: Any, *, file: str = "", knobs: str = "", part: str = 
 
     if not file:
         raise UsageError(
-            "apply-schedule needs file=", hint=f"shipped: {', '.join(scripts.shipped())}"
+            "apply-schedule needs file=", hint=f"shipped: {', '.join(library.shipped())}"
         )
     if part not in scripts.PARTS:
         raise UsageError(f"a schedule has no part '{part}'", hint="fixed, or bound")
-    values = {}
-    for item in filter(None, knobs.split(";")):
-        name, colon, number = item.partition(":")
-        if not colon or not number.strip().isdigit():
-            raise UsageError(f"knob '{item}' is not NAME:NUMBER")
-        values[name.strip()] = int(number)
-    scripts.apply(module, scripts.read(file), values, file, part)
+    values = library.knob_values(knobs)
+    scripts.apply(module, library.read(file), values, file, part)

@@ -3,7 +3,7 @@
 
 A script is data: a `transform.named_sequence @__transform_main` over the module, with the ops of
 `transform_neptune.py` and knobs (`transform.tune.knob`). `apply` binds knobs by name and
-interprets the script. Shipped templates stand in `shipped/`:
+interprets the script. `library.py` finds scripts by name. Shipped templates stand in `shipped/`:
 
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
 * `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
@@ -17,46 +17,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from neptune_mlir.dialects.program import Program, functions
-from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.transforms.fusion import factors_ahead
 from neptune_mlir.transforms.fusion.inline_maps import inlined
 
 ENTRY = "__transform_main"
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
-
-
-def shipped() -> dict[str, str]:
-    """The text of each shipped schedule by name."""
-    folder = resources.files("neptune_mlir.transforms.schedule") / "shipped"
-    return {
-        entry.name.removesuffix(".mlir"): entry.read_text()
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name)
-        if entry.name.endswith(".mlir")
-    }
-
-
-def read(name_or_path: str) -> str:
-    """The text of a shipped schedule (`streamed`) or of a file.
-
-    Raises:
-        UsageError: there is neither.
-    """
-    known = shipped()
-    if name_or_path in known:
-        return known[name_or_path]
-    try:
-        return Path(name_or_path).read_text()
-    except OSError as error:
-        raise UsageError(
-            f"no schedule '{name_or_path}': {error.strerror or error}",
-            hint=f"a file, or one of: {', '.join(known)}",
-        ) from None
 
 
 def parse(text: str, context: Any, source: str = "<schedule>") -> Any:
@@ -108,8 +78,9 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
     known = knobs(script)
     for name, value in values.items():
         if name not in known:
+            listed = f"knobs: {', '.join(known) or 'none'}"
             raise ScheduleError(
-                f"the schedule has no knob '{name}'", hint=f"knobs: {', '.join(known) or 'none'}"
+                f"the schedule has no knob '{name}'", hint=did_you_mean(name, known, listed)
             )
         options = known[name].attributes["options"]
         allowed = [o.value for o in options] if isinstance(options, ir.ArrayAttr) else [value]

@@ -101,6 +101,22 @@ class TileOp(TransformNeptune.Operation, name="tile"):
     result: ext.Result[transform.AnyOpType]
 
 
+class ApplyPassOp(TransformNeptune.Operation, name="apply_pass"):
+    """Runs the pass `name`, one of this project or of an installed package.
+
+    `options` names the option of the pass that each of the `numbers` is for; `with`, which may be
+    left out, is text, `key=value,...`, for options that are no whole number:
+
+        "transform.neptune.apply_pass"(%f, %k) {name = "merge-scales", options = ["times"]} : ...
+
+    Rejected: an unknown pass or option, another number of `options` than of `numbers`.
+    """
+
+    target: ext.Operand[transform.AnyOpType]
+    numbers: Sequence[ext.Operand[Any]]
+    result: ext.Result[transform.AnyOpType]
+
+
 def _number(op: Any, state: Any, value: Any, what: str) -> int:
     """The whole number that a parameter holds."""
     found = list(state.get_params(value))
@@ -120,6 +136,31 @@ def _location(op: Any) -> str:
 
 def _no_options(op: Any, state: Any) -> dict[str, Any]:
     return {}
+
+
+def _attribute(op: Any, name: str, otherwise: Any) -> Any:
+    attributes = op.operation.attributes
+    return attributes[name].value if name in attributes else otherwise
+
+
+def _any_options(op: Any, state: Any) -> dict[str, Any]:
+    listed = op.operation.attributes["options"] if "options" in op.operation.attributes else ()
+    names = [name.value for name in listed]
+    numbers = list(op.operation.operands)[1:]
+    if len(names) != len(numbers):
+        raise ScheduleError(f"{len(numbers)} numbers for {len(names)} options", loc=_location(op))
+    options = {
+        name.replace("-", "_"): _number(op, state, value, f"option {name}")
+        for name, value in zip(names, numbers, strict=True)
+    }
+    spec = registry.lookup(_pass_of(op))
+    return registry.checked(spec, registry.parse_options(spec, _attribute(op, "with", "")) | options)
+
+
+def _pass_of(op: Any) -> str:
+    """The pass that an op runs."""
+    fixed = _STEPS[type(op)][0]
+    return fixed or str(_attribute(op, "name", ""))
 
 
 def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
@@ -149,7 +190,7 @@ def _tile_options(op: Any, state: Any) -> dict[str, Any]:
     }
 
 
-# op -> (pass, its options from the op)
+# op -> (pass, or "" where the op names it; its options from the op)
 _STEPS = {
     RaiseLinalgOp: ("raise-linalg", _no_options),
     InlineMapsOp: ("inline-maps", _no_options),
@@ -158,6 +199,7 @@ _STEPS = {
     PruneMasksOp: ("prune-masks", _no_options),
     PrivatizeOp: ("privatize", _privatize_options),
     TileOp: ("tile", _tile_options),
+    ApplyPassOp: ("", _any_options),
 }
 
 
@@ -199,10 +241,10 @@ class _RunsPass(transform.TransformOpInterface):
 
     @staticmethod
     def apply(op: Any, rewriter: Any, results: Any, state: Any) -> Any:
-        name, options = _STEPS[type(op)]
+        options = _STEPS[type(op)][1](op, state)
         payload = list(state.get_payload_ops(op.operation.operands[0]))
         if payload:
-            registry.lookup(name).run(_scope(op, payload), **options(op, state))
+            registry.lookup(_pass_of(op)).run(_scope(op, payload), **options)
         results.set_ops(op.operation.results[0], payload)
         return transform.DiagnosedSilenceableFailure.Success
 

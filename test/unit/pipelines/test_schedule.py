@@ -6,7 +6,7 @@ import pytest
 from neptune_mlir.dialects.context import make_context, parse
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.transforms.schedule import scripts
+from neptune_mlir.transforms.schedule import library, scripts
 
 HEAD = "module attributes {transform.with_named_sequence} {\n"
 ENTRY = "transform.named_sequence @__transform_main(%m: !transform.any_op {transform.consumed}) {\n"
@@ -49,9 +49,9 @@ def test_rule(rows, length, chosen):
 
 def test_shipped_schedules_parse_and_name_their_knobs():
     known = {}
-    for name in scripts.shipped():
+    for name in library.shipped():
         context = make_context()
-        known[name] = set(scripts.knobs(scripts.parse(scripts.read(name), context)))
+        known[name] = set(scripts.knobs(scripts.parse(library.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
     assert known["ahead"] == streamed
@@ -61,7 +61,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
 
 def test_knobs_are_bound_by_name():
     module = parse(program(4, 4096))
-    scripts.apply(module, scripts.read("private"), {"chunks": 16, "stream": 32}, "private")
+    scripts.apply(module, library.read("private"), {"chunks": 16, "stream": 32}, "private")
     text = str(module)
     # a lone reduction is no chain, so it stays a nest: only the tile size shows
     assert "neptune.tile" in text
@@ -74,12 +74,12 @@ def test_knobs_are_bound_by_name():
 def test_bad_knobs(values, message):
     module = parse(program(4, 4096))
     with pytest.raises(ScheduleError, match=message):
-        scripts.apply(module, scripts.read("private"), values, "private")
+        scripts.apply(module, library.read("private"), values, "private")
 
 
 def test_unknown_schedule():
     with pytest.raises(UsageError, match="no schedule 'fastest'"):
-        scripts.read("fastest")
+        library.read("fastest")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_bad_scripts(script, kind, message):
 def test_the_parts_of_a_script_make_the_whole(name, knobs):
     from neptune_mlir import ops
 
-    script = scripts.read(name)
+    script = library.read(name)
     whole, parts = (parse(ops.attention(head_dim=64).to_mlir()) for _ in range(2))
     for module in (whole, parts):
         runner.run(module, common.IMPORT)
