@@ -15,7 +15,8 @@ from neptune_mlir.targets.gpu import PRECISIONS
 from neptune_mlir.transforms.schedule import library
 
 LEVELS = (
-    "neptune", "fused", "tile", "target", "ttir", "ttgir", "llvm", "ptx", "asm", "amdgcn", "bundle"
+    "neptune", "fused", "tile", "target", "ttir", "ttgir", "llvm", "ptx", "sass", "asm", "amdgcn",
+    "bundle",
 )  # fmt: skip
 
 
@@ -25,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", default="cpu", help="cpu, sm_90a, gfx942, ...; or several: sm_80,sm_90a"
     )
     parser.add_argument("--emit", choices=LEVELS, default="bundle")
+    parser.add_argument(
+        "--stop-after", metavar="PASS", help="print the module after a pass, whatever its level"
+    )
     add_schedule_arguments(parser)
     parser.add_argument("--entry", help="the function, where the program has several")
     parser.add_argument(
@@ -59,6 +63,12 @@ def _compile(options: argparse.Namespace) -> int:
             source.text, source.name, precision=options.precision, numerics=options.numerics
         )
         source = Source(text, source.name)
+    if options.stop_after:
+        text = compiler.text_after(
+            source.text, source.name, options.target, options.schedule, options.entry,
+            options.stop_after, library.knob_text(knobs),
+        )  # fmt: skip
+        return _write(options.output, _line(text))
     if options.emit != "bundle":
         text, remarks = compiler.emit_text(
             source.text, source.name, options.target, options.schedule, options.entry,

@@ -4,7 +4,8 @@
 `assign-layouts` has decided where tile values live; this pass writes the code of one thread
 (`gpu/kernels.py`, `gpu/points.py`, `nvidia/specialized.py`) with the instructions of a chip.
 
-The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`); each tensor
+The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`), and what a
+launch has to know of each kernel becomes `neptune.kernels` (`gpu/host.py`); each tensor
 operand of a kernel is passed as its address and the strides of all but the innermost dimension.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
-from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
+from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
@@ -30,11 +31,6 @@ from neptune_mlir.transforms.registry import register
 
 @register("distribute-tiles", "turn tile programs into the code of one GPU thread")
 def distribute_tiles(module: Any, *, entry: str = "") -> None:
-    distribute(module, entry)
-
-
-def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
-    """Run the pass; returns what is known of each kernel."""
     host = GpuHost.find(module, entry)
     signatures = host.read()
     with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -56,8 +52,8 @@ def distribute(module: Any, entry: str = "") -> list[KernelSignature]:
                     writer.is_followed = number + 1 < len(writers)
                 writer.write()
     host.finish(module)
+    leave_facts(module, signatures)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
-    return signatures
 
 
 def chip_of(target: GpuTarget) -> Chip:

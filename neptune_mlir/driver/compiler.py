@@ -14,13 +14,16 @@ from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.program import NUMERICS, PRECISION, functions
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
+from neptune_mlir.pipelines import runner
 from neptune_mlir.pipelines.cases import add, few
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
     Program,
     count,
+    name_chip,
     parallelism,
+    steps_to_tiles,
 )
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import ways_of
@@ -250,6 +253,30 @@ def emit_text(
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]
         parts += [f"{mark} -----\n{mark} {calls}\n{text}" for calls, text in texts.items()]
         return "\n".join(parts), lowering.facts["remarks"]
+
+
+@bindings.exclusive
+def text_after(
+    text: str, source: str, target: str, schedule: str | None, entry: str | None, name: str,
+    knobs: str = "",
+) -> str:  # fmt: skip
+    """The module after the first pass called `name` of all those between a program and the LLVM
+    dialect of a target, as text: for the kernels that serve any call.
+
+    Raises:
+        UsageError: the target has no such pass.
+    """
+    pipeline = pipeline_of(target)
+    chip = target.partition(",")[0]
+    with bindings.source_name(source):
+        lowering = _best(Program(text, source, schedule, knobs), target, "tile")
+        steps = steps_to_tiles(lowering)
+        if hasattr(pipeline, "steps_of"):
+            steps += pipeline.steps_of(lowering.module, chip, entry or "")
+        module = Lowering.of_text(text, source).module
+        name_chip(module, target)
+        runner.run(module, runner.until(steps, name))
+        return str(module)
 
 
 # linalg.softmax has no loops of its own; upstream decomposes it, which only a script can ask for

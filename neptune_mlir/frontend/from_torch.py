@@ -11,7 +11,7 @@ from typing import Any
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.ir.bindings import PACKAGE, ir
+from neptune_mlir.ir.bindings import PACKAGE
 
 
 def from_torch(
@@ -56,10 +56,9 @@ def from_torch(
     # The importer has a context of its own, maybe of another MLIR package: go through text.
     module = parse(imported.operation.get_asm(enable_debug_info=False), source="<torch>")
     if raised:
-        from neptune_mlir.transforms.linalg.raise_linalg import raise_linalg
+        from neptune_mlir.pipelines import runner
 
-        with module.context, ir.Location.unknown():
-            raise_linalg(module)
+        runner.run(module, [runner.Step("raise-linalg")])
     return module
 
 

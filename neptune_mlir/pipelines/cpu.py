@@ -127,6 +127,11 @@ def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
     return native.assembly(text, target, vectorize=False)
 
 
+def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
+    """All passes from tile IR down to the LLVM dialect."""
+    return _steps(FROM_TILES, host(), entry)
+
+
 def compile_unfused(
     module: Any,
     entry: str | None = None,

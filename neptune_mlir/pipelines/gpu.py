@@ -10,18 +10,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.gpu.host import KernelFacts
 from neptune_mlir.errors import LoweringError, ToolError
-from neptune_mlir.ir.bindings import ir, llvm, passmanager
-from neptune_mlir.pipelines import legal
+from neptune_mlir.ir.bindings import ir, llvm
+from neptune_mlir.pipelines import legal, runner
+from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.gpu.points_to_kernels import points_to_kernels
-from neptune_mlir.transforms.gpu.sink_reads import sink_reads
-from neptune_mlir.transforms.gpu.tensor_to_generic import tensor_to_generic
-from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 from neptune_mlir.transforms.registry import remark
 
 
@@ -142,7 +139,7 @@ def join(target: str, bundles: Sequence[Bundle]) -> Bundle:
 
 
 def describe(
-    kernels: Sequence[KernelSignature], chip: GpuTarget, used: Mapping[str, tuple[int, int]]
+    kernels: Sequence[KernelFacts], chip: GpuTarget, used: Mapping[str, tuple[int, int]]
 ) -> dict[str, dict[str, int]]:
     """The figures of each kernel, for the bundle; spills are warned of.
 
@@ -169,25 +166,56 @@ def describe(
     return infos
 
 
-def alignment_of(kernels: Sequence[KernelSignature]) -> dict[tuple[str, int], int]:
+def alignment_of(kernels: Sequence[KernelFacts]) -> dict[tuple[str, int], int]:
     """Bytes that the addresses and strides of arrays must be aligned to."""
     alignment: dict[tuple[str, int], int] = {}
     for kernel in kernels:
-        for place, unit in kernel.alignment.items():
-            alignment[place] = max(alignment.get(place, 1), unit)
+        for kind, number, unit in kernel.alignment:
+            alignment[kind, number] = max(alignment.get((kind, number), 1), unit)
     return alignment
 
 
-def prepare(module: Any) -> None:
-    """Tile IR as the GPU passes want it."""
-    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+CLEAN = (Step("canonicalize"), Step("cse"))
 
 
-def outline_rest(module: Any, target: str) -> None:
+def outline_rest(target: str) -> tuple[Step, ...]:
     """Make kernels, a thread for each point, of what is outside of all kernels in tile IR."""
-    tensor_to_generic(module)
-    points_to_kernels(module, target=target)
-    sink_reads(module)
+    return (
+        Step("tensor-to-generic"),
+        Step("points-to-kernels", {"target": target}),
+        Step("sink-reads"),
+    )
+
+
+def to_llvm_dialect(conversion: str) -> tuple[Step, ...]:
+    """From `gpu.func`s to the LLVM dialect.
+
+    Args:
+        conversion: the pass that converts `gpu` to the chip's dialect, with options; it takes
+            arith, cf and vector along.
+    """
+    # `cse` first, and canonicalize from the bottom: a quarter of the ops are dead, and it takes
+    # long to find them. LLVM merges blocks (`region-simplify`) itself.
+    # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
+    inside = (
+        "cse", "canonicalize{top-down=false region-simplify=disabled}", "cse", "arith-expand",
+        "convert-scf-to-cf", conversion, "canonicalize{region-simplify=disabled}", "cse",
+    )  # fmt: skip
+    kernels = runner.parse_pipeline(f"gpu.module({','.join(inside)})")
+    return (Step("math-to-gpu"), Step("lower-affine"), *kernels)
+
+
+def run(module: Any, steps: Sequence[Step]) -> None:
+    """Run the steps and verify what they leave in the end; NEPTUNE_VERIFY: after each.
+
+    Raises:
+        LoweringError: a step failed, or the program has something that it cannot lower.
+    """
+    runner.run(module, steps, instruments=runner.Instruments(verify=legal.is_asked()))
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise LoweringError(f"'{steps[-1]}' left IR that does not verify: {error}") from None
 
 
 def plan_of(module: Any) -> Plan:
@@ -195,31 +223,8 @@ def plan_of(module: Any) -> Plan:
     return Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
 
 
-def lower_kernels(module: Any, conversion: str, dialect: str) -> Any:
-    """Lower the `gpu.module` in place to the LLVM dialect; returns it.
-
-    Args:
-        conversion: the pass that converts `gpu` to the chip's dialect, with options.
-        dialect: that dialect's name, for messages.
-    """
-    math_to_gpu(module)
-    # `cse` first, and canonicalize from the bottom: a quarter of the ops are dead, and it takes
-    # long to find them. LLVM merges blocks (`region-simplify`) itself.
-    # 32-bit positions: an axis has less than 2^31 elements; addresses are 64-bit all the same.
-    # The conversion takes arith, cf and vector along.
-    lowerings = (
-        "builtin.module(lower-affine,gpu.module("
-        "cse,canonicalize{top-down=false region-simplify=disabled},cse,"
-        f"arith-expand,convert-scf-to-cf,{conversion},"
-        "canonicalize{region-simplify=disabled},cse))"
-    )
-    manager = passmanager.PassManager.parse(lowerings)
-    manager.enable_verifier(legal.is_asked())  # after each; else what they leave in the end
-    try:
-        manager.run(module.operation)
-        module.operation.verify()
-    except ir.MLIRError as error:
-        raise LoweringError(f"the kernels cannot be lowered to {dialect}: {error}") from None
+def kernels_of(module: Any) -> Any:
+    """The `gpu.module`."""
     kernels = next(op for op in module.body.operations if op.operation.name == "gpu.module")
     return kernels.operation
 

@@ -42,6 +42,7 @@ class Lowering:
     way: Way = field(default_factory=Way)
     cases: tuple[Case, ...] = ()
     length: Any = None  # of its stream, in terms of the launch plan
+    done: tuple[str, ...] = ()  # the passes that the module has been through
 
     @classmethod
     def of_text(cls, text: str, source: str) -> Lowering:
@@ -60,7 +61,8 @@ class Lowering:
 
     def run(self, steps: Sequence[Step]) -> None:
         with registry.collect_remarks() as remarks:
-            runner.run(self.module, tuple(steps))
+            runner.run(self.module, tuple(steps), done=self.done)
+        self.done = (*self.done, *(step.name for step in steps))
         self.facts.setdefault("remarks", []).extend(str(r) for r in remarks)
 
     def to_program(self) -> None:
@@ -71,12 +73,12 @@ class Lowering:
     def fuse(self, schedule: str) -> None:
         """What a schedule does whatever its numbers are."""
         self.facts["schedule"] = schedule
-        self.run([Step("apply-schedule", {"file": schedule, "part": "fixed"})])
+        self.run([fixed(schedule)])
 
     def to_fused(self, knobs: str) -> None:
         """The rest of the schedule, its numbers bound (`name:value;...`)."""
         schedule = self.facts["schedule"]
-        self.run([Step("apply-schedule", {"file": schedule, "knobs": knobs, "part": "bound"})])
+        self.run([bound(schedule, knobs)])
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
@@ -128,7 +130,8 @@ class Program:
                 yield lowering
                 continue
             with registry.collect_remarks() as remarks:
-                taken = way.takes(lowering.module)
+                runner.run(lowering.module, way.steps)
+                taken = way.suits(lowering.module)
             found = [str(r) for r in remarks]
             if taken:
                 lowering.facts["remarks"] += [*refused, *(r for r in found if r not in refused)]
@@ -171,14 +174,38 @@ class Program:
             self._fused[chosen].fuse(chosen)
         lowering = self._fused[chosen].copy()
         lowering.way = way
-        if target != "cpu":  # of a family: what they share is the same for all of them
-            module = lowering.module.operation
-            chip = bindings.ir.StringAttr.get(target.partition(",")[0], module.context)
-            module.attributes["neptune.chip"] = chip
+        name_chip(lowering.module, target)
         lowering.to_fused(";".join(filter(None, [knobs.get(chosen, ""), self.knobs])))
         if level == "tile":
             lowering.to_tiles()
         return lowering
+
+
+def fixed(schedule: str) -> Step:
+    """What a schedule does whatever its numbers are."""
+    return Step("apply-schedule", {"file": schedule, "part": "fixed"})
+
+
+def bound(schedule: str, knobs: str) -> Step:
+    """The rest of the schedule, its numbers bound."""
+    return Step("apply-schedule", {"file": schedule, "knobs": knobs, "part": "bound"})
+
+
+def name_chip(module: Any, target: str) -> None:
+    """Say in the module which GPU it is for: of a family, what they share is the same for all."""
+    if target != "cpu":
+        chip = bindings.ir.StringAttr.get(target.partition(",")[0], module.context)
+        module.operation.attributes["neptune.chip"] = chip
+
+
+def steps_to_tiles(lowering: Lowering) -> list[Step]:
+    """All passes that a program in tile IR has been through."""
+    schedule = lowering.facts["schedule"]
+    knobs = lowering.facts["provenance"]["schedule"]["knobs"]
+    return [
+        *common.IMPORT, fixed(schedule), bound(schedule, knobs), *common.TO_TILES,
+        *lowering.way.steps,
+    ]  # fmt: skip
 
 
 def provenance(text: str, source: str) -> dict[str, Any]:

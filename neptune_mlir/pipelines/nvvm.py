@@ -4,25 +4,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls
-from neptune_mlir.codegen.distribute_tiles import distribute
-from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas
+from neptune_mlir.codegen.gpu.host import facts_of
+from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu
+from neptune_mlir.pipelines import gpu, runner
 from neptune_mlir.pipelines.gpu import Begun, Compiled
+from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
-from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
-from neptune_mlir.transforms.gpu.defer_joins import defer_joins
-from neptune_mlir.transforms.gpu.keep_references import keep_references
-from neptune_mlir.transforms.hopper.partition_warps import partition_warps
-from neptune_mlir.transforms.hopper.skew_loops import skew_loops
-from neptune_mlir.transforms.hopper.specialize_warps import mark_kernels, specialize_warps
+from neptune_mlir.transforms.hopper.specialize_warps import suits
 
 # Registers that products of a program may take: 192 of a thread of 4 warps leave room for
 # fragments, addresses and what is computed beside them. The others are for programs that spill
@@ -50,14 +46,8 @@ def ways(target: str) -> tuple[Way, ...]:
     if not nvidia(target).warp_groups:
         return portable
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead", "apart"), "warp_groups:1")}
-    return (Way(specialised, _takes_warp_groups, few={"streamed": ("few:1", "few:2")}), *portable)
-
-
-def _takes_warp_groups(module: Any) -> bool:
-    """Marks kernels for specialised warps; whether all that matter qualify."""
-    with module.context, ir.Location.unknown():
-        gpu.prepare(module)
-        return mark_kernels(module)
+    few = {"streamed": ("few:1", "few:2")}
+    return (Way(specialised, (*gpu.CLEAN, Step("specialize-warps")), suits, few=few), *portable)
 
 
 def compile_tiles(
@@ -99,19 +89,25 @@ def begin_tiles(
 
 def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Begun:
     with module.context, ir.Location.unknown():
-        kernels = _to_kernels(module, chip, entry, options)
-        plan = gpu.plan_of(module)
+        gpu.run(module, to_kernels(module, chip, entry, options))
+        kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module)
+    dump = runner.StageDump.from_environment()
 
     def assemble() -> tuple[ptxas.Cubin, dict[str, clock_samples.Sampled]]:
         code, sampled = clock_samples.instrument(nvptx.ptx(text, chip))
-        return ptxas.assemble_without_spills(code, chip), sampled
+        cubin = ptxas.assemble_without_spills(code, chip)
+        if dump:
+            dump.write("llvm", text, "ll")
+            dump.write("ptx", code, "ptx")
+            dump.write("sass", sass.disassembly(cubin.code), "sass")
+        return cubin, sampled
 
     assembled = gpu.background(assemble)
 
     def finish() -> Compiled:
         cubin, sampled = assembled()
-        if any(kernel.operands for kernel in kernels):
+        if any(kernel.specialized for kernel in kernels):
             _check_specialised(cubin)
         used = {
             name: (found.registers, found.spill_stores + found.spill_loads)
@@ -142,48 +138,58 @@ _HOPPER = {
     "hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True, "boxed": True
 }  # fmt: skip
 
-EMITS = ("target", "llvm", "ptx")  # the levels below tile IR that `emit_tiles` shows
+EMITS = ("target", "llvm", "ptx", "sass")  # the levels below tile IR that `emit_tiles` shows
+CONVERSION = "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1}"
 
 
 def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = "sm_80") -> str:
     """A function in tile IR at a lower level, as text (changes `module`)."""
     chip = nvidia(target)
     with module.context, ir.Location.unknown():
-        _to_kernels(module, chip, entry or "", {})
+        gpu.run(module, to_kernels(module, chip, entry or ""))
         if level == "target":
             return str(module)
         text = to_llvm(module)
-    return text if level == "llvm" else nvptx.ptx(text, chip)
+    if level == "llvm":
+        return text
+    code = nvptx.ptx(text, chip)
+    if level == "ptx":
+        return code
+    return sass.disassembly(ptxas.assemble_without_spills(code, chip).code)
 
 
-def _to_kernels(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> list[KernelSignature]:
-    """Tile IR to `gpu.func`s and a plan."""
-    gpu.prepare(module)
-    options = dict(options)
-    hopper, skew, keeps, turns, resident, boxed = (options.pop(k, d) for k, d in _HOPPER.items())
+def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
+    """All passes from tile IR down to the LLVM dialect."""
+    return [*to_kernels(module, nvidia(target), entry), *gpu.to_llvm_dialect(CONVERSION)]
+
+
+def to_kernels(
+    module: Any, chip: NvidiaTarget, entry: str, options: Mapping[str, Any] | None = None
+) -> list[Step]:
+    """Tile IR to `gpu.func`s and a plan. (Marked programs keep their marks.)"""
+    own = dict(options or {})
+    hopper, skew, keeps, *flags = (own.pop(k, default) for k, default in _HOPPER.items())
     marked = any("neptune.consumers" in forall.attributes for forall in foralls(module))
+    found = list(gpu.CLEAN)
     if hopper and chip.warp_groups and not marked:
-        stages = options.get("stages", 2)
-        specialize_warps(
-            module, target=chip.name, stages=stages, turns=bool(turns), resident=bool(resident),
-            boxed=bool(boxed),
-        )  # fmt: skip
-    assign_layouts(module, target=chip.name, **options)
-    defer_joins(module)
-    partition_warps(module)
+        wanted = dict(zip(("turns", "resident", "boxed"), map(bool, flags), strict=True))
+        stages = own.get("stages", 2)
+        found.append(Step("specialize-warps", {"target": chip.name, "stages": stages, **wanted}))
+    found += [
+        Step("assign-layouts", {"target": chip.name, **own}),
+        Step("defer-joins"),
+        Step("partition-warps"),
+    ]
     if skew:
-        skew_loops(module)  # of specialised kernels
-    keep_references(module, keeps=bool(keeps))
-    gpu.outline_rest(module, chip.name)
-    kernels = distribute(module, entry)
-    module.operation.verify()
-    return kernels
+        found.append(Step("skew-loops"))  # of specialised kernels
+    found.append(Step("keep-references", {"keeps": bool(keeps)}))
+    return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 
 
 def to_llvm(module: Any) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
-    conversion = "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1}"
-    kernels = gpu.lower_kernels(module, conversion, "NVVM")
+    gpu.run(module, gpu.to_llvm_dialect(CONVERSION))
+    kernels = gpu.kernels_of(module)
     _keep_constants_in_place(kernels)
     return gpu.translate(kernels)
 

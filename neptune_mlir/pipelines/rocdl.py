@@ -4,24 +4,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.codegen.amd import amdgcn, hsaco
-from neptune_mlir.codegen.distribute_tiles import distribute
-from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.gpu.host import facts_of
 from neptune_mlir.errors import OutOfMemory, ToolError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu
+from neptune_mlir.pipelines import gpu, runner
 from neptune_mlir.pipelines.gpu import Compiled
+from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Launch, Plan
 from neptune_mlir.targets.amd import AmdTarget, amd
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
-from neptune_mlir.transforms.gpu.defer_joins import defer_joins
-from neptune_mlir.transforms.gpu.keep_references import keep_references
 from neptune_mlir.transforms.registry import remark
 
 # Tiles of streamed reductions by lanes of a wave, the largest first; the first that fits is taken.
@@ -47,7 +45,7 @@ def ways(target: str) -> tuple[Way, ...]:
         for streamed in _TILES[chip.wave]
     ]
     fits = functools.partial(_fits, chip)
-    return (*(Way(k, fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
+    return (*(Way(k, suits=fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
 
 
 def _fits(chip: AmdTarget, module: Any) -> bool:
@@ -56,7 +54,8 @@ def _fits(chip: AmdTarget, module: Any) -> bool:
     try:
         with module.context, ir.Location.unknown(), registry.collect_remarks():
             for entry in entries:
-                _to_kernels(module.operation.clone(), chip, entry, {})
+                trial = module.operation.clone()
+                gpu.run(trial, to_kernels(chip, entry))
     except OutOfMemory as error:
         with ir.Location.unknown(module.context):
             remark(ir.Location.current, f"smaller tiles: {error.message}")
@@ -92,7 +91,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     """A function in tile IR at a lower level, as text (changes `module`)."""
     chip = amd(target)
     with module.context, ir.Location.unknown():
-        _to_kernels(module, chip, entry or "", {})
+        gpu.run(module, to_kernels(chip, entry or ""))
         if level == "target":
             return str(module)
         text = to_llvm(module, chip)
@@ -101,9 +100,12 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
 
 def _compile_one(module: Any, chip: AmdTarget, entry: str, options: Any) -> Compiled:
     with module.context, ir.Location.unknown():
-        kernels = _to_kernels(module, chip, entry, options)
-        plan = gpu.plan_of(module)
+        gpu.run(module, to_kernels(chip, entry, options))
+        kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module, chip)
+    if dump := runner.StageDump.from_environment():
+        dump.write("llvm", text, "ll")
+        dump.write("asm", amdgcn.assembly(text, chip), "s")
     code = amdgcn.hsaco(text, chip)
     target, notes = hsaco.read_notes(code)
     if not target.endswith(f"-{chip.name}"):
@@ -135,26 +137,36 @@ def argument_sizes(plan: Plan, launch: Launch) -> list[int]:
     return sizes
 
 
-def _to_kernels(
-    module: Any, chip: AmdTarget, entry: str, options: Any
-) -> list[KernelSignature]:
+def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
+    """All passes from tile IR down to the LLVM dialect."""
+    chip = amd(target)
+    return [*to_kernels(chip, entry), *gpu.to_llvm_dialect(_conversion(chip))]
+
+
+def to_kernels(
+    chip: AmdTarget, entry: str, options: Mapping[str, Any] | None = None
+) -> list[Step]:
     """Tile IR to `gpu.func`s and a plan."""
-    gpu.prepare(module)
-    options = dict(options)
-    keeps = options.pop("keeps", True)
-    assign_layouts(module, target=chip.name, **options)
-    defer_joins(module)
-    keep_references(module, keeps=bool(keeps))
-    gpu.outline_rest(module, chip.name)
-    kernels = distribute(module, entry)
-    module.operation.verify()
-    return kernels
+    own = dict(options or {})
+    keeps = bool(own.pop("keeps", True))
+    return [
+        *gpu.CLEAN,
+        Step("assign-layouts", {"target": chip.name, **own}),
+        Step("defer-joins"),
+        Step("keep-references", {"keeps": keeps}),
+        *gpu.outline_rest(chip.name),
+        Step("distribute-tiles", {"entry": entry}),
+    ]
+
+
+def _conversion(chip: AmdTarget) -> str:
+    return (
+        f"convert-gpu-to-rocdl{{chipset={chip.name} runtime=HIP index-bitwidth=32 "
+        "use-bare-ptr-memref-call-conv=1}"
+    )
 
 
 def to_llvm(module: Any, chip: AmdTarget) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
-    conversion = (
-        f"convert-gpu-to-rocdl{{chipset={chip.name} runtime=HIP index-bitwidth=32 "
-        "use-bare-ptr-memref-call-conv=1}"
-    )
-    return gpu.translate(gpu.lower_kernels(module, conversion, "ROCDL"))
+    gpu.run(module, gpu.to_llvm_dialect(_conversion(chip)))
+    return gpu.translate(gpu.kernels_of(module))

@@ -13,6 +13,7 @@ can show of a run (IR, times, statistics) is asked for with `Instruments`.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -168,22 +169,31 @@ class Instruments:
 class Pipeline:
     """Steps as pass managers: one for each step, or one for all where `whole`.
 
+    Passes that another one starts from (`registry.Pass.after`) are put before it.
+
     Args:
         top: the op that the pipeline runs on.
+        done: passes that the module has been through.
 
     Raises:
         UsageError: an unknown pass or a bad option. Nothing has run then.
     """
 
-    def __init__(self, steps: Sequence[Step], context: Any, *, top: str = TOP, whole: bool = False):
+    def __init__(
+        self, steps: Sequence[Step], context: Any, *, top: str = TOP, whole: bool = False,
+        done: Collection[str] = (),
+    ):  # fmt: skip
         self._raised: list[BaseException] = []
         self.managers: list[tuple[tuple[Step, ...], Any]] = []
+        had = set(done)
+        steps = complete(steps, done)
         groups = [tuple(steps)] if whole else [(step,) for step in steps]
         with context:
             for group in groups:
                 manager = passmanager.PassManager(top)
                 for step in group:
-                    add(manager, step, top=top, raised=self._raised)
+                    add(manager, step, top=top, raised=self._raised, had=frozenset(had))
+                    had.add(step.name)
                 self.managers.append((group, manager))
 
     def run(self, module: Any, done: Callable[[Step], None] = lambda step: None) -> None:
@@ -201,10 +211,21 @@ class Pipeline:
             done(steps[-1])
 
 
+def complete(steps: Sequence[Step], done: Collection[str] = ()) -> list[Step]:
+    """The steps, each after those that it starts from; `done` ones are not repeated."""
+    had, found = set(done), []
+    for step in steps:
+        needed = [Step(name) for name in registry.prerequisites(step.name, had)]
+        found += [*needed, step]
+        had |= {s.name for s in (*needed, step)}
+    return found
+
+
 def add(
-    manager: Any, step: Step, *, top: str = TOP, raised: list[BaseException] | None = None
-) -> None:
-    """Add a step to a pass manager that runs on `top` ops.
+    manager: Any, step: Step, *, top: str = TOP, raised: list[BaseException] | None = None,
+    had: frozenset[str] = frozenset(),
+) -> None:  # fmt: skip
+    """Add a step to a pass manager that runs on `top` ops, after those that `had` names.
 
     What a pass of ours raises is put into `raised`; without that list it becomes a diagnostic, so
     that `PassManager.run` raises an MLIRError which says it.
@@ -228,7 +249,19 @@ def add(
     text = isinstance(given, str)
     options = registry.parse_options(spec, given) if text else registry.checked(spec, given)
     name = "".join(word.capitalize() for word in step.name.split("-"))
-    manager.add(_callback(spec.run, options, raised), name=name, argument=str(step))
+    run = functools.partial(_with_history, had, spec.run)
+    manager.add(_callback(run, options, raised), name=name, argument=str(step))
+
+
+def _with_history(
+    had: frozenset[str], run: Callable[..., None], module: Any, **options: Any
+) -> None:
+    """Run a pass that may ask which ones the module has been through (`registry.done`)."""
+    token = registry.done.set(had)
+    try:
+        run(module, **options)
+    finally:
+        registry.done.reset(token)
 
 
 def _callback(
@@ -285,8 +318,11 @@ def until(steps: Sequence[Step], stop_after: str | None) -> list[Step]:
     return list(steps[: names.index(stop_after) + 1])
 
 
-def run(module: Any, steps: Sequence[Step], *, instruments: Instruments | None = None) -> None:
-    """Run the steps in order.
+def run(
+    module: Any, steps: Sequence[Step], *, instruments: Instruments | None = None,
+    done: Collection[str] = (),
+) -> None:  # fmt: skip
+    """Run the steps in order on a module that has been through `done`.
 
     `NEPTUNE_DUMP=DIR` also writes the module after every step to `DIR/NN-pass.mlir`.
 
@@ -297,7 +333,8 @@ def run(module: Any, steps: Sequence[Step], *, instruments: Instruments | None =
     """
     dump = StageDump.from_environment()
     whole = instruments is not None and instruments.of_the_whole and not dump
-    pipeline = Pipeline(steps, module.context, top=module.operation.name, whole=whole)
+    top = module.operation.name
+    pipeline = Pipeline(steps, module.context, top=top, whole=whole, done=done)
     if instruments is not None:
         for group, manager in pipeline.managers:
             instruments.attach(manager, ALL if whole else group[0].name)

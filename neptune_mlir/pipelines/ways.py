@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.pipelines.runner import Step
+
 
 @dataclass(frozen=True)
 class Way:
@@ -14,14 +16,16 @@ class Way:
 
     Attributes:
         knobs: bindings of shipped schedules, by the schedule's name.
-        takes: looks at a tile program (and may mark it): whether this way suits it.
+        steps: passes on the tile program that belong to this way.
+        suits: whether this way is for a tile program, by what they left; it changes nothing.
         few: further knobs, by schedule, for launches of few programs, which make more of them; the
             second for those with short streams.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
     knobs: Mapping[str, str] = field(default_factory=dict)
-    takes: Callable[[Any], bool] = lambda module: True
+    steps: tuple[Step, ...] = ()
+    suits: Callable[[Any], bool] = lambda module: True
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ import contextlib
 import contextvars
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from neptune_mlir.errors import UsageError, did_you_mean
 _MODULES: dict[str, str] = {
     "apply-schedule": "neptune_mlir.transforms.schedule.apply_schedule",
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
+    "spread-conditions": "neptune_mlir.transforms.linalg.spread_conditions",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",
     "inline-maps": "neptune_mlir.transforms.fusion.inline_maps",
@@ -61,20 +62,32 @@ _MODULES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Pass:
-    """A registered pass: its name, summary, function, and option types by name."""
+    """A registered pass.
+
+    Attributes:
+        name, summary: what lists and messages call it, and say of it.
+        run: the function.
+        options: types by name.
+        after: passes that put a module into the form that this one starts from. Each changes
+            nothing in a module that has it. Whoever runs passes runs them first, unless the
+            module has been through them (`prerequisites`): a pass never runs a pass.
+    """
 
     name: str
     summary: str
     run: Callable[..., None]
     options: dict[str, type] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
 
 
 _PASSES: dict[str, Pass] = {}
 
 
-def register(name: str, summary: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def register(
+    name: str, summary: str, *, after: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator that names a pass. Keyword-only parameters become its options; the type of an
-    option (bool, int, float or str) is that of its default.
+    option (bool, int, float or str) is that of its default. `after`: see `Pass`.
 
     Raises:
         UsageError: another module has a pass of that name.
@@ -94,10 +107,26 @@ def register(name: str, summary: str) -> Callable[[Callable[..., None]], Callabl
             for p in inspect.signature(function).parameters.values()
             if p.kind is inspect.Parameter.KEYWORD_ONLY
         }
-        _PASSES[name] = Pass(name, summary, function, kinds)
+        _PASSES[name] = Pass(name, summary, function, kinds, after)
         return function
 
     return decorate
+
+
+# the passes that the module at hand has been through, for a pass that interprets a script
+done: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("done", default=frozenset())
+
+
+def prerequisites(name: str, had: Collection[str]) -> list[str]:
+    """The passes to run before the pass `name` on a module that has been through `had`."""
+    if not is_loaded(name):  # upstream's
+        return []
+    found: list[str] = []
+    for needed in lookup(name).after:
+        if needed not in had and needed not in found:
+            found += [n for n in prerequisites(needed, had) if n not in found]
+            found.append(needed)
+    return found
 
 
 def built_in() -> list[str]:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from neptune_mlir.errors import LoweringError
@@ -37,6 +39,49 @@ class KernelSignature:
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
     operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
     resident: bool = False  # blocks stay and run several programs, one after another
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What `distribute-tiles` leaves in the module of each kernel (`neptune.kernels`).
+
+    Attributes:
+        threads: of a block.
+        shared: bytes of shared memory of a block.
+        follows: it may start before the kernel before it has ended, and waits by itself.
+        resident: a launch has no more blocks than the chip runs at once.
+        specialized: its warps have roles (`partition-warps`).
+        alignment: (kind, number, bytes): what the address and outer strides of an array have to
+            be multiples of.
+    """
+
+    name: str
+    threads: int
+    shared: int
+    follows: bool
+    resident: bool
+    specialized: bool
+    alignment: tuple[tuple[str, int, int], ...]
+
+    @classmethod
+    def of(cls, kernel: KernelSignature) -> KernelFacts:
+        return cls(
+            kernel.name, kernel.threads, kernel.shared, kernel.follows, kernel.resident,
+            bool(kernel.operands),
+            tuple((*place, unit) for place, unit in kernel.alignment.items()),
+        )  # fmt: skip
+
+
+def leave_facts(module: Any, kernels: Sequence[KernelSignature]) -> None:
+    """Write what is known of the kernels into the module."""
+    text = json.dumps([asdict(KernelFacts.of(kernel)) for kernel in kernels])
+    module.operation.attributes["neptune.kernels"] = ir.StringAttr.get(text)
+
+
+def facts_of(module: Any) -> list[KernelFacts]:
+    """What `distribute-tiles` left of the kernels."""
+    found = json.loads(ir.StringAttr(module.operation.attributes["neptune.kernels"]).value)
+    return [KernelFacts(**{**f, "alignment": tuple(map(tuple, f["alignment"]))}) for f in found]
 
 
 # another shape of the same elements: the runtime passes a view

@@ -36,7 +36,7 @@ from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import Axis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
-from neptune_mlir.transforms.registry import lookup, register, remark
+from neptune_mlir.transforms.registry import register, remark
 
 LONG_CHUNK = 32  # tiles
 MOST_CHUNKS = 128  # a join takes them all at once
@@ -249,7 +249,10 @@ def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int
     return private
 
 
-@register("privatize", "cut streams into chunks that run in parallel (split-k), and join them")
+@register(
+    "privatize", "cut streams into chunks that run in parallel (split-k), and join them",
+    after=("rolling-update",),
+)  # fmt: skip
 def privatize(module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0) -> None:
     """
     Args:
@@ -258,8 +261,6 @@ def privatize(module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0
             is then known when the extents are. Needs tile sizes.
         tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.
     """
-    if not _streams(module):  # a plain program: make them first
-        lookup("rolling-update").run(module)
     for stream in _streams(module):
         privatize_stream(stream, chunks, programs, tiles)
 

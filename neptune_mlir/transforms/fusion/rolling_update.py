@@ -53,7 +53,7 @@ from neptune_mlir.transforms.fusion.region import (
     inside_casts,
     produce,
 )
-from neptune_mlir.transforms.registry import lookup, register, remark
+from neptune_mlir.transforms.registry import register, remark
 
 
 def shared_terms(solution: Solution) -> set[Term]:
@@ -368,11 +368,10 @@ def _summary(group: Group, solution: Solution) -> str:
     return f"fused {len(group.running)} reductions into one pass over '{name}': {'; '.join(parts)}"
 
 
-# What puts a program into the form that fusion starts from; each changes nothing there.
-PREPARE = ("raise-linalg", "widen-sums", "inline-maps", "defer")
-
-
-@register("rolling-update", "fuse dependent reductions into streams, with corrections")
+@register(
+    "rolling-update", "fuse dependent reductions into streams, with corrections",
+    after=("raise-linalg", "widen-sums", "inline-maps", "defer"),
+)  # fmt: skip
 def rolling_update(module: Any, *, rescale_bound: float = 0.0, ahead: bool = False) -> None:
     """
     Args:
@@ -381,7 +380,5 @@ def rolling_update(module: Any, *, rescale_bound: float = 0.0, ahead: bool = Fal
     """
     if rescale_bound < 0:
         raise ScheduleError(f"the rescale bound is {rescale_bound:g}", hint="0 or more")
-    for name in PREPARE:
-        lookup(name).run(module)
     for function in functions(module):
         fuse_function(function, rescale_bound, ahead)

@@ -63,20 +63,10 @@ def specialize_warps(
     module: Any, *, target: str = "sm_90a", stages: int = 2, turns: bool = False,
     resident: bool = True, boxed: bool = True,
 ) -> None:  # fmt: skip
-    mark_kernels(module, target, stages, turns, resident, boxed)
-
-
-def mark_kernels(
-    module: Any, target: str = "sm_90a", stages: int = 2, turns: bool = False,
-    resident: bool = True, boxed: bool = True,
-) -> bool:  # fmt: skip
-    """Run the pass; says whether it suits the program: some kernel has consumers, and none that
-    streams tiles for a matrix product is without."""
     with collect_remarks():  # about a trial
         trial = module.operation.clone()
         products = [matrix_products(forall, target) for forall in foralls(trial)]
     reasons: dict[int, list[Unfit]] = {}
-    suits = True
     for groups in sorted({g for g, _ in REGISTERS}, reverse=True):
         unfit = _unfit(module, products, groups, target, stages)
         for k, forall in enumerate(foralls(module)):
@@ -84,7 +74,6 @@ def mark_kernels(
                 continue
             if k in unfit:
                 reasons.setdefault(k, []).append(unfit[k])
-                suits = suits and (groups > 1 or not any(streamed for _, streamed in products[k]))
                 continue
             kind = ir.IntegerType.get_signless(64)
             forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
@@ -92,12 +81,24 @@ def mark_kernels(
                 if tuned(forall, name, wanted):
                     forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
     for k, forall in enumerate(foralls(module)):
-        if "neptune.consumers" not in forall.attributes and (products[k] or _contracts(forall)):
+        if "neptune.consumers" in forall.attributes:
+            continue
+        if any(streamed for _, streamed in products[k]):
+            forall.attributes["neptune.unspecialized"] = ir.UnitAttr.get(module.context)
+        if products[k] or _contracts(forall):
             # where some number of groups has the right rows, only what is wrong there matters
             found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
             text = "; ".join(dict.fromkeys(map(str, found)))
             remark(forall.location, f"warps are not specialised: {text}")
-    return suits and any("neptune.consumers" in f.attributes for f in foralls(module))
+
+
+def suits(module: Any) -> bool:
+    """Whether the pass did a program good: some kernel has consumers, and none that streams tiles
+    for a matrix product is without."""
+    marks = [forall.attributes for forall in foralls(module)]
+    return any("neptune.consumers" in m for m in marks) and not any(
+        "neptune.unspecialized" in m for m in marks
+    )
 
 
 def _unfit(

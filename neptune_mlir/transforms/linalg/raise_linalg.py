@@ -17,7 +17,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import cast, functions
 from neptune_mlir.dialects.scalars import NoTermForm
-from neptune_mlir.ir.bindings import arith, ir, passmanager
+from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
 from neptune_mlir.transforms.linalg.raise_bodies import scalar_term
 from neptune_mlir.transforms.linalg.raise_nests import NestBuilder
@@ -34,14 +34,13 @@ from neptune_mlir.transforms.linalg.raise_views import (
 from neptune_mlir.transforms.registry import register, remark
 
 
-@register("raise-linalg", "turn linalg ops and reshapes on tensors into neptune nests")
+@register(
+    "raise-linalg", "turn linalg ops and reshapes on tensors into neptune nests",
+    after=("spread-conditions", "convert-elementwise-to-linalg"),
+)  # fmt: skip
 def raise_linalg(module: Any) -> None:
     for function in functions(module):
         block = function.regions[0].blocks[0]
-        _spread_conditions(block)
-        if any(_is_elementwise(op.operation) for op in block.operations):
-            pipeline = passmanager.PassManager.parse("func.func(convert-elementwise-to-linalg)")
-            pipeline.run(function.operation)
         erase_unused(block)
         Raiser(block).run()
         erase_unused(block)
@@ -55,34 +54,6 @@ def erase_unused(block: Any) -> None:
         if operation.name.partition(".")[0] in pure and operation.results:
             if all(next(iter(r.uses), None) is None for r in operation.results):
                 operation.erase()
-
-
-def _is_elementwise(op: Any) -> bool:
-    """`arith.addf %a, %b : tensor<...>` and its like."""
-    return (
-        op.name.partition(".")[0] in ("arith", "math")
-        and op.name != "arith.constant"
-        and len(op.results) == 1
-        and is_tensor(op.results[0])
-    )
-
-
-def _spread_conditions(block: Any) -> None:
-    """A choice between tensors by one number becomes an elementwise one."""
-    for op in block.operations:
-        operation = op.operation
-        if operation.name != "arith.select" or not _is_elementwise(operation):
-            continue
-        condition, like, _ = operation.operands
-        if not is_tensor(condition):
-            with ir.InsertionPoint(operation), operation.location:
-                shape = ir.RankedTensorType(like.type).shape
-                sizes = [
-                    tensor_dialect.dim(like, arith.constant(ir.IndexType.get(), d))
-                    for d, n in enumerate(shape) if n == DYNAMIC
-                ]  # fmt: skip
-                spread = ir.RankedTensorType.get(shape, condition.type)
-                operation.operands[0] = tensor_dialect.SplatOp(spread, condition, sizes).result
 
 
 def is_tensor(value: Any) -> bool:

@@ -22,7 +22,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import ScheduleError
-from neptune_mlir.ir.bindings import ext, ir, load_dialect, location_text, lock, transform
+from neptune_mlir.ir.bindings import (
+    ext,
+    ir,
+    load_dialect,
+    location_text,
+    lock,
+    passmanager,
+    transform,
+)
 from neptune_mlir.transforms import registry
 
 
@@ -154,7 +162,8 @@ def _any_options(op: Any, state: Any) -> dict[str, Any]:
         for name, value in zip(names, numbers, strict=True)
     }
     spec = registry.lookup(_pass_of(op))
-    return registry.checked(spec, registry.parse_options(spec, _attribute(op, "with", "")) | options)
+    given = registry.parse_options(spec, _attribute(op, "with", ""))
+    return registry.checked(spec, given | options)
 
 
 def _pass_of(op: Any) -> str:
@@ -236,6 +245,12 @@ def _scope(op: Any, payload: Sequence[Any]) -> Any:
     return Scope(payload)
 
 
+def _run_upstream(name: str, payload: Sequence[Any]) -> None:
+    for target in payload:
+        manager = passmanager.PassManager.parse(f"{target.operation.name}({name})")
+        manager.run(target.operation)
+
+
 class _RunsPass(transform.TransformOpInterface):
     """How every op of this dialect is applied."""
 
@@ -244,7 +259,15 @@ class _RunsPass(transform.TransformOpInterface):
         options = _STEPS[type(op)][1](op, state)
         payload = list(state.get_payload_ops(op.operation.operands[0]))
         if payload:
-            registry.lookup(_pass_of(op)).run(_scope(op, payload), **options)
+            name, scope = _pass_of(op), _scope(op, payload)
+            for needed in registry.prerequisites(name, registry.done.get()):
+                if registry.is_loaded(needed):
+                    registry.lookup(needed).run(scope)
+                else:
+                    _run_upstream(needed, payload)
+                registry.done.set(registry.done.get() | {needed})
+            registry.lookup(name).run(scope, **options)
+            registry.done.set(registry.done.get() | {name})
         results.set_ops(op.operation.results[0], payload)
         return transform.DiagnosedSilenceableFailure.Success
 

@@ -19,7 +19,7 @@ from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
-from neptune_mlir.ir.bindings import ir, passmanager, scf, tensor
+from neptune_mlir.ir.bindings import ir, scf, tensor
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges
@@ -44,7 +44,6 @@ def lower_to_tiles(module: Any) -> None:
                 old.replace_all_uses_with(new)
             _rebind(values, op, results)
             op.erase()
-    passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
 
 
 def _is_kernel(op: Any) -> bool:

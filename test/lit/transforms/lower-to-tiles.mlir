@@ -1,4 +1,4 @@
-// RUN: neptune-opt %s --prune-masks --lower-to-tiles | filecheck %s
+// RUN: neptune-opt %s --prune-masks --lower-to-tiles --canonicalize --cse | filecheck %s
 
 // A causal row sum of products over a run-time length: up to two loops, full tiles without a
 // mask and then partial ones; loads of the row are outside; ragged ends are padded with 0.

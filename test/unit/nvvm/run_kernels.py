@@ -12,20 +12,17 @@ import simt_amd
 from simt_hopper import HopperBlock
 from simt_parts import Launch, Maps
 
-from neptune_mlir.codegen.distribute_tiles import distribute_tiles
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
-from neptune_mlir.ir.bindings import ir, passmanager
-from neptune_mlir.pipelines import nvvm
-from neptune_mlir.pipelines.gpu import outline_rest
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.pipelines import gpu, nvvm, rocdl, runner
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.targets import tuned
+from neptune_mlir.targets.amd import TARGETS as AMD
+from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
-from neptune_mlir.transforms.gpu.defer_joins import defer_joins
-from neptune_mlir.transforms.gpu.keep_references import keep_references
 from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 
 NOT_A_MAP = 1 << 30
@@ -42,26 +39,22 @@ class Simulated:
         self.target = target
         self.module = parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
+            options["keeps"] = keeps
+            if target in NVIDIA:
+                steps = nvvm.to_kernels(self.module, NVIDIA[target], "", options)
+            else:
+                steps = rocdl.to_kernels(AMD[target], "", options)
+            assigning = runner.until(steps, "keep-references")
+            gpu.run(self.module, assigning)
+            self.assigned = str(self.module)
+            gpu.run(self.module, steps[len(assigning) :])
             with ir.Location.unknown():
-                prepare = passmanager.PassManager.parse("builtin.module(canonicalize,cse)")
-                prepare.run(self.module.operation)
-                assign_layouts(self.module, target=target, **options)
-                defer_joins(self.module)
-                keep_references(self.module, keeps=keeps)
-                self.module.operation.verify()
-                self.assigned = str(self.module)
-                outline_rest(self.module, target)
-                distribute_tiles(self.module)
-                self.module.operation.verify()
                 self.finish()
 
     def finish(self) -> None:
         """From kernels to what the simulator knows."""
         math_to_gpu(self.module)
-        lower = passmanager.PassManager.parse(
-            "builtin.module(lower-affine,gpu.module(canonicalize,cse))"
-        )
-        lower.run(self.module.operation)
+        gpu.run(self.module, runner.parse_pipeline("lower-affine,gpu.module(canonicalize,cse)"))
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
 

@@ -42,7 +42,7 @@ def test_refused_ways_leave_their_reasons():
         remark(module.operation.location, "too large")
         return False
 
-    ((text, facts),) = tiles([Way(takes=refuse), WAYS[0]])
+    ((text, facts),) = tiles([Way(suits=refuse), WAYS[0]])
     ((alone, without),) = tiles([WAYS[0]])
     assert text == alone
     (more,) = [r for r in facts["remarks"] if r not in without["remarks"]]

@@ -9,14 +9,14 @@ import pytest
 from tile_programs import attention
 
 from neptune_mlir.analysis.tiles import foralls, load_window, nested
-from neptune_mlir.codegen.distribute_tiles import distribute
+from neptune_mlir.codegen.distribute_tiles import distribute_tiles
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu
-from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
-from neptune_mlir.transforms.hopper.specialize_warps import loads_of, specialize_warps
+from neptune_mlir.transforms.hopper.specialize_warps import loads_of
 
 
 def assigned():
@@ -26,10 +26,8 @@ def assigned():
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
     module = parse(text)
-    with module.context, ir.Location.unknown():
-        gpu.prepare(module)
-        specialize_warps(module)
-        assign_layouts(module, target="sm_90a")
+    steps = (*gpu.CLEAN, Step("specialize-warps"), Step("assign-layouts", {"target": "sm_90a"}))
+    gpu.run(module, steps)
     return module
 
 
@@ -91,4 +89,4 @@ def test_a_producer_that_feeds_another_loop_is_refused():
             put.move_after(here)
         module.operation.verify()
         with pytest.raises(LoweringError, match="not put and got in the same loops"):
-            distribute(module)
+            distribute_tiles(module)
