@@ -162,8 +162,8 @@ def _any_options(op: Any, state: Any) -> dict[str, Any]:
         for name, value in zip(names, numbers, strict=True)
     }
     spec = registry.lookup(_pass_of(op))
-    given = registry.parse_options(spec, _attribute(op, "with", ""))
-    return registry.checked(spec, given | options)
+    said = registry.parse_options(spec, _attribute(op, "with", ""))
+    return registry.checked(spec, said | options)
 
 
 def _pass_of(op: Any) -> str:

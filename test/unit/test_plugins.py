@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Passes and schedules of other packages: that in examples/plugin, installed, and broken ones."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import neptune_mlir
+from neptune_mlir import plugins
+from neptune_mlir.cli import main, opt
+from neptune_mlir.errors import UsageError
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.schedule import library
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+CUBES = str(EXAMPLE / "cubes.mlir")
+
+
+def forget():
+    plugins.entries.cache_clear()
+    plugins.fingerprint.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with the example as pip installs it."""
+    pytest.importorskip("setuptools")
+    folder = tmp_path_factory.mktemp("plugin")
+    source = shutil.copytree(EXAMPLE, folder / "source")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation",
+         "--target", str(folder / "site"), str(source)],
+        check=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+    )  # fmt: skip
+    return folder / "site"
+
+
+@pytest.fixture
+def installed(site, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    forget()
+    yield site
+    forget()
+
+
+def test_the_pass_is_one_of_neptune_opt(installed, capsys):
+    assert "whole-powers" in registry.names()
+    assert opt.main([CUBES, "--raise-linalg", "--whole-powers=up-to=3"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("arith.mulf") == 2
+    assert "math.powf" not in printed
+    assert opt.main([CUBES, "--raise-linalg", "--whole-powers=up-to=2"]) == 0
+    assert "math.powf" in capsys.readouterr().out
+    assert opt.main(["--list-passes"]) == 0
+    assert "turn powers with whole exponents into products [up-to=int]" in capsys.readouterr().out
+    assert opt.main([CUBES, "--whole-power"]) == 2
+    assert "did you mean 'whole-powers'" in capsys.readouterr().err
+
+
+def test_the_schedule_runs_and_its_knobs_can_be_set(installed, capsys):
+    assert main.main(["run", CUBES, "--check", "--schedule", "powers", "--repeat", "1"]) == 0
+    assert "schedule 'powers'" in capsys.readouterr().out
+    for largest, shown in ((3, "x[i, j] * x[i, j] * x[i, j]"), (2, "pow(x[i, j], 3)")):
+        arguments = ["--schedule", "powers", "--knob", f"largest_power={largest}"]
+        assert main.main(["explain", CUBES, *arguments]) == 0
+        assert f"sum over j: {shown}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("knob", "message", "hint"),
+    [
+        ("larges_power=3", "no knob 'larges_power'", "did you mean 'largest_power'?"),
+        ("largest_power=9", "cannot be 9", "options: 1, 2, 3, 4"),
+        ("largest_power", "is not NAME=NUMBER", ""),
+        ("largest_power=many", "is not NAME=NUMBER", ""),
+    ],
+)
+def test_wrong_knobs(installed, capsys, knob, message, hint):
+    assert main.main(["compile", CUBES, "--schedule", "powers", "--knob", knob, "-o", "-"]) != 0
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert hint in printed
+
+
+def test_compiled_programs_depend_on_knobs_and_on_packages(installed, monkeypatch):
+    program = Path(CUBES)
+    one = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
+    assert "pow(" in one.explain()
+    same = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
+    other = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
+    assert (one.cached, same.cached, other.cached) == (False, True, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(plugins, "fingerprint", lambda: "another version")
+        again = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
+        assert not again.cached
+    with pytest.raises(UsageError, match="takes a whole number"):
+        neptune_mlir.compile(program, knobs={"rows": "many"})
+
+
+def test_knobs_of_the_schedule_that_the_rule_chooses():
+    kernel = neptune_mlir.compile(neptune_mlir.ops.softmax(), knobs={"rows": 16})
+    assert kernel.bundle.facts["schedule"] == "streamed"
+    assert "tile (i = 16" in kernel.explain()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Writes the metadata of an installed package, and its files."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(name, entries, files=None):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entries)
+        for path, text in (files or {}).items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        forget()
+
+    yield write
+    forget()
+
+
+PASS = "[neptune_mlir.passes]\n{} = {}\n"
+
+
+def test_broken_packages_are_named(package):
+    package("broken", PASS.format("lost-pass", "not_there"))
+    package("silent", PASS.format("silent-pass", "silent_module"), {"silent_module.py": ""})
+    with pytest.raises(UsageError, match=r"'lost-pass' of broken 1.0 cannot be imported"):
+        registry.lookup("lost-pass")
+    with pytest.raises(UsageError, match="registers no pass of that name"):
+        registry.lookup("silent-pass")
+    assert opt.main(["--list-passes"]) == 0
+
+
+def test_a_schedule_without_a_file(package):
+    package("empty", "[neptune_mlir.schedules]\nabsent = empty_package\n",
+            {"empty_package/__init__.py": ""})  # fmt: skip
+    with pytest.raises(UsageError, match=r"'absent' of empty 1.0 cannot be read"):
+        library.read("absent")
+
+
+def test_two_packages_with_one_name(package):
+    package("first", PASS.format("same", "first_module"))
+    package("second", PASS.format("same", "second_module"))
+    with pytest.raises(UsageError, match=r"first 1.0 and second 1.0 both have an entry 'same'"):
+        registry.names()
+
+
+SCRIPT = """
+module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%m: !transform.any_op {{transform.readonly}}) {{
+    %f = transform.structured.match ops{{["func.func"]}} in %m
+        : (!transform.any_op) -> !transform.any_op
+    %n = transform.param.constant 2 : i64 -> !transform.any_param
+    {step}
+    transform.yield
+  }}
+}}"""
+ONE = '"transform.neptune.apply_pass"(%f) {} : (!transform.any_op) -> !transform.any_op'
+TWO = ONE.replace("(%f)", "(%f, %n)").replace("_op)", "_op, !transform.any_param)")
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (ONE.format('{name = "inline-map"}'), "unknown pass 'inline-map'"),
+        (ONE.format('{name = "tile", with = "row=4"}'), "no option 'row=4'"),
+        (ONE.format('{name = "tile", options = ["rows"]}'), "0 numbers for 1 options"),
+        (TWO.format('{name = "tile", options = ["rowz"]}'), "no option 'rowz'"),
+        (ONE.format("{}"), "unknown pass ''"),
+    ],
+)
+def test_steps_that_run_any_pass_check_what_they_are_given(tmp_path, capsys, step, message):
+    (tmp_path / "s.mlir").write_text(SCRIPT.format(step=f"%g = {step}"))
+    assert opt.main([CUBES, f"--schedule={tmp_path / 's.mlir'}"]) != 0
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_a_step_runs_a_pass_with_numbers_and_text(tmp_path, capsys):
+    step = TWO.format('{name = "tile", options = ["rows"], with = "stream=16"}')
+    (tmp_path / "s.mlir").write_text(SCRIPT.format(step=f"%g = {step}"))
+    schedule = f"--schedule={tmp_path / 's.mlir'}"
+    assert opt.main([CUBES, "--raise-linalg", "--rolling-update", schedule]) == 0
+    assert "neptune.tile = array<i64: 2, 16>" in capsys.readouterr().out
