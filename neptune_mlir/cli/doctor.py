@@ -50,7 +50,8 @@ def _bindings() -> Finding:
     except ToolError as error:
         return Finding("MLIR bindings", "missing", error.message, "pip install torch-mlir")
     version = _version(bindings.PACKAGE.replace("_", "-")) or "?"
-    return Finding("MLIR bindings", "ok", f"{bindings.PACKAGE} {version}")
+    refused = "".join(f"; not {name}: {why}" for name, why in bindings.REFUSED.items())
+    return Finding("MLIR bindings", "ok", f"{bindings.PACKAGE} {version}{refused}")
 
 
 def _cpu() -> Finding:

@@ -68,10 +68,11 @@ def version_text() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     from neptune_mlir import __version__
-    from neptune_mlir.ir.bindings import PACKAGE
+    from neptune_mlir.ir.bindings import PACKAGE, REFUSED
 
     try:
         found = version(PACKAGE.replace("_", "-"))
     except PackageNotFoundError:
         found = "of unknown version"
-    return f"neptune-mlir {__version__}\nMLIR bindings: {PACKAGE} {found}"
+    refused = [f"not used: {why}" for why in REFUSED.values()]
+    return "\n".join([f"neptune-mlir {__version__}", f"MLIR bindings: {PACKAGE} {found}", *refused])

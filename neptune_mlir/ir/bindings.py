@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The only module that knows which MLIR Python package is in use.
 
-An installed `mlir` package wins; else `torch_mlir`, whose wheel carries the whole
-upstream binding set. Everything else in this project imports MLIR names from here:
+An installed `mlir` package wins where it offers what this project needs (`REFUSED` says why where it
+does not); else `torch_mlir`, whose wheel carries the whole upstream binding set. Everything else in
+this project imports MLIR names from here:
 
     from neptune_mlir.ir.bindings import ir, arith, func, linalg, ...
 
@@ -18,28 +19,57 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 from neptune_mlir.errors import ToolError
 
+# What a package has to offer. Others are called `mlir` too, and old bindings have no Python passes.
+_NEEDED = {
+    "ir": ("Context", "Module", "MLIRError", "WalkResult"),
+    "passmanager": ("PassManager", "ExternalPass"),
+    "dialects.ext": ("Dialect", "Operand", "Result"),
+}
 
-def _choose_package() -> str:
-    for name in ("mlir", "torch_mlir"):
-        # A namespace folder called `mlir` is not the bindings: ask for the module we need.
+# packages that are installed and not used: why
+REFUSED: dict[str, str] = {}
+
+
+def _lack(package: str) -> str | None:
+    """Why a package cannot serve; None where it can."""
+    for name, needed in _NEEDED.items():
         try:
-            if importlib.util.find_spec(f"{name}.ir") is not None:
-                return name
-        except ModuleNotFoundError:
-            continue
+            found = importlib.import_module(f"{package}.{name}")
+        except Exception as error:  # whatever a stranger's package does when it is imported
+            return f"{package}.{name} cannot be imported ({type(error).__name__}: {error})"
+        missing = [what for what in needed if not hasattr(found, what)]
+        if missing:
+            return f"{package}.{name} has no {missing[0]}"
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    return package in sys.modules or importlib.util.find_spec(package) is not None
+
+
+def choose_package(candidates: Sequence[str] = ("mlir", "torch_mlir")) -> str:
+    """The first candidate that offers what is needed. Raises ToolError where none does."""
+    for package in candidates:
+        if _is_installed(package):
+            lack = _lack(package)
+            if lack is None:
+                return package
+            REFUSED[package] = lack
     raise ToolError(
-        "no MLIR Python bindings are installed",
+        "no MLIR Python bindings are usable: " + "; ".join(REFUSED.values())
+        if REFUSED
+        else "no MLIR Python bindings are installed",
         hint="pip install torch-mlir  (or the 'mlir' wheel of llvm/eudsl)",
     )
 
 
-PACKAGE: str = _choose_package()
+PACKAGE: str = choose_package()
 
 
 def module(name: str) -> ModuleType:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Contexts, dialect loading, and parse diagnostics."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from neptune_mlir.cli import doctor, opt_help
 from neptune_mlir.dialects.context import load_dialects, make_context, parse
-from neptune_mlir.errors import InputError
+from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.ir import bindings
 from neptune_mlir.transforms.schedule import library, scripts, transform_neptune
 
@@ -43,6 +45,45 @@ def test_many_contexts_in_threads():
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(32)))
+
+
+STRANGERS = {
+    "a module": ({"mlir.py": "x = 1"}, "mlir.ir cannot be imported"),
+    "a folder": ({"mlir/notes.txt": ""}, "mlir.ir cannot be imported"),
+    "a package that raises": ({"mlir/__init__.py": "1 / 0"}, "ZeroDivisionError"),
+    "another ir": ({"mlir/__init__.py": "", "mlir/ir.py": ""}, "mlir.ir has no Context"),
+    "older bindings": (
+        {"mlir/__init__.py": "", "mlir/ir.py": "Context = Module = MLIRError = WalkResult = 0",
+         "mlir/passmanager.py": "PassManager = 0"},
+        "mlir.passmanager has no ExternalPass",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(bindings.PACKAGE != "torch_mlir", reason="the package mlir is the bindings")
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_other_packages_called_mlir_are_passed_over(tmp_path, monkeypatch, kind):
+    files, why = STRANGERS[kind]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(bindings, "REFUSED", {})
+    before = set(sys.modules)
+    try:
+        assert bindings.choose_package() == "torch_mlir"
+        assert why in bindings.REFUSED["mlir"]
+        assert why in opt_help.version_text()
+        assert any(why in finding.detail for finding in doctor.findings())
+    finally:
+        for name in {n for n in sys.modules if n.split(".")[0] == "mlir"} - before:
+            del sys.modules[name]
+
+
+def test_no_bindings_at_all(monkeypatch):
+    monkeypatch.setattr(bindings, "REFUSED", {})
+    with pytest.raises(ToolError, match="no MLIR Python bindings are installed"):
+        bindings.choose_package(("no_such_mlir",))
 
 
 def test_parse_errors_have_places():
