@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 
 from neptune_mlir.cli import diagnostics
-from neptune_mlir.errors import UsageError
+from neptune_mlir.errors import UsageError, did_you_mean
+from neptune_mlir.version import __version__
 
 COMMANDS = {
     "compile": "compile a program for a target, or show a level of it",
@@ -28,15 +28,36 @@ COMMANDS = {
     "bench": "measure operators against their peers",
     "tune": "search the knobs of a schedule",
     "doctor": "what is installed, which devices, what is missing and how to get it",
+    "completion": "print a script that completes these commands in bash, zsh or fish",
 }
 
 
 def _overview() -> str:
-    rows = "\n".join(f"  {name:9} {summary}" for name, summary in COMMANDS.items())
+    rows = "\n".join(f"  {name:10} {summary}" for name, summary in COMMANDS.items())
     return (
         "usage: neptune COMMAND ...\n\nCommands (neptune COMMAND --help says more):\n"
         f"{rows}\n\nExit codes: 0 done, 1 the input or the check failed, 2 wrong usage."
     )
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of a subcommand."""
+    parser = argparse.ArgumentParser(
+        prog=f"neptune {command}", description=COMMANDS[command], allow_abbrev=False
+    )
+    importlib.import_module(f"neptune_mlir.cli.{command}").add_arguments(parser)
+    return parser
+
+
+def options_of(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The options of a parser and of its own subcommands, with their help."""
+    found: dict[str, str] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                found |= options_of(inner)
+        found |= dict.fromkeys(action.option_strings, action.help or "")
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,27 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_overview())
         return 0 if arguments else 2
     if arguments[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"neptune-mlir {version('neptune-mlir')}")
+        print(f"neptune-mlir {__version__}")
         return 0
     command, *rest = arguments
-    if command not in COMMANDS:
-        print(f"neptune: error: no command '{command}'\n{_overview()}", file=sys.stderr)
-        return 2
-    name = f"neptune_mlir.cli.{command}"
-    if importlib.util.find_spec(name) is None:
-        print(f"neptune {command}: error: not built yet in this version", file=sys.stderr)
-        return 1
-    implementation = importlib.import_module(name)
-    parser = argparse.ArgumentParser(
-        prog=f"neptune {command}", description=COMMANDS[command], allow_abbrev=False
-    )
-    implementation.add_arguments(parser)
-    complete = getattr(implementation, "complete", list)
-    options = parser.parse_args(complete(rest))
     try:
-        return implementation.execute(options)
+        return _execute(command, rest)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe had enough
@@ -75,10 +80,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("NEPTUNE_TRACEBACK"):
             raise
+        name = f"neptune {command}" if command in COMMANDS else "neptune"
         for entry in diagnostics.of_exception(error):
-            prefix = "" if entry.loc else f"neptune {command}: "
+            prefix = "" if entry.loc else f"{name}: "
             print(f"{prefix}{entry}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _execute(command: str, arguments: Sequence[str]) -> int:
+    if command not in COMMANDS:
+        hint = did_you_mean(command, COMMANDS, f"one of: {', '.join(COMMANDS)}")
+        raise UsageError(f"no command '{command}'", hint=hint)
+    parser = parser_of(command)
+    implementation = importlib.import_module(f"neptune_mlir.cli.{command}")
+    complete = getattr(implementation, "complete", list)
+    options, unknown = parser.parse_known_args(complete(arguments))
+    if unknown:
+        near = did_you_mean(unknown[0].partition("=")[0], options_of(parser))
+        raise UsageError(
+            f"unknown argument '{unknown[0]}'", hint=near or f"neptune {command} --help"
+        )
+    return int(implementation.execute(options))
 
 
 if __name__ == "__main__":

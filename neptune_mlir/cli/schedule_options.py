@@ -11,8 +11,8 @@ from neptune_mlir.transforms.schedule import library
 def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", help="a schedule script, or one by name")
     parser.add_argument(
-        "--knob", action="append", default=[], metavar="NAME=NUMBER",
-        help="set a number of the schedule (again for several)",
+        "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
+        help="set numbers of the schedule",
     )  # fmt: skip
 
 

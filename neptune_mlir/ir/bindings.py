@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The only module that knows which MLIR Python package is in use.
 
-An installed `mlir` package wins where it offers what this project needs (`REFUSED` says why where it
-does not); else `torch_mlir`, whose wheel carries the whole upstream binding set. Everything else in
-this project imports MLIR names from here:
+An installed `mlir` package wins where it offers what this project needs (`REFUSED` says why not);
+else `torch_mlir`, whose wheel carries the whole upstream binding set. Everything else in this
+project imports MLIR names from here:
 
     from neptune_mlir.ir.bindings import ir, arith, func, linalg, ...
 

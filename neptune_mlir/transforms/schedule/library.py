@@ -63,8 +63,8 @@ def knob_values(text: str) -> dict[str, int]:
 
 
 def knob_arguments(given: Iterable[str]) -> dict[str, int]:
-    """Knobs from the command line, each `NAME=NUMBER`. Raises UsageError."""
-    return _numbers(given, "=")
+    """Knobs from the command line, each text `NAME=NUMBER,...`. Raises UsageError."""
+    return _numbers((item for text in given for item in text.split(",")), "=")
 
 
 def _numbers(items: Iterable[str], sign: str) -> dict[str, int]:
