@@ -92,6 +92,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.pipelines.lowering import Lowering, parallelism
     from neptune_mlir.transforms import registry
+    from neptune_mlir.transforms.schedule import library
     from neptune_mlir.transforms.schedule import scripts as schedules
 
     if not settings:
@@ -105,7 +106,7 @@ def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any
             lowering.module, parallelism(target)
         )
         context = make_context()
-        known = schedules.knobs(schedules.parse(schedules.read(chosen), context))
+        known = schedules.knobs(schedules.parse(library.read(chosen), context))
         own = getattr(pipeline, "KNOBS", {}).get(chosen, "")
         knobs = dict(item.split(":") for item in own.split(";") if item)
         knobs |= {k: rest.pop(k) for k in list(rest) if k in known}

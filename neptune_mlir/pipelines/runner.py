@@ -246,8 +246,10 @@ def add(
             hint="put it outside of the nested pipeline",
         )
     given = step.options
-    text = isinstance(given, str)
-    options = registry.parse_options(spec, given) if text else registry.checked(spec, given)
+    parse: Callable[..., dict[str, Any]] = (
+        registry.parse_options if isinstance(given, str) else registry.checked
+    )
+    options = parse(spec, given)
     name = "".join(word.capitalize() for word in step.name.split("-"))
     run = functools.partial(_with_history, had, spec.run)
     manager.add(_callback(run, options, raised), name=name, argument=str(step))
