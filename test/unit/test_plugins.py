@@ -102,10 +102,10 @@ def test_compiled_programs_depend_on_knobs_and_on_packages(installed, monkeypatc
         neptune_mlir.compile(program, knobs={"rows": "many"})
 
 
-def test_knobs_of_the_schedule_that_the_rule_chooses():
-    kernel = neptune_mlir.compile(neptune_mlir.ops.softmax(), knobs={"rows": 16})
-    assert kernel.bundle.facts["schedule"] == "streamed"
-    assert "tile (i = 16" in kernel.explain()
+def test_knobs_of_the_schedule_that_the_rule_chooses(capsys):
+    knobs = ["--knob", "rows=32", "--knob", "stream=16,rows=16"]  # the last one holds
+    assert main.main(["compile", CUBES, "--emit", "fused", *knobs]) == 0
+    assert "neptune.tile = array<i64: 16, 16>" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import NeptuneError, UsageError
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import ir, passmanager
+from neptune_mlir.pipelines import upstream
 from neptune_mlir.pipelines.runner import Instruments, Step, parse_pipeline, run, until
 from neptune_mlir.transforms import registry
 
@@ -47,6 +48,15 @@ def test_steps_run_until_the_stop():
     with pytest.raises(UsageError, match="no such pass in this pipeline") as caught:
         until(steps, "symbol-dc")
     assert caught.value.hint == "did you mean 'symbol-dce'?"
+
+
+def test_the_table_of_upstream_passes_holds():
+    """(`tools/gen_upstream_passes.py` makes it again for other bindings.)"""
+    with ir.Context():
+        for name, options in upstream.passes().items():
+            text = str(passmanager.PassManager.parse(f"any({name})"))
+            assert not options or options in " ".join(text.split())
+    assert {"canonicalize", "cse", "convert-linalg-to-loops"} <= upstream.passes().keys()
 
 
 @pytest.fixture
