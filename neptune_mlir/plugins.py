@@ -42,7 +42,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise UsageError(
-                f"{_owner(other)} and {_owner(entry)} both have an entry '{entry.name}' of {group}",
+                f"{owner(other)} and {owner(entry)} both have an entry '{entry.name}' of {group}",
                 hint="uninstall one of them",
             )
     return found
@@ -57,7 +57,7 @@ def load(group: str, name: str) -> Any:
         raise
     except Exception as error:
         raise UsageError(
-            f"'{name}' of {_owner(entry)} cannot be imported: {type(error).__name__}: {error}",
+            f"'{name}' of {owner(entry)} cannot be imported: {type(error).__name__}: {error}",
             hint=f"python -c 'import {entry.value}' shows why",
         ) from error
 
@@ -71,7 +71,7 @@ def schedule_text(name: str) -> str:
         return (files(entry.value) / f"{name}.mlir").read_text()
     except (OSError, ImportError, TypeError) as error:
         raise UsageError(
-            f"schedule '{name}' of {_owner(entry)} cannot be read: {error}",
+            f"schedule '{name}' of {owner(entry)} cannot be read: {error}",
             hint=f"the file {name}.mlir belongs into the package {entry.value}",
         ) from None
 
@@ -81,7 +81,7 @@ def fingerprint() -> str:
     """What identifies the passes of installed packages: compiled code may depend on them."""
     digest = hashlib.sha256()
     for name, entry in entries(PASSES).items():
-        digest.update(f"{name} {entry.value} {_owner(entry)}\n".encode())
+        digest.update(f"{name} {entry.value} {owner(entry)}\n".encode())
         try:
             spec = importlib.util.find_spec(entry.value)
         except ImportError:
@@ -91,5 +91,6 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _owner(entry: EntryPoint) -> str:
+def owner(entry: EntryPoint) -> str:
+    """The package that has an entry, with its version."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"

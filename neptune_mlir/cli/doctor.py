@@ -88,6 +88,30 @@ def _amd() -> Finding:
         return Finding(what, "missing", "linking AMD code", "pip install 'neptune-mlir[amd]'")
 
 
+def _plugins() -> list[Finding]:
+    """What installed packages add, and whether it can be used."""
+    from neptune_mlir import plugins
+    from neptune_mlir.errors import UsageError
+    from neptune_mlir.transforms import registry
+
+    rows = []
+    uses = (("pass", plugins.PASSES, registry.lookup),
+            ("schedule", plugins.SCHEDULES, plugins.schedule_text))  # fmt: skip
+    for kind, group, use in uses:
+        try:
+            found = plugins.entries(group)
+        except UsageError as error:
+            rows.append(Finding(f"added: {kind}", "missing", error.message, error.hint or ""))
+            continue
+        for name, entry in found.items():
+            try:
+                use(name)
+                rows.append(Finding(f"{kind} {name}", "ok", plugins.owner(entry)))
+            except UsageError as error:
+                rows.append(Finding(f"{kind} {name}", "missing", error.message, error.hint or ""))
+    return rows
+
+
 def findings() -> list[Finding]:
     """Everything that the report shows, in order."""
     python = Finding("Python", "ok", platform.python_version())
@@ -99,7 +123,7 @@ def findings() -> list[Finding]:
         else:
             get = f"pip install 'neptune-mlir[{extra}]'" if extra else f"pip install {package}"
             rows.append(Finding(package, "missing", purpose, get))
-    return rows
+    return rows + _plugins()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir import plugins
-from neptune_mlir.cli import main, opt
+from neptune_mlir.cli import doctor, main, opt
 from neptune_mlir.errors import UsageError
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
@@ -60,6 +60,9 @@ def test_the_pass_is_one_of_neptune_opt(installed, capsys):
     assert "turn powers with whole exponents into products [up-to=int]" in capsys.readouterr().out
     assert opt.main([CUBES, "--whole-power"]) == 2
     assert "did you mean 'whole-powers'" in capsys.readouterr().err
+    rows = {row.what: row for row in doctor.findings()}
+    assert rows["pass whole-powers"].detail == rows["schedule powers"].detail
+    assert rows["pass whole-powers"].detail == "neptune-example 1.0"
 
 
 def test_the_schedule_runs_and_its_knobs_can_be_set(installed, capsys):
@@ -138,6 +141,8 @@ def test_broken_packages_are_named(package):
     with pytest.raises(UsageError, match="registers no pass of that name"):
         registry.lookup("silent-pass")
     assert opt.main(["--list-passes"]) == 0
+    states = {row.what: row.state for row in doctor.findings()}
+    assert states["pass lost-pass"] == states["pass silent-pass"] == "missing"
 
 
 def test_a_schedule_without_a_file(package):
