@@ -74,7 +74,7 @@ def test_other_packages_called_mlir_are_passed_over(tmp_path, monkeypatch, kind)
         assert bindings.choose_package() == "torch_mlir"
         assert why in bindings.REFUSED["mlir"]
         assert why in opt_help.version_text()
-        assert any(why in finding.detail for finding in doctor.findings())
+        assert kind != "a module" or any(why in row.detail for row in doctor.findings())
     finally:
         for name in {n for n in sys.modules if n.split(".")[0] == "mlir"} - before:
             del sys.modules[name]
