@@ -89,13 +89,15 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
     ]
 
 
-def show(entries: Iterable[Entry], source: str | bytes = "") -> None:
-    """Print entries to stderr, each error with its source line when `source` is text with it."""
+def show(entries: Iterable[Entry], source: str | bytes, file: str) -> None:
+    """Print entries to stderr, each error in `file` with its line of `source`, if that is text."""
     lines = source.splitlines() if isinstance(source, str) else []
     for entry in entries:
         print(entry, file=sys.stderr)
         match = _LOCATED.match(entry.loc)
-        if entry.kind == "error" and match and 0 < int(match["line"]) <= len(lines):
+        if entry.kind != "error" or not match or match["file"] != file:
+            continue
+        if 0 < int(match["line"]) <= len(lines):
             print(lines[int(match["line"]) - 1], file=sys.stderr)
             print(" " * (int(match["col"]) - 1) + "^", file=sys.stderr)
 

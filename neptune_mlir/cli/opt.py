@@ -215,17 +215,22 @@ def _text(module: Any, debug: bool = False) -> str:
 
 
 def _load_irdl(path: str) -> None:
-    """Register the dialects of an IRDL file. Raises InputError where it is none."""
-    from neptune_mlir.ir import bindings
-    from neptune_mlir.ir.bindings import ir, irdl
+    """Register the dialects of an IRDL file. Raises InputError where it is none, or where a
+    dialect is there already."""
+    from neptune_mlir.ir.bindings import ir, irdl, known_dialects
 
-    with bindings.source_name(path):
-        try:
-            irdl.load_dialects(ir.Module.parse(_read(path)))
-        except ir.MLIRError as error:
-            raise InputError("\n".join(bindings.diagnostic_lines(error, path))) from None
-        except (ValueError, RuntimeError) as error:
-            raise InputError(f"cannot load the dialects of '{path}': {error}") from None
+    _read(path)  # says what MLIR does not: why a file cannot be read
+    try:
+        module = ir.Module.parseFile(path)
+        known = known_dialects()
+        for op in module.body.operations:
+            name = getattr(op, "sym_name", None)
+            if op.operation.name == "irdl.dialect" and name.value in known:
+                # MLIR would end the process
+                raise InputError(f"'{path}' defines the dialect '{name.value}', which is there")
+        irdl.load_dialects(module)
+    except (ir.MLIRError, ValueError, RuntimeError) as error:
+        raise InputError(f"cannot load the dialects of '{path}'") from error
 
 
 def _read(path: str) -> str | bytes:
@@ -268,7 +273,7 @@ def _run(options: argparse.Namespace) -> int:
             print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
             failed |= bool(problems)
         else:
-            diagnostics.show(_wanted(session.entries, options), chunk)
+            diagnostics.show(_wanted(session.entries, options), chunk, source)
             failed |= result is None
         if result is not None:
             printed.append(result)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from neptune_mlir.errors import UsageError
@@ -50,17 +49,10 @@ def list_passes() -> str:
 def show_dialects() -> str:
     """The names of all dialects, as `mlir-opt --show-dialects` prints them."""
     from neptune_mlir.dialects.context import make_context
-    from neptune_mlir.ir.bindings import ir
+    from neptune_mlir.ir.bindings import known_dialects
 
     with make_context():
-        try:
-            # the bindings have no list of dialects, but this error has
-            ir.Module.parse("no_such_dialect.op")
-        except ir.MLIRError as error:
-            notes = [note.message for d in error.error_diagnostics for note in d.notes]
-    listed = "".join(notes).partition("dialects: ")[2].partition("(* ")[0].partition(";")[0]
-    names = re.findall(r"[\w.]+", listed)
-    return f"Available Dialects: {','.join(sorted(names))}"
+        return f"Available Dialects: {','.join(known_dialects())}"
 
 
 def version_text() -> str:

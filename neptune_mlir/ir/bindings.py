@@ -17,6 +17,7 @@ import contextvars
 import functools
 import importlib
 import importlib.util
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -171,3 +172,14 @@ def diagnostic_lines(error, source: str | None = None) -> list[str]:
         for note in diagnostic.notes:
             lines.append(f"{location_text(note.location, source)}: note: {note.message}")
     return lines or [str(error)]
+
+
+def known_dialects() -> list[str]:
+    """The names of the dialects that the current context has or could load, in order."""
+    try:
+        # the bindings have no list of dialects, but this error has
+        ir.Module.parse("no_such_dialect.op")
+    except ir.MLIRError as error:
+        notes = [note.message for found in error.error_diagnostics for note in found.notes]
+    listed = "".join(notes).partition("dialects: ")[2].partition("(* ")[0].partition(";")[0]
+    return sorted(re.findall(r"[\w.]+", listed))

@@ -208,7 +208,8 @@ class Pipeline:
                         raise cause from None
                     name = f"pass '{steps[0].name}'" if len(steps) == 1 else "the pipeline"
                     raise PassFailure(f"{name} failed") from cause
-            done(steps[-1])
+            if steps:
+                done(steps[-1])
 
 
 def complete(steps: Sequence[Step], done: Collection[str] = ()) -> list[Step]:

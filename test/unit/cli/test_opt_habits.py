@@ -183,6 +183,17 @@ def test_times(both):
 
     assert passes(ours[2]) == passes(stock[2]) == ["CSEPass", "CanonicalizerPass"]
     assert ours[1].split() == stock[1].split()
+    ours, _ = both(TWICE, ["--mlir-timing"])  # of no pass
+    assert ours[0] == 0
+
+
+def test_only_the_pass_that_fails(both):
+    registry.register("fail-there", "raises")(lambda module: 1 / 0)
+    flags = ["--mlir-print-ir-after-all", "--mlir-print-ir-after-failure"]
+    ours, _ = both(TWICE, ["--cse", "--fail-there", *flags])
+    assert [x for x in ours[2].splitlines() if "IR Dump" in x] == [
+        "// -----// IR Dump After FailThere Failed: fail-there //----- //"
+    ]
 
 
 def test_tree_of_files(both, tmp_path):
@@ -215,7 +226,7 @@ def test_a_version_of_bytecode(both, capfd):
     assert "cannot write bytecode" in ours[2]
 
 
-def test_irdl_file(both, tmp_path):
+def test_irdl_file(both, tmp_path, capfd):
     (tmp_path / "strange.irdl").write_text(IRDL)
     taken = 'func.func @f(%x: i32) {\n  "strange.op"(%x) : (i32) -> ()\n  return\n}\n'
     ours, stock = both(taken, ["--irdl-file=strange.irdl"])
@@ -228,6 +239,11 @@ def test_irdl_file(both, tmp_path):
     ours, stock = both(taken, ["--irdl-file=bad.irdl"])
     assert ours[0] == stock[0] == 1
     assert "bad.irdl:1:" in ours[2]
+    assert "func.func" not in ours[2]  # the line of another file
+    for name in ("arith", "neptune"):
+        (tmp_path / "again.irdl").write_text(IRDL.replace("strange", name))
+        assert opt.main(["in.mlir", "--irdl-file=again.irdl"]) == 1  # (a stock one aborts)
+        assert f"defines the dialect '{name}', which is there" in capfd.readouterr().err
 
 
 def test_no_notes(both):
