@@ -175,7 +175,10 @@ class Program:
         lowering = self._fused[chosen].copy()
         lowering.way = way
         name_chip(lowering.module, target)
-        lowering.to_fused(";".join(filter(None, [knobs.get(chosen, ""), self.knobs])))
+        values = knobs.get(chosen, "")
+        if self.knobs:
+            values = library.knob_text(library.knob_values(values) | library.knob_values(self.knobs))
+        lowering.to_fused(values)
         if level == "tile":
             lowering.to_tiles()
         return lowering

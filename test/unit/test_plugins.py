@@ -28,7 +28,6 @@ def forget():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A folder with the example as pip installs it."""
-    pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("plugin")
     source = shutil.copytree(EXAMPLE, folder / "source")
     subprocess.run(
