@@ -177,7 +177,8 @@ class Program:
         name_chip(lowering.module, target)
         values = knobs.get(chosen, "")
         if self.knobs:
-            values = library.knob_text(library.knob_values(values) | library.knob_values(self.knobs))
+            own = library.knob_values(self.knobs)
+            values = library.knob_text(library.knob_values(values) | own)
         lowering.to_fused(values)
         if level == "tile":
             lowering.to_tiles()
