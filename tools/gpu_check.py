@@ -97,13 +97,13 @@ def measure(path: Path, timed: bool) -> dict[str, Any]:
     import torch
 
     from neptune_mlir.runtime.bundle import Bundle
-    from neptune_mlir.runtime.cuda import CudaExecutable
+    from neptune_mlir.runtime.gpu import GpuExecutable
 
     bundle = Bundle.from_bytes(path.read_bytes())
     spec = bundle.facts["check"]
     head, causal = spec["head"], spec["causal"]
     dtype = torch.float16 if spec["dtype"] == "f16" else torch.bfloat16
-    run = CudaExecutable(bundle)
+    run = GpuExecutable(bundle)
     scale = head**-0.5
     torch.manual_seed(0)
     row: dict[str, Any] = {"name": path.stem, "kernels": bundle.facts["images"][-1]["kernels"]}

@@ -152,11 +152,11 @@ def measure(stem: Path, timed: bool) -> dict[str, Any]:
     import torch
 
     from neptune_mlir.runtime.bundle import Bundle
-    from neptune_mlir.runtime.cuda import CudaExecutable
+    from neptune_mlir.runtime.gpu import GpuExecutable
 
     files = {path: stem.with_name(f"{stem.name}.{path}.bundle") for path in PATHS}
     bundles = {p: Bundle.from_bytes(f.read_bytes()) for p, f in files.items() if f.exists()}
-    runs = {path: CudaExecutable(bundle) for path, bundle in bundles.items()}
+    runs = {path: GpuExecutable(bundle) for path, bundle in bundles.items()}
     spec = next(iter(bundles.values())).facts["check"]
     torch.manual_seed(0)
     row: dict[str, Any] = {

@@ -170,13 +170,13 @@ def one(path: Path) -> int:
 
     from neptune_mlir.errors import ArgumentError
     from neptune_mlir.runtime.bundle import Bundle
-    from neptune_mlir.runtime.cuda import CudaExecutable
-    from neptune_mlir.runtime.driver import driver
+    from neptune_mlir.runtime.cuda import CudaDriver
+    from neptune_mlir.runtime.gpu import GpuExecutable
 
-    cuda = driver()
+    cuda = CudaDriver()
     cuda.call("cuCtxSetCurrent", ctypes.c_void_p(cuda.context(0)))
     bundle = Bundle.from_bytes(path.read_bytes())
-    execute = CudaExecutable(bundle)
+    execute = GpuExecutable(bundle)
     kinds = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32, "i64": np.int64}
     poison = {"bf16": 0xFFFF, "i64": -1}
     draw = np.random.default_rng(0)

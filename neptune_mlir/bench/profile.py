@@ -22,11 +22,11 @@ from neptune_mlir.bench.report import Table
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.plan import describe
 
 if TYPE_CHECKING:
-    from neptune_mlir.runtime.cuda import PreparedCall
+    from neptune_mlir.runtime.gpu import PreparedCall
 
 ISSUE, WAIT, COPY = "issue products", "wait for products", "start a copy"
 UNDER_WAY, OTHER = "products under way", "other work"
@@ -55,7 +55,7 @@ class Track:
     end: int = 0
 
 
-class SampleDriver(Driver):
+class SampleDriver(CudaDriver):
     """A driver that reads and clears global arrays of modules."""
 
     def _array(
@@ -96,11 +96,11 @@ def record(path: Path, problem: Problem | Rows) -> Recorded:
 
     from neptune_mlir.bench.check import workspace
     from neptune_mlir.bench.timing import event_us
-    from neptune_mlir.runtime.cuda import CudaExecutable
+    from neptune_mlir.runtime.gpu import GpuExecutable
 
     bundle = Bundle.from_bytes(path.read_bytes())
     driver = SampleDriver()
-    execute = CudaExecutable(bundle, driver)
+    execute = GpuExecutable(bundle, driver)
     arrays = problem.inputs("cuda")
     out = problem.result(arrays)
     call = execute.prepare(*arrays, out=out, workspace=workspace(execute, arrays))

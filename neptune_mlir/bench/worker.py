@@ -41,10 +41,10 @@ class Session:
 
     def _executable(self, path: str) -> Any:
         from neptune_mlir.runtime.bundle import Bundle
-        from neptune_mlir.runtime.cuda import CudaExecutable
+        from neptune_mlir.runtime.gpu import GpuExecutable
 
         if self._loaded is None or self._loaded[0] != path:
-            self._loaded = (path, CudaExecutable(Bundle.from_bytes(Path(path).read_bytes())))
+            self._loaded = (path, GpuExecutable(Bundle.from_bytes(Path(path).read_bytes())))
         return self._loaded[1]
 
     def _call(self, message: dict[str, Any]) -> Any:

@@ -28,7 +28,6 @@ _PACKAGES = (
     ("ml-dtypes", "bfloat16 in NumPy arrays", "bf16"),
     ("torch", "comparisons, importing PyTorch code", "torch"),
     ("z3-solver", "deciding proof obligations", "verify"),
-    ("nvidia-cuda-nvcc", "assembling NVIDIA code (ptxas)", "nvidia"),
     ("nvidia-cuda-nvdisasm", "reading NVIDIA machine code", "nvidia"),
     ("triton", "the Triton backend", "triton"),
     ("lit", "the tests", "test"),
@@ -64,17 +63,36 @@ def _cpu() -> Finding:
     return Finding("CPU", "ok", f"{core.name}, {core.vector_bits}-bit vectors, {cores} cores")
 
 
-def _gpu() -> Finding:
+def _gpus() -> list[Finding]:
+    """One line for each maker: its devices, or why there is none that this process can use."""
     from neptune_mlir.errors import ToolError
-    from neptune_mlir.runtime.driver import driver
+    from neptune_mlir.runtime import makers
 
-    what = "NVIDIA GPU"
+    rows = []
+    for kind in makers.DRIVERS:
+        what = f"{kind.maker.name} GPU"
+        try:
+            found = makers.driver(kind)
+            names = found.device_names()
+            texts = [f"{name} ({found.architecture(k)})" for k, name in enumerate(names)]
+            rows.append(Finding(what, "ok", ", ".join(texts)))
+        except ToolError as error:
+            # without a library, the machine may lack the device and the permission as well
+            reasons = dict.fromkeys([error.message, kind.why_no_device()])
+            detail = "; ".join(filter(None, reasons))
+            rows.append(Finding(what, "missing", detail, error.hint or ""))
+    return rows
+
+
+def _ptxas() -> Finding:
+    from neptune_mlir.codegen import ptxas
+    from neptune_mlir.errors import ToolError
+
+    what, purpose = "NVIDIA assembler", "assembling NVIDIA code"
     try:
-        names = driver().device_names()
-    except ToolError as error:
-        detail = f"{error.message}; compiling for one needs none"
-        return Finding(what, "missing", detail)
-    return Finding(what, "ok" if names else "missing", ", ".join(names) or "none found")
+        return Finding(what, "ok", f"{ptxas.version()} ({ptxas.find_ptxas()}): {purpose}")
+    except ToolError:
+        return Finding(what, "missing", purpose, "pip install 'neptune-mlir[nvidia]'")
 
 
 def _amd() -> Finding:
@@ -115,7 +133,7 @@ def _plugins() -> list[Finding]:
 def findings() -> list[Finding]:
     """Everything that the report shows, in order."""
     python = Finding("Python", "ok", platform.python_version())
-    rows = [python, _bindings(), _cpu(), _gpu(), _amd()]
+    rows = [python, _bindings(), _cpu(), *_gpus(), _ptxas(), _amd()]
     for package, purpose, extra in _PACKAGES:
         version = _version(package)
         if version:

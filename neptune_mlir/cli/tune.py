@@ -163,17 +163,18 @@ def _record(results: Sequence[Path], name: str) -> int:
 
 def _all(options: argparse.Namespace) -> int:
     from neptune_mlir.runtime import cache
-    from neptune_mlir.targets.nvidia import TARGETS
+    from neptune_mlir.targets.nvidia import TARGETS, architecture
     from neptune_mlir.tune import run
 
     name = "-".join([Path(p).stem for p in options.programs] + [options.suite or ""])
     folder = options.folder or cache.folder() / "tune" / name.strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     device = run.device(folder / "run.log")
-    able = [t for t in TARGETS.values() if t.runs_on(tuple(device["capability"]))]
+    chip = architecture(device["capability"])
+    able = [t for t in TARGETS.values() if t.runs_on(chip)]
     if not able:
         raise UsageError(f"there is nothing to tune for {device['name']}")
-    best = max(able, key=lambda t: (t.capability, t.exact))
+    best = max(able, key=lambda t: t.rank)
     _build(options, folder, best.name)
     code = _run(options, folder, folder / RESULTS)
     return code or _record([folder / RESULTS], options.table)

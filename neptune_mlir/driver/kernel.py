@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.errors import UsageError
 
 if TYPE_CHECKING:
     from neptune_mlir.runtime.bundle import Bundle
@@ -53,7 +53,7 @@ class Kernel:
     """A compiled program.
 
     Call it with arrays and numbers, in the order of the program's arguments; `out=` takes
-    arrays for the results, and on GPUs `workspace=` and `stream=` what `runtime.cuda` says of
+    arrays for the results, and on GPUs `workspace=` and `stream=` what `runtime.gpu` says of
     them. New results are torch tensors where an argument is one; else NumPy arrays on CPUs, and
     on GPUs arrays of the library that made the arguments. `facts` says how it came about
     (nests, kernels, corrections, schedule, remarks), `cached` whether it came from the on-disk
@@ -77,7 +77,7 @@ class Kernel:
         return self._executable(*arguments, out=out, **named)
 
     def prepare(self, *arguments: Any, **named: Any) -> Any:
-        """A call on fixed memory that only launches (see `CudaExecutable.prepare`).
+        """A call on fixed memory that only launches (see `GpuExecutable.prepare`).
 
         Raises:
             UsageError: the kernel is not one for GPUs.
@@ -85,7 +85,7 @@ class Kernel:
         return self._on_gpu("prepare")(*arguments, **named)
 
     def requirements(self, *arguments: Any) -> Any:
-        """The results and workspace that a call needs (see `CudaExecutable.requirements`).
+        """The results and workspace that a call needs (see `GpuExecutable.requirements`).
 
         Raises:
             UsageError: the kernel is not one for GPUs.
@@ -137,23 +137,13 @@ class Kernel:
 
 
 def _load(bundle: Bundle) -> Any:
-    chips = [name.strip() for name in bundle.target.removeprefix("triton:").split(",")]
-    if any(chip.startswith("sm_") for chip in chips):
-        from neptune_mlir.runtime.cuda import CudaExecutable
+    if bundle.facts.get("images"):  # code for GPUs
+        from neptune_mlir.runtime.gpu import GpuExecutable
 
-        return CudaExecutable(bundle)
-    if all(chip.startswith("gfx") for chip in chips):
-        return _unrunnable
+        return GpuExecutable(bundle)
     from neptune_mlir.runtime.cpu import CpuExecutable
 
     return CpuExecutable(bundle)
-
-
-def _unrunnable(*arguments: Any, **named: Any) -> Any:
-    raise ToolError(
-        "this version has no runtime for AMD GPUs",
-        hint="save the kernel: its bundle has the code (HSACO) and the launch plan",
-    )
 
 
 def compile(

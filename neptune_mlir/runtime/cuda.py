@@ -1,264 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs an NVIDIA bundle on arrays: checks the arguments, evaluates the plan, launches.
-
-    run = CudaExecutable(bundle)
-    o = run(q, k, v)                        # new memory for the result (torch's or CuPy's)
-    run(q, k, v, out=o, stream=s)           # nothing is allocated
-    call = run.prepare(q, k, v, out=o)      # checked once
-    call(); call(stream)                    # only launches: for graphs and short kernels
-
-docs/runtime.md says what is asked of arrays, and how memory, streams, graphs and threads work.
-Nothing here imports MLIR; the driver is opened on first use.
-"""
+"""NVIDIA's driver (`cuda.h`): what it has of its own."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime import driver as drivers
-from neptune_mlir.runtime.arrays import ArrayView
-from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.checks import check, check_count, check_equal
-from neptune_mlir.runtime.gpu_arrays import gpu_device, gpu_view
-from neptune_mlir.runtime.images import LoadedImage, load_images
-from neptune_mlir.runtime.libraries import library_of, stream_handle
-from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_results, results_of
-from neptune_mlir.runtime.parameters import parameters
-from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.driver import Driver, EntryPoints, Launch, Maker, open_first
 
-_SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
-_STREAMS_LIMIT = 64
+# numbers of the driver's enumerations
+_MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
+_DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
+_MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
+_SWIZZLE_128B, _L2_256B = 3, 3
+
+TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
+
+NVIDIA = Maker(
+    name="NVIDIA", prefix="sm_", library="CUDA driver",
+    get="install NVIDIA's driver; compiling for a GPU needs none",
+    dlpack=(2, 13),  # kDLCUDA, kDLCUDAManaged
+    default_stream=1, most_threads=((1 << 31) - 1) * 1024,
+)  # fmt: skip
 
 
-class CudaExecutable:
-    """A compiled function on NVIDIA GPUs: any number of devices, safe from several threads."""
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute with a value that is one int."""
 
-    def __init__(self, bundle: Bundle | bytes, driver: drivers.Driver | None = None):
-        self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
-        self.plan: Plan = self.bundle.plan
-        self._given_driver = driver
-        self._images: dict[int, tuple[LoadedImage, ...]] = {}  # by context
-        # by context, shapes and scalars
-        self._sizes: dict[Any, tuple[LoadedImage, Sizes]] = {}
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+# programmatic stream serialization: a kernel may start while the one before it still runs
+EARLY = LaunchAttribute(6, 0, (1,))
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
+        ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
+    )  # fmt: skip
+
+
+class CudaDriver(Driver):
+    """See `Driver`. `launch`, `push` and `pop` are functions of the driver themselves."""
+
+    maker = NVIDIA
+    entries = EntryPoints(
+        init="cuInit", error_name="cuGetErrorName", error_text="cuGetErrorString",
+        count="cuDeviceGetCount", handle="cuDeviceGet", name="cuDeviceGetName",
+        attribute="cuDeviceGetAttribute", pointer="cuPointerGetAttribute",
+        load="cuModuleLoadData", function="cuModuleGetFunction",
+        capturing="cuStreamIsCapturing", event="cuEventCreate", record="cuEventRecord",
+        wait="cuStreamWaitEvent", destroy="cuEventDestroy_v2",
+    )  # fmt: skip
+    multiprocessor_attribute = _MULTIPROCESSORS
+
+    def __init__(self, library: Any = None) -> None:
+        super().__init__(library)
+        self._primary: dict[int, int] = {}
         self._lock = threading.Lock()
+        self.launch = self._library.cuLaunchKernelEx  # fewer arguments to convert
+        self.push = self._library.cuCtxPushCurrent_v2
+        self.pop = self._library.cuCtxPopCurrent_v2
 
-    def __call__(
-        self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
-    ) -> Any:
-        """Enqueue the kernels; returns the result, or a tuple of them.
-
-        Args:
-            arguments: arrays on one GPU, and numbers, in the program's order.
-            out: one array, or a sequence of one for each result. Without it, results (and the
-                workspace, unless given) are allocated by the library of the arguments.
-            workspace: an array of at least `requirements(...).workspace` bytes; needed when
-                `out` is given and that is not 0.
-            stream: a stream of torch or CuPy, or its handle. Default: the one that the library
-                of the arrays works on now.
-
-        Raises:
-            ArgumentError: a wrong number, type, shape, stride, alignment, device, or overlap;
-                nothing has been launched then.
-            ToolError: the driver reports an error.
-        """
-        call = self._prepare(arguments, out, workspace, stream, kept=False)
-        call()
-        return call.results[0] if len(call.results) == 1 else call.results
-
-    def requirements(self, *arguments: Any) -> Requirements:
-        """The results and the workspace that a call with these arguments needs.
-
-        Raises:
-            ArgumentError: as a call would.
-        """
-        images = self._images_for(self._device_of(arguments))
-        take = partial(gpu_view, driver=self._driver, stream=None, wait=None)
-        return self._check(images, arguments, take)[2].requirements
-
-    def prepare(
-        self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
-    ) -> PreparedCall:
-        """Check everything once. The call that this returns works on the same memory each time,
-        and keeps the arrays alive. Arguments and errors are those of a call.
-        """
-        return self._prepare(arguments, out, workspace, stream, kept=True)
-
-    def _prepare(
-        self, arguments: Sequence[Any], out: Any, workspace: Any, stream: Any, kept: bool
-    ) -> PreparedCall:
-        """`kept`: the call may run more than once."""
-        given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
-        device = self._device_of(arguments)
-        images = self._images_for(device)
-        library = library_of([*arguments, *(given or ())])
-        current = library.current_stream
-        if stream is not None:
-            current = partial(_constant, stream_handle(stream))
-        handle = current(device)
-
-        def wait(producer: int) -> None:
-            if producer != handle:
-                self._driver.wait(images[0].context, handle, producer)
-
-        def take(value: Any, name: str) -> ArrayView:
-            view = gpu_view(value, name, self._driver, handle, wait)
-            if view.device not in (device, None):
-                raise ArgumentError(
-                    f"the arrays are on several devices: {name} is on GPU {view.device}, "
-                    f"others on GPU {device}"
-                )
-            return view
-
-        views, image, sizes = self._check(images, arguments, take)
-        needs, plan = sizes.requirements, image.plan
-        if given is None:
-            empty = partial(library.empty, device=device, stream=handle)
-            given = new_results(plan, needs, empty)
-            if workspace is None and needs.workspace:
-                workspace = empty((needs.workspace,), "i8")
-        elif len(given) != len(plan.results):
-            raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
-        arrays = bind(plan, sizes, views, given, workspace, take, image.alignment)
-
-        def number(limit: int) -> int:
-            again = kept or self._driver.is_capturing(handle)
-            return image.numbers.take(limit, again)
-
-        launches = []
-        for sized in sizes.launches:
-            kernel = image.kernels[sized.launch.kernel]
-            values = parameters(sized, arrays, self._driver, number)
-            values += [ctypes.c_void_p(0)] * kernel.hidden
-            programs = min(sized.programs, kernel.blocks or sized.programs)
-            early = kernel.follows and bool(launches)
-            launches.append(
-                Launch(kernel.function, programs, kernel.threads, kernel.shared, values, early)
-            )
-        results = results_of(plan, needs, arguments, given)
-        keep = (arguments, given, workspace)
-        return PreparedCall(self._driver, image, current, launches, results, keep)
-
-    def _check(
-        self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take
-    ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:
-        """Views of the arguments, the image for them, and the sizes that follow from both."""
-        views, scalars = check(images[0].plan, arguments, take)
-        shapes = tuple(None if v is None else v.shape for v in views)
-        key = (images[0].context, shapes, *scalars)
-        found = self._sizes.get(key)
+    @classmethod
+    def open_library(cls) -> Any:
+        found = open_first(("libcuda.so.1", "nvcuda.dll"))
         if found is None:
-            check_equal(images[0].plan, shapes, scalars)
-            image = next(
-                i for i in reversed(images) if i.when is None or evaluate(i.when, shapes, scalars)
-            )
-            found = image, Sizes(image.plan, shapes, scalars)
-            if len(self._sizes) >= _SIZES_LIMIT:
-                self._sizes.clear()
-            self._sizes[key] = found
-        return views, *found
+            raise ToolError("there is no CUDA driver on this machine", hint=NVIDIA.get)
+        return found
 
-    def _device_of(self, arguments: Sequence[Any]) -> int:
-        """The device of the first array; the first one when no array has elements."""
-        check_count(self.plan, arguments)
-        for value, wanted in zip(arguments, self.plan.arguments, strict=True):
-            if wanted.kind == "tensor":
-                device = gpu_device(value, wanted.name, lambda: self._driver)
-                if device is not None:
-                    return device
-        return 0
+    def architecture(self, device: int) -> str:
+        return f"sm_{self._attribute(_MAJOR, device)}{self._attribute(_MINOR, device)}"
 
-    @property
-    def _driver(self) -> drivers.Driver:
-        return self._given_driver or drivers.driver()
-
-    def _images_for(self, device: int) -> tuple[LoadedImage, ...]:
-        """The code for a device, in the context that this thread uses there."""
-        context = self._driver.context(device)
+    def context(self, device: int) -> int:
+        """The context that this thread works in when it is on `device`, else the device's
+        primary one (which torch, CuPy and JAX use; kept for the life of the process)."""
+        current = ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(current))
+        handle = self._handle(device)
+        if current.value:
+            where = ctypes.c_int()
+            self.call("cuCtxGetDevice", ctypes.byref(where))
+            if where.value == handle:
+                return current.value
         with self._lock:
-            if context not in self._images:
-                self._images[context] = load_images(self.bundle, self._driver, device, context)
-            return self._images[context]
+            if device not in self._primary:
+                primary = ctypes.c_void_p()
+                self.call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), handle)
+                self._primary[device] = primary.value or 0
+            return self._primary[device]
 
+    def _make_ready(self, context: int, function: ctypes.c_void_p, shared: int) -> int:
+        """Allow the shared memory, all of which is dynamic, and put the code into memory."""
+        self._inside(context, "cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+        if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4
+            self._inside(context, "cuFuncLoad", function)
+        return shared
 
-class Launch:
-    """One kernel with its parameters. One that starts `early`, while the kernel before it still
-    runs, waits for that by itself."""
-
-    def __init__(
-        self, function: ctypes.c_void_p, programs: int, threads: int, shared: int,
-        values: list[Any], early: bool = False,
-    ):  # fmt: skip
-        self.function, self.values = function, values
-        self.programs, self.threads, self.shared = programs, threads, shared
-        self.early = early
-        self.addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-
-    def on(self, stream: int) -> tuple[Any, ...]:
-        """The arguments of `Driver.launch` for a stream."""
-        attributes = ctypes.addressof(drivers.EARLY) if self.early else None
-        config = drivers.LaunchConfig(
-            self.programs, 1, 1, self.threads, 1, 1, self.shared, stream, attributes,
-            int(self.early),
+    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+        attributes = ctypes.addressof(EARLY) if launch.early else None
+        config = LaunchConfig(
+            launch.programs, 1, 1, launch.threads, 1, 1, launch.shared, stream, attributes,
+            int(launch.early),
         )  # fmt: skip
-        return ctypes.byref(config), self.function, self.addresses, None
+        return ctypes.byref(config), launch.function, launch.addresses, None
 
-
-class PreparedCall:
-    """Checked launches on fixed memory. Calling it enqueues them and does nothing else: it may be
-    captured in a graph, and called from several threads.
-
-    Attributes:
-        results: what the call without preparation would return, as a tuple.
-        launches: the kernels in order; those whose grid is empty are left out.
-        image: whose kernels they are.
-    """
-
-    def __init__(
-        self, driver: drivers.Driver, image: LoadedImage, current: Callable[[int], int],
-        launches: Sequence[Launch], results: tuple[Any, ...], keep: Any,
-    ):  # fmt: skip
-        self.launches = launches
-        self.image = image
-        self.results = results
-        self._keep = keep
-        self._driver = driver
-        self._current, self._device = current, image.device
-        self._context = ctypes.c_void_p(image.context)
-        self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
-        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of `launch`, by stream
-
-    def __call__(self, stream: Any = None) -> None:
-        """Enqueue the kernels on a stream (default: as for the call without preparation).
-
-        Raises:
-            ToolError: the driver reports an error.
-        """
-        handle = self._current(self._device) if stream is None else stream_handle(stream)
-        ready = self._ready.get(handle) or self._make_ready(handle)
-        driver = self._driver
-        # the default stream is that of the current context, and a new thread has none
-        error = driver.push(self._context)
-        if error:
-            driver.fail(error, "cuCtxPushCurrent")
-        try:
-            for arguments in ready:
-                error = driver.launch(*arguments)
-                if error:
-                    driver.fail(error, "a kernel launch")
-        finally:
-            driver.pop(self._left)
-
-    def _make_ready(self, handle: int) -> list[tuple[Any, ...]]:
-        if len(self._ready) >= _STREAMS_LIMIT:
-            self._ready.clear()
-        ready = self._ready[handle] = [launch.on(handle) for launch in self.launches]
-        return ready
-
-
-def _constant(value: int, device: int) -> int:
-    return value
+    def tensor_map(
+        self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
+        box: Sequence[int],
+    ) -> Any:  # fmt: skip
+        room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
+        start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
+        made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
+        rank = len(extents)
+        self.call(
+            "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
+            (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
+            (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
+            0, _SWIZZLE_128B, _L2_256B, 0,
+        )  # fmt: skip
+        return made

@@ -1,167 +1,239 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The few functions of the CUDA driver that the runtime needs, through ctypes.
+"""What the runtime asks of the driver of a GPU, whoever made the GPU, through ctypes.
 
-Handles (contexts, functions, streams) are integers here. Every method raises ToolError when the
-driver reports an error, except `launch`, `push` and `pop`: these are the driver's own functions,
-so that a prepared call has no Python frame between itself and the driver.
+`cuda.py` and `hip.py` are the two drivers. Most functions that they need take the same parameters
+in both: `EntryPoints` names these, and `Driver` calls them. A maker's class has the rest.
+
+Handles (contexts, modules, functions, streams) are integers here. Every method raises ToolError
+when the driver reports an error, except `launch`, `push` and `pop`: these return its number, so
+that a prepared call has as little as possible between itself and the driver.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from neptune_mlir.errors import ToolError
 
-# numbers of the driver's enumerations (cuda.h)
-_MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
-_DEVICE_ORDINAL = 9  # CUpointer_attribute
-_DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
-_NO_TIMING = 2  # CUevent_flags
-_MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
-_SWIZZLE_128B, _L2_256B = 3, 3
-
-TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
+# numbers that cuda.h and hip_runtime_api.h share
+_DEVICE_ORDINAL = 9  # of pointer attributes
+_NO_TIMING = 2  # of event flags
+_NO_DEVICE = 100  # of errors
 
 
-class LaunchAttribute(ctypes.Structure):
-    """CUlaunchAttribute with a value that is one int."""
+@dataclass(frozen=True)
+class EntryPoints:
+    """Names of functions with the same parameters in every driver.
 
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
-
-
-# programmatic stream serialization: a kernel may start while the one before it still runs
-EARLY = LaunchAttribute(6, 0, (1,))
-
-
-class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = (
-        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
-        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
-        ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
-    )  # fmt: skip
-
-
-class Driver:
-    """The driver of this machine, initialised.
-
-    `launch(address of a LaunchConfig, function, addresses of the parameters, None)`,
-    `push(context)` and `pop(address of a handle)` take ctypes objects and return an error
-    number, which `fail` turns into an exception.
+    Attributes:
+        init: flags.
+        error_name, error_text: error, place of the text.
+        count: place of the number of devices.
+        handle: place of the device, its number.
+        name: room for the text, bytes of it, device.
+        attribute: place of the value, attribute, device.
+        pointer: place of the value, attribute, address.
+        load: place of the module, code.
+        function: place of the function, module, name.
+        capturing: stream, place of the status (0: no).
+        event: place of the event, flags.
+        record: event, stream.
+        wait: stream, event, flags.
+        destroy: event.
     """
 
-    def __init__(self) -> None:
-        self._library = _open()
-        self._primary: dict[int, int] = {}
-        self._lock = threading.Lock()
-        self.call("cuInit", 0)
-        self.launch: Any = self._library.cuLaunchKernelEx  # fewer arguments to convert
-        self.push: Any = self._library.cuCtxPushCurrent_v2
-        self.pop: Any = self._library.cuCtxPopCurrent_v2
+    init: str
+    error_name: str
+    error_text: str
+    count: str
+    handle: str
+    name: str
+    attribute: str
+    pointer: str
+    load: str
+    function: str
+    capturing: str
+    event: str
+    record: str
+    wait: str
+    destroy: str
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What is known of a maker's GPUs without a driver.
+
+    Attributes:
+        name: as messages say it.
+        prefix: of the names of its chips.
+        library: what messages call the driver.
+        get: how to get the driver.
+        dlpack: kinds of device that its GPUs are in DLPack.
+        default_stream: how DLPack spells the default stream, whose handle is 0.
+        most_threads: that one launch can have, over all blocks.
+    """
+
+    name: str
+    prefix: str
+    library: str
+    get: str
+    dlpack: tuple[int, ...]
+    default_stream: int
+    most_threads: int
+
+
+class Launch:
+    """One kernel with its parameters.
+
+    Args:
+        values: the parameters, ctypes objects.
+        early: whether it starts while the kernel before it still runs, and waits for it by itself.
+    """
+
+    def __init__(
+        self, function: ctypes.c_void_p, programs: int, threads: int, shared: int,
+        values: list[Any], early: bool = False,
+    ):  # fmt: skip
+        self.function, self.values = function, values
+        self.programs, self.threads, self.shared = programs, threads, shared
+        self.early = early
+        self.addresses = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+
+
+class Driver(ABC):
+    """A driver of this machine, initialised.
+
+    `launch(*call)` takes what `launch_call` makes, `push(context)` and `pop(place of a handle)`
+    ctypes objects; the error number that they return is for `fail`.
+
+    Args:
+        library: the driver, instead of the one that `open_library` finds.
+    """
+
+    maker: ClassVar[Maker]
+    entries: ClassVar[EntryPoints]
+    multiprocessor_attribute: ClassVar[int]
+
+    launch: Any
+    push: Any
+    pop: Any
+
+    def __init__(self, library: Any = None) -> None:
+        self._library = library or self.open_library()
+        self.call(self.entries.init, 0)
+
+    @classmethod
+    @abstractmethod
+    def open_library(cls) -> Any:
+        """The driver's shared library. Raises ToolError where there is none."""
+
+    @staticmethod
+    def why_no_device() -> str:
+        """What keeps this machine from having a device, and how to get one; "" if unknown."""
+        return ""
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver by name, with ctypes objects and small integers."""
-        error = getattr(self._library, name)(*arguments)
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise ToolError(f"the {self.maker.library} has no {name}", hint=self.maker.get)
+        error = function(*arguments)
         if error:
             self.fail(error, name)
 
     def fail(self, error: int, what: str) -> None:
         """Raise ToolError for an error number of the driver."""
         name, text = ctypes.c_char_p(), ctypes.c_char_p()
-        self._library.cuGetErrorName(error, ctypes.byref(name))
-        self._library.cuGetErrorString(error, ctypes.byref(text))
+        getattr(self._library, self.entries.error_name)(error, ctypes.byref(name))
+        getattr(self._library, self.entries.error_text)(error, ctypes.byref(text))
         reason = (text.value or b"unknown error").decode()
-        raise ToolError(f"{what} failed: {(name.value or b'').decode()} ({error}), {reason}")
+        raise ToolError(
+            f"{what} failed: {(name.value or b'').decode()} ({error}), {reason}",
+            hint=self.why_no_device() or None if error == _NO_DEVICE else None,
+        )
 
     # ---- devices and contexts
 
     def device_names(self) -> list[str]:
         """The devices' names, by their number."""
         count = ctypes.c_int()
-        self.call("cuDeviceGetCount", ctypes.byref(count))
+        self.call(self.entries.count, ctypes.byref(count))
         names = []
         for device in range(count.value):
             text = ctypes.create_string_buffer(256)
-            self.call("cuDeviceGetName", text, len(text), self._handle(device))
+            self.call(self.entries.name, text, len(text), self._handle(device))
             names.append(text.value.decode())
         return names
 
+    @abstractmethod
+    def architecture(self, device: int) -> str:
+        """What a device is, as targets are called: `sm_90`, `gfx942`."""
+
     def multiprocessors(self, device: int) -> int:
-        return self._attribute(_MULTIPROCESSORS, device)
+        """Multiprocessors (compute units) of a device."""
+        return self._attribute(self.multiprocessor_attribute, device)
 
     def _attribute(self, number: int, device: int) -> int:
         value = ctypes.c_int()
-        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
+        self.call(self.entries.attribute, ctypes.byref(value), number, self._handle(device))
         return value.value
-
-    def capability(self, device: int) -> tuple[int, int]:
-        """Compute capability, for example (9, 0)."""
-        found = [self._attribute(number, device) for number in (_MAJOR, _MINOR)]
-        return found[0], found[1]
 
     def _handle(self, device: int) -> int:
         handle = ctypes.c_int()
-        self.call("cuDeviceGet", ctypes.byref(handle), device)
+        self.call(self.entries.handle, ctypes.byref(handle), device)
         return handle.value
 
+    @abstractmethod
     def context(self, device: int) -> int:
-        """The context that this thread works in when it is on `device`, else the device's
-        primary one (which torch, CuPy and JAX use; kept for the life of the process)."""
-        current = ctypes.c_void_p()
-        self.call("cuCtxGetCurrent", ctypes.byref(current))
-        handle = self._handle(device)
-        if current.value:
-            where = ctypes.c_int()
-            self.call("cuCtxGetDevice", ctypes.byref(where))
-            if where.value == handle:
-                return current.value
-        with self._lock:
-            if device not in self._primary:
-                primary = ctypes.c_void_p()
-                self.call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), handle)
-                self._primary[device] = primary.value or 0
-            return self._primary[device]
+        """The context that this thread works in on a device."""
 
     def device_of(self, address: int) -> int:
         """The number of the device whose memory an address is in."""
         number = ctypes.c_int(-1)
         self.call(
-            "cuPointerGetAttribute", ctypes.byref(number), _DEVICE_ORDINAL,
-            ctypes.c_uint64(address),
-        )  # fmt: skip
+            self.entries.pointer, ctypes.byref(number), _DEVICE_ORDINAL, ctypes.c_uint64(address)
+        )
         return number.value
+
+    def _inside(self, context: int, name: str, *arguments: Any) -> None:
+        error = self.push(ctypes.c_void_p(context))
+        if error:
+            self.fail(error, "entering a device")
+        try:
+            self.call(name, *arguments)
+        finally:
+            self.pop(ctypes.byref(ctypes.c_void_p()))
 
     # ---- code
 
     def load(self, context: int, code: bytes) -> int:
-        """A module of machine code in a context."""
+        """A module of machine code in a context, for the life of the process."""
         module = ctypes.c_void_p()
-        self._inside(context, "cuModuleLoadData", ctypes.byref(module), code)
+        self._inside(context, self.entries.load, ctypes.byref(module), code)
         return module.value or 0
 
-    def function(self, context: int, module: int, name: str, shared: int) -> int:
-        """A kernel of a module, in memory and allowed `shared` bytes of shared memory: nothing
-        is left for its first launch, which a graph may be capturing."""
-        found = ctypes.c_void_p()
-        handle = ctypes.c_void_p(module)
-        self._inside(context, "cuModuleGetFunction", ctypes.byref(found), handle, name.encode())
-        self._inside(context, "cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared)
-        if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4
-            self._inside(context, "cuFuncLoad", found)
-        return found.value or 0
+    def function(self, context: int, module: int, name: str, shared: int) -> tuple[int, int]:
+        """A kernel of a module, with nothing left to do for its first launch, which a graph may be
+        capturing; and the bytes of dynamic shared memory that a launch is to ask for.
 
-    def _inside(self, context: int, name: str, *arguments: Any) -> None:
-        self.call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
-        try:
-            self.call(name, *arguments)
-        finally:
-            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+        Args:
+            shared: bytes of shared memory that a block uses.
+        """
+        found, handle = ctypes.c_void_p(), ctypes.c_void_p(module)
+        self._inside(context, self.entries.function, ctypes.byref(found), handle, name.encode())
+        return found.value or 0, self._make_ready(context, found, shared)
+
+    @abstractmethod
+    def _make_ready(self, context: int, function: ctypes.c_void_p, shared: int) -> int:
+        """What is left to do for a function's first launch; its dynamic shared memory."""
+
+    @abstractmethod
+    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+        """The arguments of `launch` for a kernel on a stream."""
 
     # ---- order, and tensor maps
 
@@ -170,22 +242,22 @@ class Driver:
         status = ctypes.c_int()
         if not stream:
             return False  # the default stream cannot be captured
-        self.call("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status))
+        self.call(self.entries.capturing, ctypes.c_void_p(stream), ctypes.byref(status))
         return status.value != 0
 
     def wait(self, context: int, stream: int, producer: int) -> None:
         """Let what `stream` does next wait for what `producer` has been given so far."""
-        event = ctypes.c_void_p()
-        self._inside(context, "cuEventCreate", ctypes.byref(event), _NO_TIMING)
-        self._inside(context, "cuEventRecord", event, ctypes.c_void_p(producer))
-        self._inside(context, "cuStreamWaitEvent", ctypes.c_void_p(stream), event, 0)
-        self._inside(context, "cuEventDestroy_v2", event)
+        event, entries = ctypes.c_void_p(), self.entries
+        self._inside(context, entries.event, ctypes.byref(event), _NO_TIMING)
+        self._inside(context, entries.record, event, ctypes.c_void_p(producer))
+        self._inside(context, entries.wait, ctypes.c_void_p(stream), event, 0)
+        self._inside(context, entries.destroy, event)
 
     def tensor_map(
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
         box: Sequence[int],
     ) -> Any:  # fmt: skip
-        """128 bytes that tell the copy engine how to bring or write boxes of an array.
+        """128 bytes that tell a copy engine how to bring or write boxes of an array.
 
         Args:
             dtype: f16 or bf16.
@@ -194,31 +266,14 @@ class Driver:
                 never written.
             strides: bytes between neighbours along each axis but the innermost.
         """
-        room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
-        start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
-        made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
-        rank = len(extents)
-        self.call(
-            "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
-            (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
-            (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
-            0, _SWIZZLE_128B, _L2_256B, 0,
-        )  # fmt: skip
-        return made
+        raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")
 
 
-@functools.cache
-def driver() -> Driver:
-    """The driver. Raises ToolError where there is none."""
-    return Driver()
-
-
-def _open() -> Any:
-    for name in ("libcuda.so.1", "nvcuda.dll"):
+def open_first(paths: Sequence[str]) -> Any:
+    """The first shared library of these that can be opened, or None."""
+    for path in paths:
         try:
-            return ctypes.CDLL(name)
+            return ctypes.CDLL(path)
         except OSError:
             continue
-    raise ToolError(
-        "there is no CUDA driver on this machine", hint="compiling for a GPU needs none"
-    )
+    return None

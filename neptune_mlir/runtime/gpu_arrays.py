@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Arrays on a GPU seen without a copy: torch tensors, DLPack, `__cuda_array_interface__`.
+"""Arrays on a GPU seen without a copy: torch tensors, DLPack, `__cuda_array_interface__` (which
+AMD's libraries have, too).
 
 A producer's protocol may name a stream on which the array becomes ready. DLPack's producer makes
 the caller's stream wait for it; for `__cuda_array_interface__` we do.
@@ -16,7 +17,9 @@ import numpy as np
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, dlpack_errors, read_dlpack
-from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.cuda import NVIDIA
+from neptune_mlir.runtime.driver import Driver, Maker
+from neptune_mlir.runtime.hip import AMD
 
 # bytes of an element by MLIR type
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
@@ -30,8 +33,8 @@ _TORCH_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64
                 "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"}  # fmt: skip
 _torch_types: dict[Any, str] = {}  # torch.dtype -> MLIR type, filled on first use
 
-_GPU_DEVICES = (2, 13)  # DLPack's kDLCUDA, kDLCUDAManaged
-_DEFAULT_STREAM = 1  # how both protocols spell the default stream, whose handle is 0
+_MAKERS = {kind: maker.name for maker in (NVIDIA, AMD) for kind in maker.dlpack}
+_DEFAULT_STREAM = 1  # how `__cuda_array_interface__` spells the default stream, whose handle is 0
 
 # `wait(producer)`: let the caller's stream wait for another
 Wait = Callable[[int], None]
@@ -50,7 +53,7 @@ def gpu_view(
     if torch is not None and isinstance(value, torch.Tensor):
         return _torch_view(value, name, device)
     if hasattr(value, "__dlpack__"):
-        return _dlpack_view(value, name, device, stream)
+        return _dlpack_view(value, name, device, stream, driver.maker)
     return _interface_view(value, name, device, wait)
 
 
@@ -58,18 +61,20 @@ def gpu_device(value: Any, name: str, driver: Callable[[], Driver]) -> int | Non
     """The number of the GPU that an array is on; None where it has no elements and does not say.
 
     Raises:
-        ArgumentError: not an array on a GPU.
+        ArgumentError: not an array on a GPU of the driver's maker.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.is_cuda:
             raise ArgumentError(f"{name} is on {value.device}, not on a GPU", hint="call .cuda()")
+        _check_maker(AMD.name if torch.version.hip else NVIDIA.name, name, driver())
         return int(value.get_device())
     if hasattr(value, "__dlpack_device__"):
         kind, device = value.__dlpack_device__()
-        if int(kind) not in _GPU_DEVICES:
+        if int(kind) not in _MAKERS:
             place = getattr(value, "device", "the CPU")
             raise ArgumentError(f"{name} is on {place}, not on a GPU", hint="copy it there first")
+        _check_maker(_MAKERS[int(kind)], name, driver())
         return int(device)
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is None:
@@ -78,6 +83,14 @@ def gpu_device(value: Any, name: str, driver: Callable[[], Driver]) -> int | Non
             hint="pass an array of torch, CuPy or JAX, or one with __cuda_array_interface__",
         )
     return None if 0 in interface["shape"] else driver().device_of(interface["data"][0])
+
+
+def _check_maker(maker: str, name: str, driver: Driver) -> None:
+    if maker != driver.maker.name:
+        raise ArgumentError(
+            f"{name} is on a GPU of {maker}, and the code for {driver.maker.name} GPUs would run",
+            hint="compile for the chip that the array is on, or copy the array",
+        )
 
 
 def _torch_view(value: Any, name: str, device: int | None) -> ArrayView:
@@ -96,8 +109,10 @@ def _torch_type(dtype: Any) -> str | None:
     return kind
 
 
-def _dlpack_view(value: Any, name: str, device: int | None, stream: int | None) -> ArrayView:
-    ready = -1 if stream is None else stream or _DEFAULT_STREAM  # -1: no waiting
+def _dlpack_view(
+    value: Any, name: str, device: int | None, stream: int | None, maker: Maker
+) -> ArrayView:
+    ready = -1 if stream is None else stream or maker.default_stream  # -1: no waiting
     with dlpack_errors(name):
         found = read_dlpack(value, name, device, stream=ready)
     library = type(value).__module__.partition(".")[0]

@@ -13,18 +13,20 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.targets.chips import TARGETS
 
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel in a context, and the `module` that it is of; `hidden` counts null pointers that
-    follow its parameters. A launch has at most `blocks` blocks (0: one for each program). A kernel
-    that `follows` waits by itself for those before it."""
+    """A kernel in a context, and the `module` that it is of. A launch asks for `dynamic` bytes of
+    shared memory; `hidden` counts null pointers that follow its parameters. A launch has at most
+    `blocks` blocks (0: one for each program). A kernel that `follows` waits by itself for those
+    before it."""
 
     module: int
     function: ctypes.c_void_p
     threads: int
-    shared: int
+    dynamic: int
     hidden: int
     blocks: int
     follows: bool
@@ -54,7 +56,7 @@ def load_images(
 ) -> tuple[LoadedImage, ...]:
     """Put the images for a device into a context: one for any call, then those for calls that
     meet a condition (`when`), of which the last counts. Raises ArgumentError when there is none."""
-    fitting = choose_images(bundle.facts["images"], driver.capability(device))
+    fitting = choose_images(bundle.facts["images"], driver.architecture(device))
     return tuple(_load(bundle, image, driver, device, context) for image in fitting)
 
 
@@ -69,15 +71,15 @@ def _load(
         if (start, size) not in modules:
             code = bundle.code[start : start + size]
             modules[start, size] = driver.load(context, code)
-        module, shared = modules[start, size], facts["shared"]
-        function = driver.function(context, module, name, shared)
+        module = modules[start, size]
+        function, dynamic = driver.function(context, module, name, facts["shared"])
         blocks = (
             facts["blocks_per_sm"] * driver.multiprocessors(device)
             if (facts.get("resident"))
             else 0
         )
         kernels[name] = LoadedKernel(
-            module, ctypes.c_void_p(function), facts["threads"], shared, facts.get("hidden", 0),
+            module, ctypes.c_void_p(function), facts["threads"], dynamic, facts.get("hidden", 0),
             blocks, bool(facts.get("follows")),
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
@@ -86,17 +88,23 @@ def _load(
     return LoadedImage(device, context, plan, alignment, kernels, CallNumbers(), image)
 
 
-def choose_images(images: Sequence[Any], capability: tuple[int, int]) -> list[Any]:
-    """The images of the newest architecture that runs on a device: the best code for it."""
-    from neptune_mlir.targets.nvidia import TARGETS, nvidia
+def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:
+    """The images of the newest chip whose code runs on a device: the best code for it.
 
-    ours = [i for i in images if i["target"] in TARGETS]  # a bundle may hold AMD code too
-    fitting = [i for i in ours if nvidia(i["target"]).runs_on(capability)]
+    Args:
+        architecture: what the device is (`Driver.architecture`).
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    fitting = [
+        i for i in images if i["target"] in TARGETS and TARGETS[i["target"]].runs_on(architecture)
+    ]
     if not fitting:
-        have = ", ".join(i["target"] for i in images)
+        have = ", ".join(dict.fromkeys(i["target"] for i in images))
         raise ArgumentError(
-            f"the bundle holds code for {have}; this device is sm_{capability[0]}{capability[1]}",
+            f"the bundle holds code for {have}; this device is {architecture}",
             hint="compile it for this device too: --target takes several, separated by commas",
         )
-    best = max(fitting, key=lambda i: (nvidia(i["target"]).capability, nvidia(i["target"]).exact))
-    return [i for i in fitting if i["target"] == best["target"]]
+    best = max((i["target"] for i in fitting), key=lambda name: TARGETS[name].rank)
+    return [i for i in fitting if i["target"] == best]

@@ -12,7 +12,8 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView
-from neptune_mlir.runtime.driver import TENSOR_MAP_BYTES, Driver
+from neptune_mlir.runtime.cuda import TENSOR_MAP_BYTES
+from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 

@@ -8,9 +8,11 @@ from neptune_mlir.targets import amd, nvidia
 from neptune_mlir.targets.gpu import GpuTarget
 
 
+TARGETS: dict[str, GpuTarget] = {**nvidia.TARGETS, **amd.TARGETS}
+
+
 def gpu_target(name: str) -> GpuTarget:
     """The chip called `name`. Raises UsageError when there is none."""
-    known: dict[str, GpuTarget] = {**nvidia.TARGETS, **amd.TARGETS}
-    if name not in known:
-        raise UsageError(f"unknown GPU target '{name}'", hint=f"one of: {', '.join(known)}")
-    return known[name]
+    if name not in TARGETS:
+        raise UsageError(f"unknown GPU target '{name}'", hint=f"one of: {', '.join(TARGETS)}")
+    return TARGETS[name]

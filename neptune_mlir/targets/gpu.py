@@ -111,6 +111,15 @@ class GpuTarget:
         """Whether a kernel can start while the one before it runs, and wait for it by itself."""
         return False
 
+    def runs_on(self, architecture: str) -> bool:
+        """Whether a device that its driver calls so runs code for this target."""
+        return architecture == self.name
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """The larger, the better is code for this target on devices that run several."""
+        return ()
+
     def shared_for(self, blocks: int) -> int:
         """Bytes of shared memory of a block where so many share a multiprocessor."""
         return self.shared_block if blocks == 1 else self.shared_sm // blocks - 1024

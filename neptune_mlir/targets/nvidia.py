@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neptune_mlir.errors import UsageError
@@ -25,8 +26,7 @@ class NvidiaTarget(GpuTarget):
     @property
     def capability(self) -> tuple[int, int]:
         """Compute capability, for example (9, 0)."""
-        digits = self.name.removeprefix("sm_").rstrip("af")
-        return int(digits[:-1]), int(digits[-1])
+        return _capability(self.name)
 
     @property
     def overlaps_launches(self) -> bool:
@@ -37,11 +37,18 @@ class NvidiaTarget(GpuTarget):
         """Whether code for this target runs on this very architecture only (`a` suffix)."""
         return self.name.endswith("a")
 
-    def runs_on(self, capability: tuple[int, int]) -> bool:
-        """Whether a device of this compute capability runs code for this target."""
+    def runs_on(self, architecture: str) -> bool:
+        """Whether a device of an architecture (`sm_90`) runs code for this target."""
+        if not architecture.startswith("sm_"):
+            return False
+        major, minor = _capability(architecture)
         if self.exact:
-            return capability == self.capability
-        return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
+            return (major, minor) == self.capability
+        return major == self.capability[0] and minor >= self.capability[1]
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        return (*self.capability, int(self.exact))
 
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one multiprocessor (registers go out in units of 256 a warp)."""
@@ -49,6 +56,12 @@ class NvidiaTarget(GpuTarget):
         by_registers = self.registers // (-(-registers * self.wave // 256) * 256 * warps)
         by_shared = self.shared_sm // (shared + 1024)  # 1 KiB a block is the system's
         return min(self.threads // threads, by_registers, by_shared, 32)
+
+
+def _capability(name: str) -> tuple[int, int]:
+    """(9, 0) of `sm_90` and `sm_90a`."""
+    digits = name.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1])
 
 
 def _mma(operand: str) -> MatrixInstruction:
@@ -97,6 +110,11 @@ TARGETS: dict[str, NvidiaTarget] = {
         _chip("sm_100a", 227, 228, 2048, _TMA, "+ptx86"),
     )
 }
+
+
+def architecture(capability: Sequence[int]) -> str:
+    """`sm_90` of (9, 0)."""
+    return "sm_{}{}".format(*capability)
 
 
 def nvidia(name: str) -> NvidiaTarget:

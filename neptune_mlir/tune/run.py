@@ -23,7 +23,7 @@ from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.problem import problem_of
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import UsageError
-from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.targets.nvidia import architecture, nvidia
 from neptune_mlir.tune.gain import gain
 from neptune_mlir.tune.manifest import RULE
 
@@ -156,7 +156,7 @@ class Tuner:
             raise UsageError(f"cannot go on from results of {found['device']}",
                              hint=f"this is {device}; name another --json file")  # fmt: skip
         target = self.manifest["target"]
-        if not nvidia(target).runs_on(tuple(device["capability"])):
+        if not nvidia(target).runs_on(architecture(device["capability"])):
             raise UsageError(f"{device['name']} does not run code for {target}",
                              hint="build the folder with the device's --target")  # fmt: skip
         found["device"] = device

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from programs import bundle
 
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -22,7 +22,7 @@ TILE = 128  # about as many keys as kernels take at a time
 
 @cache
 def kernel(name):
-    return CudaExecutable(bundle(name))
+    return GpuExecutable(bundle(name))
 
 
 def on_device(array):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from programs import bundle
 
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -24,7 +24,7 @@ def test_functions(kind):
     count = 400_000 if kind == "f32" else 0  # of samples; 16-bit types have all their values
     operands = math_functions.operands(kind, count)
     given = [torch.from_numpy(v).to("cuda", TYPES[kind]) for v in operands]
-    results = CudaExecutable(bundle(f"math-{kind}"))(*given)
+    results = GpuExecutable(bundle(f"math-{kind}"))(*given)
     wrong = []
     print(f"\n| function ({kind}) | worst, ulp | bound | at |\n|---|---|---|---|")
     for f, result in zip(math_functions.FUNCTIONS, results, strict=True):

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from programs import bundle
 
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -20,7 +20,7 @@ pytestmark = [
 
 @cache
 def kernel(name):
-    return CudaExecutable(bundle(name))
+    return GpuExecutable(bundle(name))
 
 
 def inputs(head, n, *, batch=2, heads=2, kv_heads=None, q_len=None, dtype=None):

@@ -15,7 +15,7 @@ from programs import bundle
 from test_gpu_operators import decode_inputs, error, inputs
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
 
 def fresh(name):
     """A program that nothing has loaded or launched yet."""
-    return CudaExecutable(bundle(name))
+    return GpuExecutable(bundle(name))
 
 
 def memory_for(run, *arguments):

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from fake_gpu import FakeArray, FakeDriver, aligned
+from fake_drivers import MODULES, FakeGpu
+from fake_gpu import FakeArray, aligned
 
 from neptune_mlir.bench import profile, run
 from neptune_mlir.bench.build import build
@@ -20,7 +21,7 @@ from neptune_mlir.cli.main import main
 from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KINDS, Sampled
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 
 KERNEL = Sampled(
     "k_clock_samples",
@@ -151,8 +152,9 @@ def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -
     assert len(images) == 2 and images[0]["clock_samples"].keys() == (
         images[1]["clock_samples"].keys()
     )
-    gpu = FakeDriver({}, ((9, 0),))
-    execute = CudaExecutable(bundle, gpu)
+    gpu = FakeGpu({})
+    gpu.limit = min(image["size"] for image in images)
+    execute = GpuExecutable(bundle, gpu.driver)
     found = {}
     for rows in (64, 4096):
         shapes = [(rows, 4096), (4096,), (4096, 1024), (rows, 1024)]
@@ -163,12 +165,11 @@ def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -
         found[rows] = profile.launched(call)
     for rows, image in ((64, 1), (4096, 0)):
         ((name, (module, kernel)),) = found[rows].items()
-        assert gpu.loads[module - 1][1] == bundle.code[images[image]["offset"] :][
-            : images[image]["size"]
-        ]
+        loaded = gpu.loads[module - MODULES - 1][1]
+        assert loaded == bundle.code[images[image]["offset"] :][: gpu.limit]
         assert kernel == Sampled.from_json(images[image]["clock_samples"][name])
         assert kernel.warps == images[image]["kernels"][name]["threads"] // 32
-    assert found[64] != found[4096]
+    assert found[64] != found[4096] and gpu.loads[0] != gpu.loads[1] and not gpu.failures
 
 
 def test_profile_as_json(

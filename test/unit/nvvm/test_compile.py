@@ -17,7 +17,7 @@ from neptune_mlir.errors import ArgumentError, Refused, ToolError, UsageError
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.nvvm import compile_tiles
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.nvidia import nvidia
 
@@ -37,11 +37,11 @@ def test_one_file_serves_several_chips(fat):
     again = Bundle.from_bytes(fat.to_bytes())
     images = again.facts["images"]
     assert [i["target"] for i in images] == ["sm_80", "sm_89", "sm_90a"]
-    assert [i["target"] for i in choose_images(images, (8, 6))] == ["sm_80"]
-    assert [i["target"] for i in choose_images(images, (8, 9))] == ["sm_89"]
-    assert [i["target"] for i in choose_images(images, (9, 0))] == ["sm_90a"]
+    assert [i["target"] for i in choose_images(images, "sm_86")] == ["sm_80"]
+    assert [i["target"] for i in choose_images(images, "sm_89")] == ["sm_89"]
+    assert [i["target"] for i in choose_images(images, "sm_90")] == ["sm_90a"]
     with pytest.raises(ArgumentError, match="sm_120"):
-        choose_images(images, (12, 0))
+        choose_images(images, "sm_120")
     for image in images:
         code = again.code[image["offset"] : image["offset"] + image["size"]]
         assert code.startswith(b"\x7fELF")
@@ -80,7 +80,7 @@ def test_arguments_are_called_what_the_program_calls_them():
 
 
 def test_wrong_arguments(fat):
-    run = CudaExecutable(fat)
+    run = GpuExecutable(fat)
     with pytest.raises(ArgumentError, match="takes 4 arguments"):
         run(1, 2)
     with pytest.raises(ArgumentError, match="not an array on a GPU"):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A CUDA driver, arrays and array libraries that stand in for a GPU: device memory is NumPy's,
-kernels are Python functions, and everything that the runtime asks for is written down."""
+"""Arrays and array libraries that stand in for those of a GPU: device memory is NumPy's."""
 
 from __future__ import annotations
 
@@ -11,88 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from neptune_mlir.errors import ToolError
-
 _TYPESTR = {"float16": "<f2", "float32": "<f4", "uint8": "|u1", "uint16": "<u2", "int32": "<i4",
             "int8": "|i1", "float64": "<f8"}  # fmt: skip
-
-
-class FakeDriver:
-    """`kernels` maps a name to (parameter types, function of their values and the programs)."""
-
-    def __init__(self, kernels, capabilities=((9, 0),)):
-        self.kernels, self.capabilities = kernels, capabilities
-        self.loads, self.launches, self.waits, self.maps = [], [], [], []
-        self.contexts, self.calls = [], []
-        self.functions = {}
-        self.error, self.capturing = 0, None
-
-    def multiprocessors(self, device):
-        return 4
-
-    def capability(self, device):
-        return self.capabilities[device]
-
-    def context(self, device):
-        return 1000 + device
-
-    def device_of(self, address):
-        return next(a.device for a in FakeArray.living if a.holds(address))
-
-    def load(self, context, code):
-        self.loads.append((context, code))
-        return len(self.loads)
-
-    def function(self, context, module, name, shared):
-        number = 0x7F00 + len(self.functions)
-        self.functions[number] = name
-        return number
-
-    def is_capturing(self, stream):
-        return stream == self.capturing
-
-    def wait(self, context, stream, producer):
-        self.waits.append((context, stream, producer))
-
-    def tensor_map(self, dtype, address, extents, strides, box):
-        self.maps.append((dtype, address, tuple(extents), tuple(strides), tuple(box)))
-        return (ctypes.c_char * 128)(*b"map")
-
-    def push(self, context):
-        self.contexts.append(context.value)
-        self.calls.append("push")
-        return 0
-
-    def pop(self, left):
-        self.contexts.pop()
-        self.calls.append("pop")
-        return 0
-
-    def fail(self, error, what):
-        raise ToolError(f"{what} failed: error {error}")
-
-    def launch(self, reference, function, addresses, extra):
-        config = reference._obj
-        sides = (config.grid_y, config.grid_z, config.block_y, config.block_z)
-        assert sides == (1, 1, 1, 1) and extra is None
-        early = config.attribute_count
-        if early:  # id, padding, value
-            assert early == 1
-            assert (ctypes.c_int * 3).from_address(config.attributes)[:] == [6, 0, 1]
-        x, threads, shared = config.grid_x, config.block_x, config.shared
-        name = self.functions[function.value]
-        kinds, work = self.kernels[name]
-        assert len(addresses) == len(kinds)
-        values = [kind.from_address(at).value for kind, at in zip(kinds, addresses, strict=True)]
-        self.calls.append("early" if early else "launch")
-        record = SimpleNamespace(
-            name=name, programs=x, threads=threads, shared=shared, stream=config.stream or 0,
-            values=values, context=self.contexts[-1],
-        )  # fmt: skip
-        self.launches.append(record)
-        if not self.error and work:
-            work(*values, x)
-        return self.error
 
 
 def memory(address, shape, strides, dtype):
@@ -140,12 +59,13 @@ class FakeArray:
 
 
 class FakeDlpack:
-    """An array on a fake GPU that lends itself through DLPack; `streams` has what was asked."""
+    """An array on a fake GPU that lends itself through DLPack; `streams` has what was asked,
+    `where` is DLPack's kind of device."""
 
-    def __init__(self, array, device=0, versioned=True, readonly=False, kind=2):
+    def __init__(self, array, device=0, versioned=True, readonly=False, where=2):
         from neptune_mlir.runtime import arrays
 
-        self.array, self.device, self.kind, self.versioned = array, device, kind, versioned
+        self.array, self.device, self.where, self.versioned = array, device, where, versioned
         self.streams = []
         rank = array.ndim
         self._shape = (ctypes.c_int64 * rank)(*array.shape)
@@ -153,7 +73,7 @@ class FakeDlpack:
         self._managed = arrays._Versioned(major=1, flags=int(readonly))
         tensor = self._managed.tensor
         tensor.data = array.__array_interface__["data"][0]
-        tensor.device.kind, tensor.device.number = kind, device
+        tensor.device.kind, tensor.device.number = where, device
         tensor.ndim, tensor.lanes = rank, 1
         tensor.code = {"f": 2, "i": 0, "u": 1}[array.dtype.kind]
         tensor.bits = 8 * array.itemsize
@@ -161,7 +81,7 @@ class FakeDlpack:
         tensor.strides = ctypes.cast(self._strides, ctypes.POINTER(ctypes.c_int64))
 
     def __dlpack_device__(self):
-        return self.kind, self.device
+        return self.where, self.device
 
     def __dlpack__(self, *, stream=None, **named):
         if named and not self.versioned:
@@ -203,8 +123,9 @@ def aligned(shape, dtype, unit=256):
     return raw[start : start + count].view(dtype).reshape(shape)
 
 
-def fake_torch(current=77):
-    """A module `torch`; `made` lists what was allocated, with the stream it was for."""
+def fake_torch(current=77, hip=None):
+    """A module `torch`; `made` lists what was allocated, with the stream it was for. `hip`: the
+    version of ROCm that it was built for."""
     made = []
     state = SimpleNamespace(stream=current)
 
@@ -220,7 +141,7 @@ def fake_torch(current=77):
 
     kinds = {name: name for name in ("float16", "float32", "int8")}
     return SimpleNamespace(
-        Tensor=FakeTensor, empty=empty, made=made, **kinds,
+        Tensor=FakeTensor, empty=empty, made=made, version=SimpleNamespace(hip=hip), **kinds,
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: state.stream),
         cuda=SimpleNamespace(stream=on, ExternalStream=lambda handle, device: handle),
     )  # fmt: skip

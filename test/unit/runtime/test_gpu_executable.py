@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_drivers import FakeGpu
 from fake_gpu import (
     CupyArray,
     FakeArray,
     FakeDlpack,
-    FakeDriver,
     FakeTensor,
     aligned,
     fake_cupy,
@@ -26,7 +26,7 @@ from fake_gpu import (
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cuda import CudaExecutable
+from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
 
 # z = x * a + y, by way of an intermediate array of x * a
@@ -65,17 +65,28 @@ KERNELS = {
     "scale": ((*ARRAY, *ARRAY, c_float, c_int32), _scale),
     "add": ((*ARRAY, *ARRAY, *ARRAY, c_int32), _add),
 }
-FACTS = {
-    "images": [
-        {"target": target, "offset": 4 * k, "size": 4, "kernels": {
+CHIPS = {"NVIDIA": ("sm_80", "sm_90a"), "AMD": ("gfx90a", "gfx942")}
+DEVICES = {  # for the second chip, for the first, for none
+    "NVIDIA": ((9, 0), (8, 6), (7, 5)),
+    "AMD": ("gfx942:sramecc+:xnack-", "gfx90a:sramecc+:xnack-", "gfx1030"),
+}
+OWN_SHARED = {"NVIDIA": {}, "AMD": {"scale": 64}}  # AMD's code has its shared memory itself
+
+
+def bundle_for(*chips):
+    images = [
+        {"target": chip, "offset": 4 * k, "size": 4, "kernels": {
             "scale": {"threads": 128, "shared": 64, "registers": 32, "spills": 0},
             "add": {"threads": 64, "shared": 0, "registers": 32, "spills": 0},
         }}
-        for k, target in enumerate(("sm_80", "sm_90a"))
-    ],
-    "alignment": [["argument", 0, 16], ["buffer", 1, 16]],
-}  # fmt: skip
-BUNDLE = Bundle("sm_80,sm_90a", PLAN, b"ampehopp", FACTS)
+        for k, chip in enumerate(chips)
+    ]  # fmt: skip
+    facts = {"images": images, "alignment": [["argument", 0, 16], ["buffer", 1, 16]]}
+    return Bundle(",".join(chips), PLAN, b"ampehopp"[: 4 * len(chips)], facts)
+
+
+BUNDLE = bundle_for(*CHIPS["NVIDIA"])
+FACTS = BUNDLE.facts
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +96,26 @@ def no_libraries(monkeypatch):
     FakeArray.living.clear()
 
 
-@pytest.fixture
-def gpu():
-    return FakeDriver(KERNELS, ((9, 0), (8, 6), (7, 5)))
+@pytest.fixture(params=CHIPS)
+def maker(request):
+    return request.param
 
 
 @pytest.fixture
-def run(gpu):
-    return CudaExecutable(BUNDLE.to_bytes(), gpu)
+def gpu(maker):
+    made = FakeGpu(KERNELS, maker, DEVICES[maker], OWN_SHARED[maker])
+    yield made
+    assert not made.failures and not made.inside and not made.events
+
+
+@pytest.fixture
+def run(gpu, maker):
+    return GpuExecutable(bundle_for(*CHIPS[maker]).to_bytes(), gpu.driver)
+
+
+# what only one maker's driver or code has
+nvidia = pytest.mark.parametrize("maker", ["NVIDIA"], indirect=True)
+amd = pytest.mark.parametrize("maker", ["AMD"], indirect=True)
 
 
 def numbers(rows, dtype="f2"):
@@ -108,17 +131,21 @@ def arrays(rows=10, kind=FakeArray, **options):
     return [kind(a, **options) for a in made]
 
 
-def test_what_kernels_receive(run, gpu):
+STREAM = 0x7F01_2345_6789  # handles are addresses
+
+
+def test_what_kernels_receive(run, gpu, maker):
     x, y, out, scratch = arrays(10)
-    assert run(x, y, 0.5, out=out, workspace=scratch, stream=9) is out
+    assert run(x, y, 0.5, out=out, workspace=scratch, stream=STREAM) is out
     want = (x.array * np.float32(0.5) + y.array.astype("f4")).astype("f2")
     assert np.array_equal(out.array, want)
     first, second = gpu.launches
-    assert (first.name, first.programs, first.threads, first.shared) == ("scale", 3, 128, 64)
+    assert (first.name, first.programs, first.threads) == ("scale", 3, 128)
+    assert first.shared == (64 if maker == "NVIDIA" else 0)
     assert first.values == [x.address, 8, scratch.address, 8, 0.5, 10]
     assert second.values == [scratch.address, 8, y.address, 8, out.address, 8, 10]
-    assert first.stream == second.stream == 9
-    assert gpu.loads == [(1000, b"hopp")] and first.context == 1000 and not gpu.contexts
+    assert first.stream == second.stream == STREAM
+    assert gpu.loads == [(gpu.context(0), b"hopp")] and first.context == gpu.context(0)
 
 
 def test_strided_arrays_are_used_in_place(run, gpu):
@@ -219,7 +246,7 @@ def test_a_prepared_call_only_launches(run, gpu):
     x.array[:] = 2
     call()
     call(7)
-    assert gpu.calls == ["push", "launch", "launch", "pop"] * 2
+    assert gpu.calls == ["enter", "launch", "launch", "leave"] * 2
     assert [g.stream for g in gpu.launches] == [0, 0, 7, 7]
     assert np.array_equal(out.array, (2 + y.array.astype("f4")).astype("f2"))
     assert run.prepare(x, y, 1.0, out=out, workspace=scratch, stream=5)() is None
@@ -230,9 +257,9 @@ def test_errors_of_the_driver(run, gpu):
     x, y, out, scratch = arrays(10)
     call = run.prepare(x, y, 1.0, out=out, workspace=scratch)
     gpu.error = 700
-    with pytest.raises(ToolError, match="a kernel launch failed: error 700"):
+    with pytest.raises(ToolError, match=r"a kernel launch failed: error 700 \(700\), error 700"):
         call()
-    assert not gpu.contexts  # the thread's context is back
+    assert not gpu.inside  # the thread is where it was
 
 
 def test_threads(run, gpu):
@@ -257,13 +284,15 @@ def test_threads(run, gpu):
     assert not failures and len(gpu.loads) == 1
 
 
-def test_devices(run, gpu):
+def test_devices(run, gpu, maker):
     for device, code in ((1, b"ampe"), (0, b"hopp"), (1, b"ampe")):
         run(*arrays(4, device=device)[:2], 1.0, **_outputs(4, device))
-        assert gpu.launches[-1].context == 1000 + device
-        assert (1000 + device, code) in gpu.loads
+        assert gpu.launches[-1].context == gpu.context(device)
+        assert (gpu.context(device), code) in gpu.loads
     assert len(gpu.loads) == 2
-    with pytest.raises(ArgumentError, match="holds code for sm_80, sm_90a; this device is sm_75"):
+    told = {"NVIDIA": "sm_80, sm_90a; this device is sm_75",
+            "AMD": "gfx90a, gfx942; this device is gfx1030"}  # fmt: skip
+    with pytest.raises(ArgumentError, match=f"holds code for {told[maker]}"):
         run(*arrays(4, device=2)[:2], 1.0, **_outputs(4, 2))
 
 
@@ -271,6 +300,7 @@ def _outputs(rows, device):
     return dict(zip(("out", "workspace"), arrays(rows, device=device)[2:], strict=True))
 
 
+@nvidia
 def test_an_image_may_have_launches_of_its_own(gpu):
     """Code for one chip takes tensor maps, code for another does not."""
     own = replace(
@@ -283,7 +313,7 @@ def test_an_image_may_have_launches_of_its_own(gpu):
     )  # fmt: skip
     images = [FACTS["images"][0], {**FACTS["images"][1], "plan": own.to_json()}]
     gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int64), None)}
-    run = CudaExecutable(replace(BUNDLE, facts={**FACTS, "images": images}), gpu)
+    run = GpuExecutable(replace(BUNDLE, facts={**FACTS, "images": images}), gpu.driver)
     run(*arrays(4)[:2], 1.0, **_outputs(4, 0))
     assert len(gpu.launches[0].values) == 7
     gpu.kernels = KERNELS
@@ -291,6 +321,7 @@ def test_an_image_may_have_launches_of_its_own(gpu):
     assert len(gpu.launches[2].values) == 6
 
 
+@nvidia
 def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
     counted = replace(
         PLAN,
@@ -302,7 +333,7 @@ def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
         ),
     )  # fmt: skip
     gpu.kernels = {**KERNELS, "scale": ((*KERNELS["scale"][0], c_int64, c_int32), None)}
-    run = CudaExecutable(replace(BUNDLE, plan=counted), gpu)
+    run = GpuExecutable(replace(BUNDLE, plan=counted), gpu.driver)
     x, y, out, scratch = arrays(4)
     given = {"out": out, "workspace": scratch}
 
@@ -319,47 +350,51 @@ def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
     assert number(prepared[0]) == 4
 
 
+@nvidia
 def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
     from neptune_mlir.runtime.arrays import ArrayView
 
     view = ArrayView(4096, "bf16", (2, 3, 100, 128), (38400, 128, 384, 1), False, None, 0)
-    made = parameters.tensor_map(gpu, view, 2, 64, 128)
-    assert parameters.tensor_map(gpu, replace(view, owner=1), 2, 64, 128) is made
+    made = parameters.tensor_map(gpu.driver, view, 2, 64, 128)
+    assert parameters.tensor_map(gpu.driver, replace(view, owner=1), 2, 64, 128) is made
     # columns of a panel, rows, panels; then heads and batch
-    assert gpu.maps == [
-        ("bf16", 4096, (64, 100, 2, 3, 2), (768, 128, 256, 76800), (64, 64, 2, 1, 1))
-    ]
-    parameters.tensor_map(gpu, replace(view, address=8192), 2, 64, 128)
+    assert gpu.maps == [(9, 4096, (64, 100, 2, 3, 2), (768, 128, 256, 76800), (64, 64, 2, 1, 1))]
+    parameters.tensor_map(gpu.driver, replace(view, address=8192), 2, 64, 128)
     assert len(gpu.maps) == 2
-    empty = parameters.tensor_map(gpu, replace(view, shape=(2, 3, 0, 128)), 2, 64, 128)
+    empty = parameters.tensor_map(gpu.driver, replace(view, shape=(2, 3, 0, 128)), 2, 64, 128)
     assert bytes(empty) == bytes(128) and len(gpu.maps) == 2
 
 
 # ---- protocols and libraries
 
 
+KINDS = {"NVIDIA": 2, "AMD": 10}  # DLPack's kDLCUDA, kDLROCM
+
+
 @pytest.mark.parametrize("versioned", [True, False])
-def test_dlpack(run, gpu, versioned):
-    x, y, out, scratch = arrays(10, FakeDlpack, versioned=versioned)
+def test_dlpack(run, gpu, maker, versioned):
+    x, y, out, scratch = arrays(10, FakeDlpack, versioned=versioned, where=KINDS[maker])
     run(x, y, 1.0, out=out, workspace=scratch, stream=12)
     assert np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
     assert x.streams == y.streams == [12]
     run(x, y, 1.0, out=out, workspace=scratch)
     run.requirements(x, y, 1.0)
-    assert x.streams == [12, 1, -1]  # the default stream's name; no waiting
+    default = {"NVIDIA": 1, "AMD": 0}[maker]  # how the default stream is spelled
+    assert x.streams == [12, default, -1]  # -1: no waiting
 
 
-def test_dlpack_refusals(run, gpu):
-    x, y, out, scratch = arrays(10, FakeDlpack)
+def test_dlpack_refusals(run, gpu, maker):
+    kind = KINDS[maker]
+    x, y, out, scratch = arrays(10, FakeDlpack, where=kind)
     with pytest.raises(ArgumentError, match=r"x is on .*not on a GPU"):
-        run(FakeDlpack(x.array, kind=1), y, 1.0, out=out, workspace=scratch)
+        run(FakeDlpack(x.array, where=1), y, 1.0, out=out, workspace=scratch)
     with pytest.raises(ArgumentError, match="out is read-only"):
-        run(x, y, 1.0, out=FakeDlpack(out.array, readonly=True), workspace=scratch)
+        run(x, y, 1.0, out=FakeDlpack(out.array, readonly=True, where=kind), workspace=scratch)
     immutable = type("Array", (FakeDlpack,), {"__module__": "jaxlib._jax"})
     with pytest.raises(ArgumentError, match="out is read-only"):
-        run(x, y, 1.0, out=immutable(out.array), workspace=scratch)
-    run(immutable(x.array), y, 1.0, out=out, workspace=scratch)
+        run(x, y, 1.0, out=immutable(out.array, where=kind), workspace=scratch)
+    run(immutable(x.array, where=kind), y, 1.0, out=out, workspace=scratch)
     with pytest.raises(ArgumentError, match="pass out="):
         run(x, y, 1.0)
 
@@ -368,15 +403,16 @@ def test_the_producer_of_an_array_is_waited_for(run, gpu):
     x, y, out, scratch = arrays(10)
     x.stream, y.stream = 44, 1
     run(x, y, 1.0, out=out, workspace=scratch, stream=9)
-    assert gpu.waits == [(1000, 9, 44), (1000, 9, 0)]
+    here = gpu.context(0)
+    assert gpu.waits == [(here, 9, 44), (here, 9, 0)]
     gpu.waits.clear()
     run(x, y, 1.0, out=out, workspace=scratch, stream=44)
     run.prepare(x, y, 1.0, out=out, workspace=scratch)
-    assert gpu.waits == [(1000, 44, 0), (1000, 0, 44)]
+    assert gpu.waits == [(here, 44, 0), (here, 0, 44)]
 
 
-def test_torch(run, gpu, monkeypatch):
-    torch = fake_torch(current=77)
+def test_torch(run, gpu, maker, monkeypatch):
+    torch = fake_torch(current=77, hip="6.4" if maker == "AMD" else None)
     monkeypatch.setitem(sys.modules, "torch", torch)
     x, y, out, scratch = arrays(10, FakeTensor)
     got = run(x, y, 1.0)
@@ -410,6 +446,7 @@ def test_cupy(run, gpu, monkeypatch):
 # ---- results that are arguments, or other shapes of one array
 
 
+@nvidia
 def test_reshaped_results_and_arguments(gpu):
     plan = replace(
         PLAN,
@@ -417,7 +454,7 @@ def test_reshaped_results_and_arguments(gpu):
                  Buffer("f16", (["mul", ROWS, 8],), ["argument", 0])),
         results=(["buffer", 2], ["argument", 1], ["buffer", 3], ["buffer", 1]),
     )  # fmt: skip
-    run = CudaExecutable(replace(BUNDLE, plan=plan), gpu)
+    run = GpuExecutable(replace(BUNDLE, plan=plan), gpu.driver)
     x, y, _, scratch = arrays(10)
     out = FakeArray(aligned((20, 4), "f2"))
     same = FakeArray(out.array.reshape(10, 8))
@@ -446,14 +483,14 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 sys.path.insert(0, {folder!r})
-import test_cuda_executable as t
+import test_gpu_executable as t
 from pathlib import Path
 
 from neptune_mlir.driver.kernel import Kernel
 
 Path({path!r}).write_bytes(t.BUNDLE.to_bytes())
 run = Kernel.load({path!r})._executable
-run._given_driver = t.FakeDriver(t.KERNELS)
+run._given_driver = t.FakeGpu(t.KERNELS).driver
 x, y, out, scratch = t.arrays(10)
 run(x, y, 1.0, out=out, workspace=scratch)
 assert t.np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
@@ -469,18 +506,20 @@ def test_running_imports_no_compiler(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@nvidia
 def test_a_kernel_that_waits_by_itself_starts_early(gpu):
     kernels = dict(FACTS["images"][1]["kernels"])
     for name in kernels:  # the first one has nothing to wait for
         kernels[name] = {**kernels[name], "follows": 1}
     facts = {**FACTS, "images": [FACTS["images"][0], {**FACTS["images"][1], "kernels": kernels}]}
     x, y, z, scratch = arrays()
-    call = CudaExecutable(replace(BUNDLE, facts=facts), gpu).prepare(
+    call = GpuExecutable(replace(BUNDLE, facts=facts), gpu.driver).prepare(
         x, y, 2.0, out=z, workspace=scratch, stream=31
     )
+    gpu.calls.clear()
     call()
     call(32)
-    assert gpu.calls == ["push", "launch", "early", "pop"] * 2
+    assert gpu.calls == ["enter", "launch", "early", "leave"] * 2
     assert [launch.stream for launch in gpu.launches] == [31, 31, 32, 32]
     np.testing.assert_allclose(z.array, x.array * 2.0 + y.array, rtol=2e-3, atol=2e-3)
 
@@ -500,8 +539,8 @@ def test_long_calls_take_the_image_made_for_them():
     seen = []
     kernels = {name: (kinds, lambda *values: seen.append(values[-1]))
                for name, (kinds, _) in KERNELS.items()}  # fmt: skip
-    gpu = FakeDriver(kernels, ((9, 0),))
-    run = CudaExecutable(Bundle("sm_80,sm_90a", PLAN, b"ampehopplong", facts), gpu)
+    gpu = FakeGpu(kernels)
+    run = GpuExecutable(Bundle("sm_80,sm_90a", PLAN, b"ampehopplong", facts), gpu.driver)
     for rows, programs in ((99, 25), (100, 7), (199, 13), (200, 50), (99, 25)):
         x, y, z, scratch = arrays(rows)
         run(x, y, 2.0, out=z, workspace=scratch)

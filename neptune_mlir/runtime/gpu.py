@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a bundle for GPUs on arrays: checks the arguments, evaluates the plan, launches.
+
+    run = GpuExecutable(bundle)
+    o = run(q, k, v)                        # new memory for the result (torch's or CuPy's)
+    run(q, k, v, out=o, stream=s)           # nothing is allocated
+    call = run.prepare(q, k, v, out=o)      # checked once
+    call(); call(stream)                    # only launches: for graphs and short kernels
+
+docs/runtime.md says what is asked of arrays, and how memory, streams, graphs and threads work.
+Nothing here imports MLIR; the driver is opened on first use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.checks import check, check_count, check_equal
+from neptune_mlir.runtime.driver import Driver, Launch
+from neptune_mlir.runtime.gpu_arrays import gpu_device, gpu_view
+from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, load_images
+from neptune_mlir.runtime.libraries import library_of, stream_handle
+from neptune_mlir.runtime.makers import driver_for
+from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_results, results_of
+from neptune_mlir.runtime.parameters import parameters
+from neptune_mlir.runtime.plan import Plan, evaluate
+
+_SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
+_STREAMS_LIMIT = 64
+
+
+class GpuExecutable:
+    """A compiled function on the GPUs of one maker: any number of devices, safe from several
+    threads.
+
+    Args:
+        bundle: code for that maker's chips (and perhaps for others).
+        driver: the maker's, instead of the one that this machine has.
+    """
+
+    def __init__(self, bundle: Bundle | bytes, driver: Driver | None = None):
+        self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
+        self.plan: Plan = self.bundle.plan
+        self._given_driver = driver
+        self._images: dict[int, tuple[LoadedImage, ...]] = {}  # by context
+        # by context, shapes and scalars
+        self._sizes: dict[Any, tuple[LoadedImage, Sizes]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
+    ) -> Any:
+        """Enqueue the kernels; returns the result, or a tuple of them.
+
+        Args:
+            arguments: arrays on one GPU, and numbers, in the program's order.
+            out: one array, or a sequence of one for each result. Without it, results (and the
+                workspace, unless given) are allocated by the library of the arguments.
+            workspace: an array of at least `requirements(...).workspace` bytes; needed when
+                `out` is given and that is not 0.
+            stream: a stream of torch or CuPy, or its handle. Default: the one that the library
+                of the arrays works on now.
+
+        Raises:
+            ArgumentError: a wrong number, type, shape, stride, alignment, device, or overlap;
+                nothing has been launched then.
+            ToolError: the driver reports an error.
+        """
+        call = self._prepare(arguments, out, workspace, stream, kept=False)
+        call()
+        return call.results[0] if len(call.results) == 1 else call.results
+
+    def requirements(self, *arguments: Any) -> Requirements:
+        """The results and the workspace that a call with these arguments needs.
+
+        Raises:
+            ArgumentError: as a call would.
+        """
+        images = self._images_for(self._device_of(arguments))
+        take = partial(gpu_view, driver=self._driver, stream=None, wait=None)
+        return self._check(images, arguments, take)[2].requirements
+
+    def prepare(
+        self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
+    ) -> PreparedCall:
+        """Check everything once. The call that this returns works on the same memory each time,
+        and keeps the arrays alive. Arguments and errors are those of a call.
+        """
+        return self._prepare(arguments, out, workspace, stream, kept=True)
+
+    def _prepare(
+        self, arguments: Sequence[Any], out: Any, workspace: Any, stream: Any, kept: bool
+    ) -> PreparedCall:
+        """`kept`: the call may run more than once."""
+        given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
+        device = self._device_of(arguments)
+        images = self._images_for(device)
+        library = library_of([*arguments, *(given or ())])
+        current = library.current_stream
+        if stream is not None:
+            current = partial(_constant, stream_handle(stream))
+        handle = current(device)
+
+        def wait(producer: int) -> None:
+            if producer != handle:
+                self._driver.wait(images[0].context, handle, producer)
+
+        def take(value: Any, name: str) -> ArrayView:
+            view = gpu_view(value, name, self._driver, handle, wait)
+            if view.device not in (device, None):
+                raise ArgumentError(
+                    f"the arrays are on several devices: {name} is on GPU {view.device}, "
+                    f"others on GPU {device}"
+                )
+            return view
+
+        views, image, sizes = self._check(images, arguments, take)
+        needs, plan = sizes.requirements, image.plan
+        if given is None:
+            empty = partial(library.empty, device=device, stream=handle)
+            given = new_results(plan, needs, empty)
+            if workspace is None and needs.workspace:
+                workspace = empty((needs.workspace,), "i8")
+        elif len(given) != len(plan.results):
+            raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
+        arrays = bind(plan, sizes, views, given, workspace, take, image.alignment)
+
+        def number(limit: int) -> int:
+            again = kept or self._driver.is_capturing(handle)
+            return image.numbers.take(limit, again)
+
+        launches = []
+        for sized in sizes.launches:
+            kernel = image.kernels[sized.launch.kernel]
+            values = parameters(sized, arrays, self._driver, number)
+            values += [ctypes.c_void_p(0)] * kernel.hidden
+            early = kernel.follows and bool(launches)
+            launches.append(
+                Launch(
+                    kernel.function, self._blocks(kernel, sized.programs), kernel.threads,
+                    kernel.dynamic, values, early,
+                )
+            )  # fmt: skip
+        results = results_of(plan, needs, arguments, given)
+        keep = (arguments, given, workspace)
+        return PreparedCall(self._driver, image, current, launches, results, keep)
+
+    def _blocks(self, kernel: LoadedKernel, programs: int) -> int:
+        """The blocks of a launch for so many programs. Raises ArgumentError."""
+        blocks = min(programs, kernel.blocks or programs)
+        maker = self._driver.maker
+        if blocks * kernel.threads > maker.most_threads:
+            raise ArgumentError(
+                f"{blocks} programs of {kernel.threads} threads are more than one launch on "
+                f"{maker.name} GPUs can have"
+            )
+        return blocks
+
+    def _check(
+        self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take
+    ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:
+        """Views of the arguments, the image for them, and the sizes that follow from both."""
+        views, scalars = check(images[0].plan, arguments, take)
+        shapes = tuple(None if v is None else v.shape for v in views)
+        key = (images[0].context, shapes, *scalars)
+        found = self._sizes.get(key)
+        if found is None:
+            check_equal(images[0].plan, shapes, scalars)
+            image = next(
+                i for i in reversed(images) if i.when is None or evaluate(i.when, shapes, scalars)
+            )
+            found = image, Sizes(image.plan, shapes, scalars)
+            if len(self._sizes) >= _SIZES_LIMIT:
+                self._sizes.clear()
+            self._sizes[key] = found
+        return views, *found
+
+    def _device_of(self, arguments: Sequence[Any]) -> int:
+        """The device of the first array; the first one when no array has elements."""
+        check_count(self.plan, arguments)
+        for value, wanted in zip(arguments, self.plan.arguments, strict=True):
+            if wanted.kind == "tensor":
+                device = gpu_device(value, wanted.name, lambda: self._driver)
+                if device is not None:
+                    return device
+        return 0
+
+    @cached_property
+    def _driver(self) -> Driver:
+        chips = [image["target"] for image in self.bundle.facts["images"]]
+        return self._given_driver or driver_for(chips)
+
+    def _images_for(self, device: int) -> tuple[LoadedImage, ...]:
+        """The code for a device, in the context that this thread uses there."""
+        context = self._driver.context(device)
+        with self._lock:
+            if context not in self._images:
+                self._images[context] = load_images(self.bundle, self._driver, device, context)
+            return self._images[context]
+
+
+class PreparedCall:
+    """Checked launches on fixed memory. Calling it enqueues them and does nothing else: it may be
+    captured in a graph, and called from several threads.
+
+    Attributes:
+        results: what the call without preparation would return, as a tuple.
+        launches: the kernels in order; those whose grid is empty are left out.
+        image: whose kernels they are.
+    """
+
+    def __init__(
+        self, driver: Driver, image: LoadedImage, current: Callable[[int], int],
+        launches: Sequence[Launch], results: tuple[Any, ...], keep: Any,
+    ):  # fmt: skip
+        self.launches = launches
+        self.image = image
+        self.results = results
+        self._keep = keep
+        self._driver = driver
+        self._current, self._device = current, image.device
+        self._context = ctypes.c_void_p(image.context)
+        self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
+        self._ready: dict[
+            int, list[tuple[Any, ...]]
+        ] = {}  # arguments of launch, by stream
+
+    def __call__(self, stream: Any = None) -> None:
+        """Enqueue the kernels on a stream (default: as for the call without preparation).
+
+        Raises:
+            ToolError: the driver reports an error.
+        """
+        handle = self._current(self._device) if stream is None else stream_handle(stream)
+        ready = self._ready.get(handle) or self._make_ready(handle)
+        driver = self._driver
+        # the default stream is that of the current context, and a new thread has none
+        error = driver.push(self._context)
+        if error:
+            driver.fail(error, "entering a device")
+        try:
+            for arguments in ready:
+                error = driver.launch(*arguments)
+                if error:
+                    driver.fail(error, "a kernel launch")
+        finally:
+            driver.pop(self._left)
+
+    def _make_ready(self, handle: int) -> list[tuple[Any, ...]]:
+        if len(self._ready) >= _STREAMS_LIMIT:
+            self._ready.clear()
+        ready = self._ready[handle] = [
+            self._driver.launch_call(launch, handle) for launch in self.launches
+        ]
+        return ready
+
+
+def _constant(value: int, device: int) -> int:
+    return value

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""AMD's HIP runtime (`hip_runtime_api.h` of ROCm 6 and 7): what it has of its own.
+
+HIP's contexts are its devices. A thread is on one (`hipSetDevice`), and a module belongs to the
+device that the thread which loads it is on. (HIP's own functions to push and pop contexts are
+deprecated, and popping does not bring the device before back.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.driver import Driver, EntryPoints, Launch, Maker, open_first
+
+_MULTIPROCESSORS = 63  # hipDeviceAttribute_t
+_OWN_SHARED = 1  # hipFunction_attribute: bytes of shared memory that the code itself has
+# hipDeviceProp_tR0600, the structure of ROCm 6 and 7: the field gcnArchName, and room for more
+_ARCHITECTURE, _ARCHITECTURE_SIZE, _PROPERTIES_ROOM = 1160, 256, 8192
+_LIBRARY = "libamdhip64.so"
+_KFD = "/dev/kfd"  # AMD's compute driver
+
+AMD = Maker(
+    name="AMD", prefix="gfx", library="HIP runtime",
+    get="install ROCm 6 or newer; compiling for a GPU needs none",
+    dlpack=(10,),  # kDLROCM
+    default_stream=0,  # 1 and 2 are not allowed
+    most_threads=(1 << 32) - 1,
+)  # fmt: skip
+
+
+class HipDriver(Driver):
+    """See `Driver`. A context is the number of a device."""
+
+    maker = AMD
+    entries = EntryPoints(
+        init="hipInit", error_name="hipDrvGetErrorName", error_text="hipDrvGetErrorString",
+        count="hipGetDeviceCount", handle="hipDeviceGet", name="hipDeviceGetName",
+        attribute="hipDeviceGetAttribute", pointer="hipPointerGetAttribute",
+        load="hipModuleLoadData", function="hipModuleGetFunction",
+        capturing="hipStreamIsCapturing", event="hipEventCreateWithFlags",
+        record="hipEventRecord", wait="hipStreamWaitEvent", destroy="hipEventDestroy",
+    )  # fmt: skip
+    multiprocessor_attribute = _MULTIPROCESSORS
+
+    def __init__(self, library: Any = None) -> None:
+        super().__init__(library)
+        self._before = threading.local()  # devices that this thread was on
+        self._code: list[bytes] = []
+        self.launch = self._library.hipModuleLaunchKernel
+        self._get_device, self._set_device = self._library.hipGetDevice, self._library.hipSetDevice
+
+    @classmethod
+    def open_library(cls) -> Any:
+        folder = Path(os.environ.get("ROCM_PATH") or "/opt/rocm") / "lib"
+        names = [_LIBRARY, *(f"{_LIBRARY}.{version}" for version in (7, 6))]
+        try:
+            mapped = loaded_path(Path("/proc/self/maps").read_text())
+        except OSError:
+            mapped = ""
+        found = open_first([*([mapped] if mapped else []), str(folder / _LIBRARY), *names])
+        if found is None:
+            raise ToolError(f"there is no HIP runtime ({_LIBRARY}) on this machine", hint=AMD.get)
+        return found
+
+    @staticmethod
+    def why_no_device() -> str:
+        return why_no_device(_KFD)
+
+    def architecture(self, device: int) -> str:
+        """The chip's name without its features (`gfx942` of `gfx942:sramecc+:xnack-`): our code
+        says nothing of features, so it runs with any."""
+        room = ctypes.create_string_buffer(_PROPERTIES_ROOM)
+        self.call("hipGetDevicePropertiesR0600", room, device)
+        text = room.raw[_ARCHITECTURE : _ARCHITECTURE + _ARCHITECTURE_SIZE]
+        return text.partition(b"\0")[0].decode().partition(":")[0]
+
+    def context(self, device: int) -> int:
+        return device
+
+    def push(self, context: ctypes.c_void_p) -> int:
+        """Put the thread on a device until `pop`."""
+        before = ctypes.c_int()
+        error: int = self._get_device(ctypes.byref(before))
+        error = error or self._set_device(context.value or 0)
+        if not error:
+            if not hasattr(self._before, "devices"):
+                self._before.devices = []
+            self._before.devices.append(before.value)
+        return error
+
+    def pop(self, left: Any) -> int:
+        """Put the thread on the device where it was before `push`."""
+        error: int = self._set_device(self._before.devices.pop())
+        return error
+
+    def load(self, context: int, code: bytes) -> int:
+        module = super().load(context, code)
+        self._code.append(code)  # HIP keeps the address, and makes no copy
+        return module
+
+    def _make_ready(self, context: int, function: ctypes.c_void_p, shared: int) -> int:
+        """The part of the shared memory that the code does not have of its own: none of ours, all
+        of Triton's."""
+        own = ctypes.c_int()
+        self._inside(context, "hipFuncGetAttribute", ctypes.byref(own), _OWN_SHARED, function)
+        return max(shared - own.value, 0)
+
+    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+        # a kernel that could start early waits for the one before it by the order of the stream
+        return (
+            launch.function, launch.programs, 1, 1, launch.threads, 1, 1, launch.shared,
+            ctypes.c_void_p(stream), launch.addresses, None,
+        )  # fmt: skip
+
+
+def loaded_path(maps: str) -> str:
+    """The file of the HIP runtime that this process has loaded already, or "": a second one, as
+    torch may bring, would know nothing of the first one's streams and memory.
+
+    Args:
+        maps: the text of /proc/self/maps.
+    """
+    for line in maps.splitlines():
+        path = line.partition("/")
+        if path[1] and Path(path[2]).name.startswith(_LIBRARY):
+            return f"/{path[2]}"
+    return ""
+
+
+def why_no_device(kfd: str) -> str:
+    """What keeps a machine from having an AMD GPU to compute on, and what to do.
+
+    Args:
+        kfd: the file of AMD's compute driver.
+    """
+    if not os.path.exists(kfd):
+        return f"there is no {kfd}: the machine has no AMD GPU, or its kernel no amdgpu driver"
+    if not os.access(kfd, os.R_OK | os.W_OK):
+        return f"this user may not open {kfd}: join the group 'render' (or 'video')"
+    return "rocminfo lists what the driver sees; HIP_VISIBLE_DEVICES hides devices"
