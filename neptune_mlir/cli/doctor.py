@@ -85,7 +85,7 @@ def _gpus() -> list[Finding]:
 
 
 def _ptxas() -> Finding:
-    from neptune_mlir.codegen import ptxas
+    from neptune_mlir.codegen.nvidia import ptxas
     from neptune_mlir.errors import ToolError
 
     what, purpose = "NVIDIA assembler", "assembling NVIDIA code"

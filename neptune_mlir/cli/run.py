@@ -100,14 +100,12 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def on_gpu(kernel: Any) -> Callable[..., Any]:
-    """The kernel as a function of host arrays: torch carries them to the GPU and back."""
-    try:
-        import torch
-    except ImportError:
-        hint = "pip install 'neptune-mlir[torch]'"
-        raise ToolError("running on a GPU takes torch to move arrays", hint=hint) from None
-    if not torch.cuda.is_available():
-        raise ToolError("there is no usable GPU here", hint="neptune compile needs none")
+    """The kernel as a function of host arrays: torch carries them to the GPU and back.
+
+    Raises:
+        ToolError: there is no GPU for it, or no torch that can use the GPU.
+    """
+    torch = _torch_for(kernel)
     dtypes = [argument.dtype for argument in kernel.bundle.plan.arguments]
     # by position: an argument that stays is moved once, so that timing sees the kernel
     resident: dict[int, tuple[Any, Any]] = {}
@@ -127,6 +125,30 @@ def on_gpu(kernel: Any) -> Callable[..., Any]:
         return tuple(array_of(v.cpu()) if hasattr(v, "cpu") else v for v in values)
 
     return run
+
+
+def _torch_for(kernel: Any) -> Any:
+    """The module `torch`, if it can use the GPU that runs a kernel. Raises ToolError."""
+    from neptune_mlir.runtime.makers import driver_for
+
+    where = f"--target {kernel.target}"
+    try:
+        import torch  # before the driver: where torch brings its own HIP runtime, that one is used
+    except ImportError:
+        hint = "pip install 'neptune-mlir[torch]'"
+        message = "running on a GPU takes torch to move arrays"
+        raise ToolError(message, loc=where, hint=hint) from None
+    try:
+        maker = driver_for([image["target"] for image in kernel.facts["images"]]).maker
+    except ToolError as error:
+        hint = f"{error.hint}; " if error.hint else ""
+        raise ToolError(error.message, loc=where, hint=f"{hint}neptune doctor says more") from None
+    if not torch.cuda.is_available() or bool(torch.version.hip) != (maker.name == "AMD"):
+        raise ToolError(
+            f"torch {torch.__version__} was not built for {maker.name} GPUs, or finds none",
+            loc=where, hint=f"install torch for {'ROCm' if maker.name == 'AMD' else 'CUDA'}",
+        )  # fmt: skip
+    return torch
 
 
 def _storable(result: Any, dtype: str) -> Any:

@@ -228,9 +228,7 @@ class PreparedCall:
         self._current, self._device = current, image.device
         self._context = ctypes.c_void_p(image.context)
         self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
-        self._ready: dict[
-            int, list[tuple[Any, ...]]
-        ] = {}  # arguments of launch, by stream
+        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of launch, by stream
 
     def __call__(self, stream: Any = None) -> None:
         """Enqueue the kernels on a stream (default: as for the call without preparation).

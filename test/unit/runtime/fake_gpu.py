@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 _TYPESTR = {"float16": "<f2", "float32": "<f4", "uint8": "|u1", "uint16": "<u2", "int32": "<i4",
-            "int8": "|i1", "float64": "<f8"}  # fmt: skip
+            "int8": "|i1", "float64": "<f8", "int64": "<i8", "bool": "|b1"}  # fmt: skip
 
 
 def memory(address, shape, strides, dtype):

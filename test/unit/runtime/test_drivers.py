@@ -12,8 +12,8 @@ from fake_drivers import NO_DEVICE, FakeGpu
 from fake_gpu import FakeDlpack, FakeTensor, fake_torch
 from test_gpu_executable import DEVICES, KERNELS, arrays, bundle_for
 
+from neptune_mlir.driver.kernel import Kernel
 from neptune_mlir.errors import ArgumentError, ToolError
-from neptune_mlir.kernel import Kernel
 from neptune_mlir.runtime import hip, makers
 from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.driver import open_first
