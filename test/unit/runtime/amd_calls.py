@@ -67,6 +67,7 @@ def check_call(bundle, chip, inputs):
         assert (got.name, got.programs, got.stream) == (launch.kernel, programs, 0x7F00_0000_1230)
         assert got.threads == note.threads == facts["threads"]
         assert (got.shared, note.shared) == (0, facts["shared"])  # the code has its own
+        assert note.kernarg == sum(note.arguments[-1][:2])  # no hidden arguments follow
         values = iter(got.values)
         for kind, *which in launch.operands:
             if kind == "value":
