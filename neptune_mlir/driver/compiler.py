@@ -22,7 +22,6 @@ from neptune_mlir.pipelines.lowering import (
     Program,
     count,
     name_chip,
-    parallelism,
     steps_to_tiles,
 )
 from neptune_mlir.pipelines.runner import Step
@@ -163,7 +162,7 @@ def _compile_family(program: Program, target: str, entry: str | None, cases: boo
                 found = variant.finish()
             except Refused:
                 continue
-            when = case.condition or few(case, base.plan, variant.plan, parallelism(target))
+            when = case.condition or few(case, base.plan, variant.plan)
             bundle = bundle if _spilled(found) else add(bundle, found, when)
         return bundle
 
@@ -247,7 +246,7 @@ def emit_text(
             for case, variant in program.variants(
                 lowering, str(lowering.module), target, plan
             ):
-                when = case.condition or few(case, plan, plan_of(variant), parallelism(target))
+                when = case.condition or few(case, plan, plan_of(variant))
                 texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]

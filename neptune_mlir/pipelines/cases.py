@@ -74,7 +74,7 @@ def stream_length(module: Any) -> Expression | None:
     return None if place is None else ["dim", *place]
 
 
-def few(case: Case, plan: Plan, variant: Plan, parallel: int) -> Expression:
+def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls that are to take smaller tiles because their launch has few programs: with streams of
     any length if it leaves half of the multiprocessors idle. Where blocks share one, those with
     short streams too of which all its programs run at once: they wait less for the first and the
@@ -83,12 +83,12 @@ def few(case: Case, plan: Plan, variant: Plan, parallel: int) -> Expression:
     Args:
         plan: of the program for any call, one launch.
         variant: of that with smaller tiles.
-        parallel: multiprocessors.
     """
-    idle = ["le", ["mul", 2, _programs(plan)], parallel]
+    multiprocessors = ["multiprocessors"]  # of the device that is called
+    idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
     if case.blocks == 1 or case.length is None:
         return idle
-    at_once = ["le", _programs(variant), parallel * case.blocks]
+    at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
     fits = ["and", ["le", case.length, SHORT], at_once]
     return fits if case.short else ["or", idle, fits]
 

@@ -24,6 +24,7 @@ from neptune_mlir.pipelines.cases import Case, blocks_of, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
@@ -232,7 +233,7 @@ def parallelism(target: str) -> int:
         from neptune_mlir.runtime import workers
 
         return workers.count()
-    return 132  # streaming multiprocessors or compute units: the order of magnitude decides
+    return MULTIPROCESSORS
 
 
 def count(module: Any, *names: str) -> int:

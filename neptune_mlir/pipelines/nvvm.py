@@ -17,17 +17,18 @@ from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 
 # Registers that products of a program may take: 192 of a thread of 4 warps leave room for
 # fragments, addresses and what is computed beside them. The others are for programs that spill
-# all the same. Streams in chunks wait for memory: 2 programs a multiprocessor (of 132),
+# all the same. Streams in chunks wait for memory: 2 programs a multiprocessor,
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
 HELD = (24576, 16384, 8192)
 KNOBS = {
     "streamed": f"held:{HELD[0]};least:16",
-    "private": "stream:32;least:16;chunks:0;programs:264;columns:32",
+    "private": f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};columns:32",
 }
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")

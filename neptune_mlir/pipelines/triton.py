@@ -24,7 +24,7 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.amd import TARGETS as AMD
-from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.gpu import MULTIPROCESSORS, GpuTarget
 from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
 
@@ -35,9 +35,9 @@ _MOST_WARPS = 8
 # Triton's AMD pipeliner fails on some loops with 4.
 _STAGES = {"nvidia": 4, "amd": 2}
 
-# Streams in chunks: 2 programs a multiprocessor (of 132), counted at launch. Other programs have
+# Streams in chunks: 2 programs a multiprocessor, counted at launch. Other programs have
 # the tiles of the schedule; where code spills, products that hold fewer registers.
-_PRIVATE = "stream:32;least:16;chunks:0;programs:264;columns:32"
+_PRIVATE = f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};columns:32"
 _STREAMED = ("", "held:16384;least:16", "held:8192;least:16", "rows:16;stream:32")
 
 

@@ -30,7 +30,7 @@ from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
 from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_results, results_of
 from neptune_mlir.runtime.parameters import parameters
-from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.runtime.plan import Plan
 
 _SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
 _STREAMS_LIMIT = 64
@@ -173,9 +173,7 @@ class GpuExecutable:
         found = self._sizes.get(key)
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
-            image = next(
-                i for i in reversed(images) if i.when is None or evaluate(i.when, shapes, scalars)
-            )
+            image = next(i for i in reversed(images) if i.serves(shapes, scalars))
             found = image, Sizes(image.plan, shapes, scalars)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()

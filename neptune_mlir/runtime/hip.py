@@ -17,7 +17,9 @@ from typing import Any
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.driver import Driver, EntryPoints, Launch, Maker, open_first
 
-_MULTIPROCESSORS = 63  # hipDeviceAttribute_t
+# hipDeviceAttribute_t, PhysicalMultiProcessorCount: compute units, also on RDNA, where HIP's other
+# number counts pairs of them
+_MULTIPROCESSORS = 10015
 _OWN_SHARED = 1  # hipFunction_attribute: bytes of shared memory that the code itself has
 # hipDeviceProp_tR0600, the structure of ROCm 6 and 7: the field gcnArchName, and room for more
 _ARCHITECTURE, _ARCHITECTURE_SIZE, _PROPERTIES_ROOM = 1160, 256, 8192

@@ -12,7 +12,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.parameters import CallNumbers
-from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.runtime.plan import Expression, Plan, evaluate
 from neptune_mlir.targets.chips import TARGETS
 
 
@@ -34,10 +34,12 @@ class LoadedKernel:
 
 @dataclass(frozen=True)
 class LoadedImage:
-    """An image in a context of `device`, its launch plan, by array the bytes that its address
-    and outer strides must be multiples of, and what the bundle says of it (`facts`)."""
+    """An image in a context of `device`, which has so many `multiprocessors`, its launch plan, by
+    array the bytes that its address and outer strides must be multiples of, and what the bundle
+    says of it (`facts`)."""
 
     device: int
+    multiprocessors: int
     context: int
     plan: Plan
     alignment: dict[tuple[str, int], int]
@@ -49,6 +51,11 @@ class LoadedImage:
     def when(self) -> Expression:
         """Which calls it is for; None: any."""
         return self.facts.get("when")
+
+    def serves(self, shapes: Sequence[Any], scalars: Sequence[Any]) -> bool:
+        """Whether it is for a call with these shapes and numbers."""
+        when = self.when
+        return when is None or bool(evaluate(when, shapes, scalars, self.multiprocessors))
 
 
 def load_images(
@@ -65,6 +72,7 @@ def _load(
 ) -> LoadedImage:
     modules: dict[tuple[int, int], int] = {}
     kernels = {}
+    multiprocessors = driver.multiprocessors(device)
     for name, facts in image["kernels"].items():
         # the kernels of an image share a module, unless each has its own (Triton's do)
         start, size = (facts.get(key, image[key]) for key in ("offset", "size"))
@@ -73,11 +81,7 @@ def _load(
             modules[start, size] = driver.load(context, code)
         module = modules[start, size]
         function, dynamic = driver.function(context, module, name, facts["shared"])
-        blocks = (
-            facts["blocks_per_sm"] * driver.multiprocessors(device)
-            if (facts.get("resident"))
-            else 0
-        )
+        blocks = facts["blocks_per_sm"] * multiprocessors if facts.get("resident") else 0
         kernels[name] = LoadedKernel(
             module, ctypes.c_void_p(function), facts["threads"], dynamic, facts.get("hidden", 0),
             blocks, bool(facts.get("follows")),
@@ -85,7 +89,8 @@ def _load(
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
     plan = bundle.plan_of(image)
-    return LoadedImage(device, context, plan, alignment, kernels, CallNumbers(), image)
+    numbers = CallNumbers()
+    return LoadedImage(device, multiprocessors, context, plan, alignment, kernels, numbers, image)
 
 
 def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:

@@ -7,6 +7,7 @@ which grid, in order. Sizes and scalars are expressions, small prefix lists:
     7                        itself (also a float)
     ["dim", 0, 2]            extent 2 of argument 0
     ["argument", 3]          the scalar argument 3
+    ["multiprocessors"]      how many multiprocessors (compute units) the device has
     ["ceildiv", E, E]        and add sub mul div floordiv mod min max, lt le eq ne and or,
                              select (condition, then, else), neg, int, float, exp, log, sqrt
 
@@ -127,8 +128,12 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(expression: Expression, shapes: Sequence[Any], scalars: Sequence[Any]) -> Any:
-    """The value of an expression; `shapes[k]` and `scalars[k]` belong to argument k."""
+def evaluate(
+    expression: Expression, shapes: Sequence[Any], scalars: Sequence[Any],
+    multiprocessors: int | None = None,
+) -> Any:  # fmt: skip
+    """The value of an expression; `shapes[k]` and `scalars[k]` belong to argument k, and
+    `multiprocessors` to the device, where there is one."""
     if not isinstance(expression, (list, tuple)):
         return expression
     head, *rest = expression
@@ -136,7 +141,10 @@ def evaluate(expression: Expression, shapes: Sequence[Any], scalars: Sequence[An
         return shapes[rest[0]][rest[1]]
     if head == "argument":
         return scalars[rest[0]]
-    return _OPERATIONS[head](*(evaluate(e, shapes, scalars) for e in rest))
+    if head == "multiprocessors":
+        return multiprocessors
+    values = (evaluate(e, shapes, scalars, multiprocessors) for e in rest)
+    return _OPERATIONS[head](*values)
 
 
 def describe(expression: Expression, names: Sequence[str]) -> str:
@@ -148,6 +156,8 @@ def describe(expression: Expression, names: Sequence[str]) -> str:
         return f"{names[rest[0]]}.shape[{rest[1]}]"
     if head == "argument":
         return names[rest[0]]
+    if head == "multiprocessors":
+        return head
     infix = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "le": "<="}
     texts = [describe(e, names) for e in rest]
     if head in infix:

@@ -7,7 +7,6 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import amd, nvidia
 from neptune_mlir.targets.gpu import GpuTarget
 
-
 TARGETS: dict[str, GpuTarget] = {**nvidia.TARGETS, **amd.TARGETS}
 
 

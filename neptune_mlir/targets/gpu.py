@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 # what a program may allow operands of f32 products to be rounded to (`neptune.precision`)
 PRECISIONS = ("tf32",)
 
+# Multiprocessors (compute units) that schedules reckon with where a plan does not ask the device:
+# those of an H100 and an H200. The order of magnitude decides.
+MULTIPROCESSORS = 132
+
 
 @dataclass(frozen=True)
 class MatrixInstruction:

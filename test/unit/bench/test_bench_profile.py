@@ -152,7 +152,7 @@ def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -
     assert len(images) == 2 and images[0]["clock_samples"].keys() == (
         images[1]["clock_samples"].keys()
     )
-    gpu = FakeGpu({})
+    gpu = FakeGpu({}, units=132)
     gpu.limit = min(image["size"] for image in images)
     execute = GpuExecutable(bundle, gpu.driver)
     found = {}

@@ -13,8 +13,8 @@ from neptune_mlir.dialects.context import parse
 
 LONG = "calls where (8192 <= k.shape[2])"
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
-FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= 132)"
-SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= 264))"
+FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= multiprocessors)"
+SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
 
 
 @pytest.fixture(scope="module")

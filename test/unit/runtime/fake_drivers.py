@@ -48,6 +48,7 @@ class FakeGpu:
         maker: "NVIDIA" or "AMD".
         devices: what they are: compute capabilities, or names of architectures.
         own_shared: bytes of shared memory that the code itself has, by kernel.
+        units: multiprocessors of each.
 
     Attributes:
         driver: the runtime's driver, over a fake library.
@@ -62,8 +63,9 @@ class FakeGpu:
         limit: bytes of code that are kept of each module.
     """
 
-    def __init__(self, kernels, maker="NVIDIA", devices=((9, 0),), own_shared=None):
+    def __init__(self, kernels, maker="NVIDIA", devices=((9, 0),), own_shared=None, units=4):
         self.kernels, self.devices, self.own_shared = kernels, devices, own_shared or {}
+        self.units = units
         self.loads, self.launches, self.waits, self.maps, self.calls = [], [], [], [], []
         self.dynamic = {}  # by kernel, what was allowed
         self.functions, self.events, self.failures = {}, {}, []
@@ -222,7 +224,7 @@ CONTEXTS = 0x5500_0000_0000  # the primary context of a device is this and its n
 
 def _cuda_attribute(gpu, place, number, device):
     major, minor = gpu.devices[device]
-    _set(place, {75: major, 76: minor, 16: 4}[number])
+    _set(place, {75: major, 76: minor, 16: gpu.units}[number])
 
 
 def _cuda_pop(gpu, place):
@@ -291,8 +293,8 @@ def _hip_properties(gpu, room, device):
 
 
 def _hip_attribute(gpu, place, number, device):
-    assert number == 63
-    _set(place, 4)
+    assert number == 10015
+    _set(place, gpu.units)
 
 
 def _hip_get_device(gpu, place):

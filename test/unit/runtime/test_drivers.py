@@ -192,7 +192,7 @@ def test_the_fake_library_is_that_of_the_header():
     header = pytest.importorskip("tinygrad.runtime.autogen.hip")
     assert header.hipDeviceProp_tR0600.gcnArchName.offset == hip._ARCHITECTURE
     assert ctypes.sizeof(header.hipDeviceProp_tR0600) == PROPERTIES < hip._PROPERTIES_ROOM
-    assert header.hipDeviceAttributeMultiprocessorCount == hip._MULTIPROCESSORS
+    assert header.hipDeviceAttributePhysicalMultiProcessorCount == hip._MULTIPROCESSORS
     assert header.HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES == hip._OWN_SHARED
     assert header.hipEventDisableTiming == 2 and header.hipErrorNoDevice == NO_DEVICE
     for name, (kinds, _) in HIP.items():

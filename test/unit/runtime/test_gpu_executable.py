@@ -533,7 +533,7 @@ def test_long_calls_take_the_image_made_for_them():
     variants = [
         {**image, "offset": 8, "when": ["le", 100, ROWS], "plan": plan.to_json(),
          "alignment": FACTS["alignment"]},
-        {**image, "offset": 4, "when": ["le", 200, ROWS]},
+        {**image, "offset": 4, "when": ["le", ["mul", 50, ["multiprocessors"]], ROWS]},
     ]  # fmt: skip
     facts = {**FACTS, "images": [*FACTS["images"], *variants]}
     seen = []

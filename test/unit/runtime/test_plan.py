@@ -31,6 +31,14 @@ def test_evaluate(expression, value):
     assert evaluate(expression, [(3, 5), None], [None, 9]) == value
 
 
+def test_multiprocessors_are_the_device_s():
+    idle = ["le", ["mul", 2, ["dim", 0, 0]], ["multiprocessors"]]
+    assert [evaluate(idle, [(66,)], [], chip) for chip in (132, 131)] == [True, False]
+    assert describe(idle, ["q"]) == "((2 * q.shape[0]) <= multiprocessors)"
+    with pytest.raises(TypeError):  # the CPU's plans do not ask
+        evaluate(idle, [(66,)], [])
+
+
 def test_describe():
     names = ["q", "n"]
     assert describe(["mul", ["dim", 0, 1], ["argument", 1]], names) == "(q.shape[1] * n)"

@@ -122,14 +122,16 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 64, 64)]
     few, short = images[3]["when"], images[4]["when"]
     # half as many programs as the chip has multiprocessors, or fewer
-    assert [evaluate(few, [(b, 8, n, 64)], []) for b, n in ((1, 1024), (1, 1025), (2, 512))] == [
-        True, False, True
-    ]  # fmt: skip
+    for chip, b, n, wanted in (  # the device says how many
+        (132, 1, 1024, True), (132, 1, 1025, False), (132, 2, 512, True),
+        (114, 1, 1024, False), (114, 1, 896, True),
+    ):  # fmt: skip
+        assert evaluate(few, [(b, 8, n, 64)], [], chip) == wanted, (chip, b, n)
     for b, n, keys, wanted in (  # short streams, and all programs run at once
         (1, 1025, 1024, True), (2, 1024, 1024, True), (3, 1024, 1024, False), (2, 1024, 1025, False)
     ):  # fmt: skip
         shapes = [(b, 8, n, 64), (b, 8, keys, 64)]
-        assert bool(evaluate(short, shapes, [])) == wanted, (b, n, keys)
+        assert bool(evaluate(short, shapes, [], 132)) == wanted, (b, n, keys)
     (kernel,) = images[4]["kernels"].values()
     assert kernel["blocks_per_sm"] == 2 and not kernel["resident"]
     assert all(k["spills"] == 0 for i in images for k in i["kernels"].values())
