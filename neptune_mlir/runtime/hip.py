@@ -64,7 +64,7 @@ class HipDriver(Driver):
             mapped = loaded_path(Path("/proc/self/maps").read_text())
         except OSError:
             mapped = ""
-        found = open_first([*([mapped] if mapped else []), str(folder / _LIBRARY), *names])
+        found = open_first([p for p in (mapped, str(folder / _LIBRARY), *names) if p])
         if found is None:
             raise ToolError(f"there is no HIP runtime ({_LIBRARY}) on this machine", hint=AMD.get)
         return found

@@ -9,9 +9,10 @@ import functools
 import amd_calls
 import numpy as np
 import pytest
+import ten_operators as ten
 from emulator import compiled
 
-from neptune_mlir import zoo
+from neptune_mlir import ops, zoo
 from neptune_mlir.codegen.amd import amdgcn
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime import gpu
@@ -45,6 +46,16 @@ def test_a_few_of_the_zoo(example):
 @pytest.mark.parametrize("example", zoo.ZOO, ids=lambda e: e.name)
 def test_zoo(example, chip):
     check(example, chip)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", ops.OPERATORS)
+def test_the_ten_operators(name, chip):
+    """With few heads; test_amd_compile.py has those of real size."""
+    bundle = compiled(ten.small(name, head_dim=64), chip)
+    for length in (1, 64, 197):
+        assert amd_calls.check_call(bundle, chip, ten.inputs(name, length, 64)) > 0
 
 
 WRONG = {

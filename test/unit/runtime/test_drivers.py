@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import sys
+from ctypes import sizeof
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from fake_drivers import NO_DEVICE, FakeGpu
+from fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
 from fake_gpu import FakeDlpack, FakeTensor, fake_torch
 from test_gpu_executable import DEVICES, KERNELS, arrays, bundle_for
 
@@ -180,21 +184,35 @@ def test_arrays_of_the_other_maker_are_refused(amd, monkeypatch):
     assert not amd.launches
 
 
-# ---- the parameters of HIP's functions, as others wrote them down
+# ---- the parameters of the makers' functions, as headers have them
 
 
-def test_the_fake_library_is_that_of_the_header():
+def test_the_fake_hip_is_that_of_the_header():
     """tinygrad generates its bindings from hip_runtime_api.h."""
-    import ctypes
-
-    from fake_drivers import HIP, PROPERTIES
-
     header = pytest.importorskip("tinygrad.runtime.autogen.hip")
     assert header.hipDeviceProp_tR0600.gcnArchName.offset == hip._ARCHITECTURE
-    assert ctypes.sizeof(header.hipDeviceProp_tR0600) == PROPERTIES < hip._PROPERTIES_ROOM
+    assert sizeof(header.hipDeviceProp_tR0600) == PROPERTIES < hip._PROPERTIES_ROOM
     assert header.hipDeviceAttributePhysicalMultiProcessorCount == hip._MULTIPROCESSORS
     assert header.HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES == hip._OWN_SHARED
     assert header.hipEventDisableTiming == 2 and header.hipErrorNoDevice == NO_DEVICE
     for name, (kinds, _) in HIP.items():
         found = getattr(header, name).argtypes
-        assert [ctypes.sizeof(k) for k in found] == [ctypes.sizeof(k) for k in kinds], name
+        assert [sizeof(k) for k in found] == [sizeof(k) for k in kinds], name
+
+
+def test_the_fake_cuda_is_that_of_the_header():
+    """Wherever a package brings cuda.h."""
+    package = importlib.util.find_spec("nvidia")
+    folders = package.submodule_search_locations if package else ()
+    headers = [path for folder in folders for path in Path(folder).glob("*/include/cuda.h")]
+    if not headers:
+        pytest.skip("no cuda.h here")
+    text = headers[0].read_text()
+    for name, (kinds, _) in CUDA.items():
+        plain = name.removesuffix("_v2")  # a macro of the header
+        declared = re.search(rf"^CUresult CUDAAPI {plain}\((.*?)\);", text, re.M | re.S)[1]
+        words = re.compile(
+            r"(unsigned )?int |CUdevice |CUresult |cuuint32_t |\w+_attribute |CUtensor"
+        )
+        sizes = [4 if words.match(p.strip()) and "*" not in p else 8 for p in declared.split(",")]
+        assert sizes == [sizeof(k) for k in kinds], name
