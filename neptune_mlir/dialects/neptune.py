@@ -92,6 +92,15 @@ class IndexOp(Neptune.Operation, name="index", traits=_PURE):
     verify_invariants = staticmethod(verify.index)
 
 
+class MultiprocessorsOp(Neptune.Operation, name="multiprocessors", traits=_PURE):
+    """How many multiprocessors (compute units) the device has that runs the program.
+
+    The host's code alone holds it; the launch plan asks the device.
+    """
+
+    result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
+
+
 class ReadOp(Neptune.Operation, name="read", traits=_PURE):
     """The element of a tensor at this point of the domain: `result = tensor[map(d)]`.
 

@@ -28,7 +28,7 @@ from neptune_mlir.transforms.hopper.specialize_warps import suits
 HELD = (24576, 16384, 8192)
 KNOBS = {
     "streamed": f"held:{HELD[0]};least:16",
-    "private": f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};columns:32",
+    "private": f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};each:2;columns:32",
 }
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")

@@ -37,7 +37,7 @@ _STAGES = {"nvidia": 4, "amd": 2}
 
 # Streams in chunks: 2 programs a multiprocessor, counted at launch. Other programs have
 # the tiles of the schedule; where code spills, products that hold fewer registers.
-_PRIVATE = f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};columns:32"
+_PRIVATE = f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};each:2;columns:32"
 _STREAMED = ("", "held:16384;least:16", "held:8192;least:16", "rows:16;stream:32")
 
 

@@ -16,7 +16,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_array, check_elements, check_equal
 from neptune_mlir.runtime.libraries import host_results
 from neptune_mlir.runtime.loader import load
-from neptune_mlir.runtime.plan import Argument, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
 
 
 class CpuExecutable:
@@ -44,7 +44,7 @@ class CpuExecutable:
         results = _take_out(self.plan, out, shapes, scalars, views, buffers)
         for k, buffer in enumerate(self.plan.buffers):
             if buffers[k] is None:
-                shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+                shape = tuple(int(_value(e, shapes, scalars)) for e in buffer.shape)
                 if buffer.of is None:
                     array = np.empty(shape, storage_dtype(buffer.dtype))
                 else:
@@ -73,7 +73,7 @@ class CpuExecutable:
         return reference is not None
 
     def _launch(self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any) -> None:
-        grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
+        grid = [int(_value(e, shapes, scalars)) for e in launch.grid]
         programs = 1
         for extent in grid:
             programs *= extent
@@ -82,7 +82,7 @@ class CpuExecutable:
         operands: list[Any] = []
         for operand in launch.operands:
             if operand[0] == "value":
-                operands.append(c_scalar(operand[1], evaluate(operand[2], shapes, scalars)))
+                operands.append(c_scalar(operand[1], _value(operand[2], shapes, scalars)))
             else:
                 array = (buffers if operand[0] == "buffer" else views)[operand[1]]
                 operands.append(array.descriptor())
@@ -98,6 +98,11 @@ class CpuExecutable:
             kernel(*operands, (ctypes.c_int64 * 5)(start, start, 0, memory.nbytes, 1))
 
         workers.run(task, min(workers.count(), programs))
+
+
+def _value(expression: Expression, shapes: Any, scalars: Any) -> Any:
+    """The value of an expression; the multiprocessors of a CPU are its workers."""
+    return evaluate(expression, shapes, scalars, workers.count())
 
 
 def c_scalar(dtype: str, value: Any) -> Any:
@@ -127,7 +132,7 @@ def _take_out(
         array = view(value, name)
         if reference[0] == "buffer":
             buffer = plan.buffers[reference[1]]
-            shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+            shape = tuple(int(_value(e, shapes, scalars)) for e in buffer.shape)
             dtype = buffer.dtype
         else:
             shape, dtype = views[reference[1]].shape, views[reference[1]].dtype

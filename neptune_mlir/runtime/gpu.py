@@ -174,7 +174,7 @@ class GpuExecutable:
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
             image = next(i for i in reversed(images) if i.serves(shapes, scalars))
-            found = image, Sizes(image.plan, shapes, scalars)
+            found = image, Sizes(image.plan, shapes, scalars, image.multiprocessors)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
             self._sizes[key] = found

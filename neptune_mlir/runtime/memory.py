@@ -13,7 +13,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, reshaped_strides
 from neptune_mlir.runtime.checks import check_array, check_elements
 from neptune_mlir.runtime.gpu_arrays import SIZES, are_apart, repeats_elements
-from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Expression, Launch, Plan, evaluate
 
 # each array of the workspace starts at a multiple of this many bytes, as allocators' memory does
 WORKSPACE_ALIGNMENT = 256
@@ -47,7 +47,8 @@ class SizedLaunch:
 
 
 class Sizes:
-    """The numbers of a plan for given shapes and scalars.
+    """The numbers of a plan for given shapes and scalars, on a device with so many
+    multiprocessors.
 
     Attributes:
         buffers: shape of each buffer of the plan.
@@ -57,10 +58,13 @@ class Sizes:
         used: the arrays that these read or write.
     """
 
-    def __init__(self, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]):
-        self.buffers: list[Shape] = [
-            tuple(int(evaluate(e, shapes, scalars)) for e in b.shape) for b in plan.buffers
-        ]
+    def __init__(
+        self, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any], multiprocessors: int
+    ):
+        def value(expression: Expression) -> Any:
+            return evaluate(expression, shapes, scalars, multiprocessors)
+
+        self.buffers: list[Shape] = [tuple(int(value(e)) for e in b.shape) for b in plan.buffers]
         made = {root(plan, reference) for reference in plan.results}
         self.offsets: dict[int, int] = {}
         end = 0
@@ -76,13 +80,10 @@ class Sizes:
         self.requirements = Requirements(tuple(results), end)
         self.launches: list[SizedLaunch] = []
         for launch in plan.launches:
-            programs = math.prod(int(evaluate(e, shapes, scalars)) for e in launch.grid)
+            programs = math.prod(int(value(e)) for e in launch.grid)
             if programs > _LARGEST_GRID:
                 raise ArgumentError(f"{programs} programs are more than one launch can have")
-            values = tuple(
-                evaluate(x[2], shapes, scalars) if x[0] == "value" else None
-                for x in launch.operands
-            )
+            values = tuple(value(x[2]) if x[0] == "value" else None for x in launch.operands)
             if programs > 0:
                 self.launches.append(SizedLaunch(launch, programs, values))
         self.used = sorted(

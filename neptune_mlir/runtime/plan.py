@@ -7,7 +7,7 @@ which grid, in order. Sizes and scalars are expressions, small prefix lists:
     7                        itself (also a float)
     ["dim", 0, 2]            extent 2 of argument 0
     ["argument", 3]          the scalar argument 3
-    ["multiprocessors"]      how many multiprocessors (compute units) the device has
+    ["multiprocessors"]      multiprocessors (compute units) of the device, workers of a CPU
     ["ceildiv", E, E]        and add sub mul div floordiv mod min max, lt le eq ne and or,
                              select (condition, then, else), neg, int, float, exp, log, sqrt
 
@@ -133,7 +133,7 @@ def evaluate(
     multiprocessors: int | None = None,
 ) -> Any:  # fmt: skip
     """The value of an expression; `shapes[k]` and `scalars[k]` belong to argument k, and
-    `multiprocessors` to the device, where there is one."""
+    `multiprocessors` to the device."""
     if not isinstance(expression, (list, tuple)):
         return expression
     head, *rest = expression

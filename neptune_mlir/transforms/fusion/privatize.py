@@ -68,8 +68,11 @@ def _in_axes(term: Term, nest: Nest, shift: int = 0) -> Term:
     return T.rename_axes(term, {k: T.index(a + shift) for k, a in enumerate(nest.axes)})
 
 
-def chunk_count(stream: Any, values: Values, programs: int) -> Index:
+def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     """Into how many chunks to cut a stream that has tile sizes, for a grid of about `programs`.
+
+    Where the number is known at run time only, because extents are, `each` puts so many programs
+    on each multiprocessor of the device instead (0: `programs` all the same).
 
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
@@ -89,10 +92,18 @@ def chunk_count(stream: Any, values: Values, programs: int) -> Index:
         elif axis.role == "stream":
             tiles = count
     some = ix.maximum(1, grid)
-    few = ix.minimum(tiles, ix.floordiv(programs, some))
-    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(8 * programs, some))
-    chosen = ix.where_less(2 * programs, grid, many, few)
+    asked: Index = programs
+    if each and not (ix.is_static(tiles) and ix.is_static(grid)):
+        asked = ix.scale(_multiprocessors(), each)
+    few = ix.minimum(tiles, ix.floordiv(asked, some))
+    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
+    chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+
+
+def _multiprocessors() -> Any:
+    kind = ir.IndexType.get()
+    return ir.Operation.create("neptune.multiprocessors", results=[kind]).results[0]
 
 
 def private_stream(stream: Any, chunks: Index) -> Any:
@@ -224,7 +235,9 @@ def _chunks_of(stream: Any, tiles: int) -> Index:
     return -(-axis.size // (size * tiles))
 
 
-def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int = 0) -> Any:
+def privatize_stream(
+    stream: Any, chunks: int = 0, programs: int = 0, tiles: int = 0, each: int = 0
+) -> Any:
     """Replace `stream` by a private/global pair; returns the `neptune.private`.
 
     Raises:
@@ -238,7 +251,11 @@ def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int
     with ir.InsertionPoint(operation), operation.location:
         count: Index = chunks
         if not chunks:
-            count = chunk_count(stream, values, programs) if programs else _chunks_of(stream, tiles)
+            count = (
+                chunk_count(stream, values, programs, each)
+                if programs
+                else _chunks_of(stream, tiles)
+            )
         private = private_stream(stream, count)
         joined = join(stream, nests, private, values)
     for old, new in zip(operation.results, joined.results, strict=True):
@@ -253,16 +270,20 @@ def privatize_stream(stream: Any, chunks: int = 0, programs: int = 0, tiles: int
     "privatize", "cut streams into chunks that run in parallel (split-k), and join them",
     after=("rolling-update",),
 )  # fmt: skip
-def privatize(module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0) -> None:
+def privatize(
+    module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0, each: int = 0
+) -> None:
     """
     Args:
         chunks: 0 for as many as `programs` or `tiles` asks for.
         programs: how many programs a launch should have, where chunks are that many; their number
             is then known when the extents are. Needs tile sizes.
         tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.
+        each: with `programs`, how many of them a multiprocessor of the device should have, where
+            the number of chunks is known at a launch only. 0: the device is not asked.
     """
     for stream in _streams(module):
-        privatize_stream(stream, chunks, programs, tiles)
+        privatize_stream(stream, chunks, programs, tiles, each)
 
 
 def _streams(module: Any) -> list[Any]:

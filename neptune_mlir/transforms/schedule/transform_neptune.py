@@ -81,14 +81,15 @@ class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
     """Runs `privatize`: every stream is cut into `chunks` private ones and a global join.
 
     With 0 chunks, `programs` says how many programs there are to be, or, where that is 0 too,
-    `tiles` how many tiles a chunk has; then the stream has to be tiled.
+    `tiles` how many tiles a chunk has; then the stream has to be tiled. `each` says how many
+    programs each multiprocessor of the device is to have, where only a launch knows their number.
 
     Rejected: a number that is not one whole number, all under 1.
     """
 
     target: ext.Operand[transform.AnyOpType]
     chunks: ext.Operand[Any]
-    programs: Sequence[ext.Operand[Any]]  # and tiles
+    programs: Sequence[ext.Operand[Any]]  # tiles, and each
     result: ext.Result[transform.AnyOpType]
 
 
@@ -179,7 +180,8 @@ def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
 
 
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:
-    numbers = zip(("chunks", "programs", "tiles"), list(op.operation.operands)[1:], strict=False)
+    names = ("chunks", "programs", "tiles", "each")
+    numbers = zip(names, list(op.operation.operands)[1:], strict=False)
     return {name: _number(op, state, value, name) for name, value in numbers}
 
 

@@ -133,6 +133,9 @@ class HostReader:
                 whole = [name.removeprefix("affine."), whole, other]
             self.expressions[op.results[0]] = whole
             return
+        if name == "neptune.multiprocessors":
+            self.expressions[op.results[0]] = ["multiprocessors"]
+            return
         head = _SCALAR_OPS.get(name)
         if name in ("arith.cmpi", "arith.cmpf"):
             head = _COMPARISONS.get((name, int(ir.IntegerAttr(op.attributes["predicate"]).value)))

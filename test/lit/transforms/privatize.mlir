@@ -2,6 +2,15 @@
 
 // RUN: neptune-opt %s --inline-maps --defer --rolling-update --tile --privatize=chunks=0,programs=64 --tile=columns=32 --lower-correct --lower-to-tiles 2>&1 | filecheck %s --check-prefix=LAUNCH
 
+// RUN: neptune-opt %s --inline-maps --defer --rolling-update --tile --privatize=chunks=0,programs=64,each=2 --tile=columns=32 --lower-correct --lower-to-tiles 2>&1 | filecheck %s --check-prefix=DEVICE
+
+// Two programs for each multiprocessor of the device, at a launch.
+// DEVICE: %[[UNITS:.*]] = "neptune.multiprocessors"() : () -> index
+// DEVICE: %[[ASKED:.*]] = affine.apply {{.*}}%[[UNITS]]
+// DEVICE: %[[SHARE:.*]] = arith.divui %[[ASKED]]
+// DEVICE: %[[N:.*]] = affine.max
+// DEVICE: scf.forall ({{.*}}) in (%[[N]], 2, 8,
+
 // The number of chunks follows from the extents: 64 programs over what the other axes leave, and
 // no more than there are tiles. A join of few chunks has a kernel of its own.
 // LAUNCH: remark: privatized into chunks for 64 programs

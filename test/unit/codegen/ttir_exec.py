@@ -22,6 +22,7 @@ from neptune_mlir.codegen.triton.ttir import Options, kernel_text
 from neptune_mlir.codegen.triton.ttir_scalars import _CMPF, _CMPI
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
 _INTEGERS = {"i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
@@ -51,7 +52,7 @@ def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -
     scalars = list(arguments)
     buffers = []
     for buffer in plan.buffers:
-        shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+        shape = tuple(int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in buffer.shape)
         if buffer.of is not None:  # another shape of the same memory
             kept, number = buffer.of
             memory, _, _ = (buffers if kept == "buffer" else arrays)[number]
@@ -64,11 +65,11 @@ def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -
         operands: list[Any] = []
         for operand in launch.operands:
             if operand[0] == "value":
-                operands.append(evaluate(operand[2], shapes, scalars))
+                operands.append(evaluate(operand[2], shapes, scalars, MULTIPROCESSORS))
             else:
                 memory, strides, _ = (buffers if operand[0] == "buffer" else arrays)[operand[1]]
                 operands += [Pointer(memory, np.int64(0)), *strides[:-1]]
-        count = math.prod(int(evaluate(e, shapes, scalars)) for e in launch.grid)
+        count = math.prod(int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in launch.grid)
         kernel = Kernel(texts[launch.kernel])
         for program in range(count):
             kernel.run(operands, program)

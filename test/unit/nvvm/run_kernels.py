@@ -21,6 +21,7 @@ from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.amd import TARGETS as AMD
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
@@ -93,7 +94,7 @@ class Simulated:
                 raw = simt.to_bytes(value.reshape(1, -1), kind) if value.size else value
                 addresses["argument", k] = (memory.put(raw), value.shape)
         for k, buffer in enumerate(self.plan.buffers):
-            shape = tuple(int(evaluate(e, shapes, scalars)) for e in buffer.shape)
+            shape = tuple(int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in buffer.shape)
             if buffer.of is not None:  # the same memory under another shape
                 addresses["buffer", k] = (addresses[tuple(buffer.of)][0], shape)
                 continue
@@ -104,7 +105,7 @@ class Simulated:
             values: list[Any] = []
             for operand in launch.operands:
                 if operand[0] == "value":
-                    values.append(evaluate(operand[2], shapes, scalars))
+                    values.append(evaluate(operand[2], shapes, scalars, MULTIPROCESSORS))
                 elif operand[0] == "map":
                     values.append(self.tensor_map(addresses[tuple(operand[1:3])], *operand[1:]))
                 elif operand[0] == "counter":
@@ -112,7 +113,7 @@ class Simulated:
                 else:
                     address, shape = addresses[operand[0], operand[1]]
                     values += [address, *strides(shape)[:-1]]
-            grid = [int(evaluate(e, shapes, scalars)) for e in launch.grid]
+            grid = [int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in launch.grid]
             for number in range(self.blocks_of(launch, int(np.prod(grid)))):
                 self.block(functions[launch.kernel], memory, values, number)
         memory.check_guards()

@@ -169,9 +169,19 @@ def test_programs_of_a_decode_step(batch, length, programs, few):
     module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
     plan = Simulated(module, target="sm_90a").plan
     shapes = [(batch, heads, n, 128) for heads, n in ((64, 1), (8, length), (8, length))]
-    grids = [math.prod(int(evaluate(e, shapes, [])) for e in x.grid) for x in plan.launches]
+    grids = [math.prod(int(evaluate(e, shapes, [], 132)) for e in x.grid) for x in plan.launches]
     joins = [batch * 64 if few else 0, 0 if few else batch * 64 * 4]
     assert grids == [programs, *joins]
+
+
+def test_programs_of_a_decode_step_on_a_smaller_chip():
+    """The plan asks the device; at a launch, 2 programs for each of its multiprocessors."""
+    source = Source.of(ops.operator("decode_gqa", batch=None))
+    module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
+    launch = Simulated(module, target="sm_90a").plan.launches[0]
+    shapes = [(1, 64, 1, 128), (1, 8, 4096, 128), (1, 8, 4096, 128)]
+    programs = [math.prod(int(evaluate(e, shapes, [], n)) for e in launch.grid) for n in (132, 66)]
+    assert programs == [33 * 8, 16 * 8]
 
 
 @pytest.mark.parametrize(("head", "stages"), [(64, 5), (128, 3), (256, 2)])

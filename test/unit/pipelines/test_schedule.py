@@ -56,7 +56,9 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     assert known["streamed"] == streamed
     assert known["ahead"] == streamed
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles"}
-    assert known["private"] == {"rows", "stream", "least", "chunks", "programs", "columns"}
+    assert known["private"] == {
+        "rows", "stream", "least", "chunks", "programs", "each", "columns"
+    }  # fmt: skip
 
 
 def test_knobs_are_bound_by_name():

@@ -32,6 +32,7 @@ from neptune_mlir.runtime.arrays import ArrayView, storage_dtype
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.memory import Sizes, root
 from neptune_mlir.runtime.parameters import parameters
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
 ALIGNMENT = 16  # of arrays; up to so many bytes less one past an end go unseen
 
@@ -112,7 +113,7 @@ def execute(
     arguments, kinds = plan.arguments, [a.kind for a in plan.arguments]
     shapes = [x.shape if kind == "tensor" else () for x, kind in zip(inputs, kinds, strict=True)]
     scalars = [None if k == "tensor" else x.item() for x, k in zip(inputs, kinds, strict=True)]
-    sizes = Sizes(plan, shapes, scalars)
+    sizes = Sizes(plan, shapes, scalars, MULTIPROCESSORS)
     placed: dict[tuple[str, int], Any] = {}
     dtypes: dict[tuple[str, int], str] = {}
     for k, (argument, x) in enumerate(zip(arguments, inputs, strict=True)):

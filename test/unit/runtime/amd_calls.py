@@ -21,6 +21,7 @@ from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import evaluate
 
 _WORDS = {8: ctypes.c_uint64, 4: ctypes.c_uint32, 2: ctypes.c_uint16, 1: ctypes.c_uint8}
+UNITS = 200  # compute units of the fake GPU
 _FORMS = {"index": "<i", "i64": "<q", "i32": "<i", "f32": "<f", "f64": "<d", "f16": "<e"}
 
 
@@ -36,7 +37,7 @@ def gpu_for(bundle, chip, features=":sramecc+:xnack-"):
         for name, note in notes.items()
     }
     shared = {name: note.shared for name, note in notes.items()}
-    return FakeGpu(kernels, "AMD", (chip + features,), shared), notes
+    return FakeGpu(kernels, "AMD", (chip + features,), shared, UNITS), notes
 
 
 def check_call(bundle, chip, inputs):
@@ -60,7 +61,7 @@ def check_call(bundle, chip, inputs):
     places = Places(plan, arguments, out, scratch)
     launched = iter(gpu.launches)
     for launch in plan.launches:
-        programs = math.prod(int(evaluate(e, shapes, scalars)) for e in launch.grid)
+        programs = math.prod(int(evaluate(e, shapes, scalars, UNITS)) for e in launch.grid)
         if not programs:
             continue
         got, note, facts = next(launched), notes[launch.kernel], image["kernels"][launch.kernel]
@@ -71,7 +72,7 @@ def check_call(bundle, chip, inputs):
         values = iter(got.values)
         for kind, *which in launch.operands:
             if kind == "value":
-                packed = struct.pack(_FORMS[which[0]], evaluate(which[1], shapes, scalars))
+                packed = struct.pack(_FORMS[which[0]], evaluate(which[1], shapes, scalars, UNITS))
                 assert next(values) == int.from_bytes(packed, "little")
             else:
                 shape = plan.arguments[which[0]].shape if kind == "argument" else (
@@ -105,7 +106,8 @@ class Places:
             strides = [s // array.array.itemsize for s in array.array.strides]
             assert got == [array.address, *strides[:-1]]
             return
-        extents = [int(evaluate(e, shapes, scalars)) for e in self.plan.buffers[number].shape]
+        shape = self.plan.buffers[number].shape
+        extents = [int(evaluate(e, shapes, scalars, UNITS)) for e in shape]
         rows = [math.prod(extents[k + 1 :]) for k in range(len(extents) - 1)]
         assert got[1:] == rows  # contiguous
         if array is not None:

@@ -24,12 +24,16 @@ module attributes {transform.with_named_sequence} {
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
         -> !transform.any_op
 
-    // 0 chunks: as many as it takes for so many programs, a number that the extents decide.
+    // 0 chunks: as many as it takes for so many programs, a number that the extents decide; at a
+    // launch, for so many on each multiprocessor of the device.
     %chunks = transform.tune.knob<"chunks"> = 8 from options = [0, 2, 4, 8, 16, 32, 64, 128]
         -> !transform.any_param
     %programs = transform.tune.knob<"programs"> = 0 from options = i64 -> !transform.any_param
-    %split = "transform.neptune.privatize"(%cut, %chunks, %programs)
-        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
+    %each = transform.tune.knob<"each"> = 0 from options = i64 -> !transform.any_param
+    %tiles = transform.param.constant 0 : i64 -> !transform.any_param
+    %split = "transform.neptune.privatize"(%cut, %chunks, %programs, %tiles, %each)
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
 
     // The join has a program for each row and so many columns.
     %columns = transform.tune.knob<"columns"> = 0 from options = [0, 32, 64, 128, 256]
