@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compiler's door for PyTorch: `attention` with FlexAttention's modifiers.
+
+    import neptune_mlir.torch as nt
+
+    out = nt.attention(q, k, v, score_mod=alibi, mask_mod=causal)
+"""
+
+from neptune_mlir.torch.attention import attention
+
+__all__ = ["attention"]

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`attention`: FlexAttention's interface on the compiler's kernels."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.torch import op
+from neptune_mlir.torch.mods import DTYPES
+from neptune_mlir.torch.trace import trace
+
+Mod = Callable[..., Any]
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    score_mod: Mod | None = None,
+    mask_mod: Mod | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+) -> Any:
+    """softmax(score_mod(scale * q kᵀ), masked) v, in one kernel.
+
+    Args:
+        q: [batch, heads, q_len, dim], f16, bf16, f32 or f64, on a CPU or an NVIDIA GPU, of any
+            strides.
+        k, v: [batch or 1, kv_heads, kv_len, dim] and [..., v_dim], of the dtype of q.
+        score_mod: `score_mod(score, b, h, q_idx, kv_idx)` on 0-d tensors, as FlexAttention's; it
+            may read tensors of its closure (`slopes[h]`, `bias[b, h, q_idx, kv_idx]`).
+        mask_mod: `mask_mod(b, h, q_idx, kv_idx)`: whether a query sees a key.
+        block_mask: FlexAttention's `BlockMask`; together with `mask_mod`, both have to hold.
+        scale: default 1 / sqrt(dim).
+        is_causal: a query at position i sees keys at i and before (both count from 0, as in
+            `scaled_dot_product_attention`).
+        enable_gqa: heads may be a multiple of kv_heads; consecutive heads share a key head.
+        return_lse: also the log-sum-exp of each row's scores.
+
+    Returns:
+        The result, [batch, heads, q_len, v_dim] of the dtype of q; with `return_lse` also
+        [batch, heads, q_len], f32 (f64 of f64). A query that sees no key gives 0, and -inf.
+
+    Raises:
+        UsageError: tensors or options that do not fit together.
+        InputError: a modifier that cannot be traced, or that does to the score what no kernel can.
+    """
+    k, v = _checked(q, k, v, enable_gqa)
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    if torch.compiler.is_compiling() and (score_mod or mask_mod or block_mask is not None):
+        from neptune_mlir.torch.flex import call_flex
+
+        return call_flex(q, k, v, score_mod, mask_mod, block_mask, scale, is_causal, return_lse)
+    mods, captured = key_of_mods(q, k, score_mod, mask_mod, block_mask)
+    return dispatch(q, k, v, None, captured, mods, scale, is_causal, return_lse)
+
+
+def dispatch(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
+    captured: list[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
+) -> Any:  # fmt: skip
+    """The operation: directly where nothing looks on, else through torch's dispatcher."""
+    given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse)
+    if torch.compiler.is_compiling() or _is_observed(q, k, v, mask, *captured):
+        made = torch.ops.neptune.attention(*given)
+    else:
+        made = op.run(*given)
+    return tuple(made) if return_lse else made[0]
+
+
+def _is_observed(*tensors: torch.Tensor | None) -> bool:
+    """Whether autograd, a tracer, a mode or a subclass of Tensor has to see the operation."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
+        return True
+    grad = torch.is_grad_enabled()
+    return any(
+        x is not None
+        and ((grad and x.requires_grad) or type(x) not in (torch.Tensor, torch.nn.Parameter))
+        for x in tensors
+    )
+
+
+def _checked(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, enable_gqa: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """k and v with q's batch. Raises UsageError."""
+    if q.dtype not in FLOATS or k.dtype != q.dtype or v.dtype != q.dtype:
+        raise UsageError(
+            f"attention of {q.dtype}, {k.dtype} and {v.dtype}",
+            hint="one dtype for q, k and v: float16, bfloat16, float32 or float64",
+        )
+    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
+        raise UsageError(
+            f"attention of tensors with {q.ndim}, {k.ndim} and {v.ndim} dimensions",
+            hint="[batch, heads, length, dim]",
+        )
+    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+    if k.shape[3] != q.shape[3] or k.shape[:3] != v.shape[:3]:
+        raise UsageError(
+            f"{shapes} do not fit",
+            hint="k has the dim of q, and all other dimensions of v",
+        )
+    heads, kv_heads = q.shape[1], k.shape[1]
+    if heads != kv_heads and not (enable_gqa and kv_heads and heads % kv_heads == 0):
+        raise UsageError(
+            f"{heads} query heads and {kv_heads} key heads",
+            hint="enable_gqa=True takes a multiple" if not enable_gqa else "not a multiple",
+        )
+    if k.shape[0] != q.shape[0]:
+        if k.shape[0] != 1:
+            raise UsageError(f"{shapes} have two batch sizes", hint="k and v may have 1")
+        k, v = (x.expand(q.shape[0], -1, -1, -1) for x in (k, v))
+    return k, v
+
+
+def key_of_mods(
+    q: torch.Tensor, k: torch.Tensor, score_mod: Mod | None, mask_mod: Mod | None, block_mask: Any
+) -> tuple[str, list[torch.Tensor]]:
+    """What the operation calls the modifiers of a call, and the tensors that they capture.
+
+    Raises:
+        UsageError: a modifier that is no function, or a block mask for other lengths.
+        InputError: one that cannot be traced, or said.
+    """
+    if score_mod is None and mask_mod is None and block_mask is None:
+        return "", []
+    for name, mod in (("score_mod", score_mod), ("mask_mod", mask_mod)):
+        if mod is not None and not callable(mod):
+            raise UsageError(f"{name} is a {type(mod).__name__}, not a function")
+    if block_mask is not None:
+        seen = _seen_blocks(block_mask, q, k)
+        mask_mod = seen if mask_mod is None else _both(mask_mod, seen)
+    wide = torch.float64 if q.dtype is torch.float64 else torch.float32
+    score = trace(score_mod, wide, q.device) if score_mod else None
+    return op.mods_of(score, trace(mask_mod, None, q.device) if mask_mod else None)
+
+
+def _both(one: Mod, other: Mod) -> Mod:
+    def both(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        return one(b, h, q, kv) & other(b, h, q, kv)
+
+    return both
+
+
+_plain: dict[int, weakref.ref[Any]] = {}  # block masks that say what their mask_mod says
+
+
+def _seen_blocks(block_mask: Any, q: torch.Tensor, k: torch.Tensor) -> Mod:
+    """What a BlockMask lets through, as a mask_mod.
+
+    Mostly that is its own mask_mod. One made by hand may say more: blocks that it does not list
+    are not seen, and of those that it calls full every element is.
+    """
+    lengths = tuple(block_mask.seq_lengths)
+    if q.shape[2] > lengths[0] or k.shape[2] > lengths[1]:
+        raise UsageError(
+            f"block_mask is for lengths {list(lengths)}, q has {q.shape[2]} and k {k.shape[2]}",
+            hint="make one with create_block_mask for these lengths",
+        )
+    known = _plain.get(id(block_mask))
+    if known is not None and known() is block_mask:
+        return block_mask.mask_mod
+    blocks = _states(block_mask)
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    own = create_block_mask(
+        block_mask.mask_mod, *blocks.shape[:2], *lengths, device=str(blocks.device),
+        BLOCK_SIZE=block_mask.BLOCK_SIZE,
+    )  # fmt: skip
+    if torch.equal(_states(own) > 0, blocks > 0) and not (blocks > _states(own)).any():
+        _plain[id(block_mask)] = weakref.ref(block_mask)
+        return block_mask.mask_mod
+    mask_mod, (rows, columns) = block_mask.mask_mod, block_mask.BLOCK_SIZE
+    batches, heads = blocks.shape[:2]
+
+    def block_mask_mod(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        at = (b * (batches > 1), h * (heads > 1), q_idx // rows, kv_idx // columns)
+        state = blocks[at]
+        return (state == 2) | ((state == 1) & mask_mod(b, h, q_idx, kv_idx))
+
+    return block_mask_mod
+
+
+def _states(block_mask: Any) -> torch.Tensor:
+    """0 for a block that is not seen, 1 for one that mask_mod decides, 2 for a full one: [batch,
+    heads, query blocks, key blocks], i32."""
+    listed = [(block_mask.kv_num_blocks, block_mask.kv_indices, 1)]
+    if block_mask.full_kv_num_blocks is not None:
+        listed.append((block_mask.full_kv_num_blocks, block_mask.full_kv_indices, 2))
+    found = torch.zeros_like(block_mask.kv_indices, dtype=torch.int32)
+    for count, places, state in listed:
+        live = torch.arange(places.shape[-1], device=places.device) < count[..., None]
+        one = torch.zeros_like(found).scatter_(-1, places.long(), live.int())
+        found = torch.maximum(found, one * state)
+    return found
+
+
+__all__ = ["DTYPES", "attention", "dispatch"]

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`torch.ops.neptune.attention`: an operation of torch, with a fake kernel and autograd.
+
+    attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, Tensor[] captured, str mods,
+              float scale, bool is_causal, bool return_lse) -> (Tensor, Tensor)
+
+`mods` names modifiers of this process (`Mods.key`), and `captured` are their tensors. The second
+result is empty, of shape [0], unless `return_lse`. A kernel is compiled for each structure: dtypes,
+head dimensions, modifiers; batch sizes, numbers of heads and lengths are those of a call.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from neptune_mlir import ops
+from neptune_mlir.driver.kernel import Kernel, compile
+from neptune_mlir.errors import ToolError
+from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
+from neptune_mlir.torch.mods import DTYPES, Plan
+from neptune_mlir.torch.trace import POSITIONS, Trace
+
+Maybe = torch.Tensor | None
+Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Mods:
+    """The modifiers of a call: how they are said, and the names of their captured tensors."""
+
+    score: Plan | None = None
+    mask: Plan | None = None
+
+    @functools.cached_property
+    def key(self) -> str:
+        parts = [p.key if p else "" for p in (self.score, self.mask)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24] if any(parts) else ""
+
+    def tensors(self, captured: Sequence[torch.Tensor]) -> list[tuple[Plan, dict[str, Any]]]:
+        """Each modifier with its own of the captured tensors, by attribute."""
+        found, at = [], 0
+        for plan in (self.score, self.mask):
+            if plan:
+                names = list(plan.shapes)
+                found.append((plan, dict(zip(names, captured[at:], strict=False))))
+                at += len(names)
+        return found
+
+
+_NONE = Mods()
+_mods: dict[str, Mods] = {"": _NONE}  # by key; a graph may hold a key as long as the process lives
+_plans: dict[Any, Plan] = {}  # by graph, of the traces that are kept
+_kernels: dict[Any, Kernel] = {}
+
+
+def mods_of(score: Trace | None, mask: Trace | None) -> tuple[str, list[torch.Tensor]]:
+    """The key of modifiers, and their captured tensors in the operation's order.
+
+    Raises:
+        InputError: what a modifier does to the score has no form in a kernel.
+    """
+    if score is None and mask is None:
+        return "", []
+    mods = Mods(*(None if t is None else plan_of(t) for t in (score, mask)))
+    _mods.setdefault(mods.key, mods)
+    return mods.key, [x for t in (score, mask) if t for x in t.tensors.values()]
+
+
+def plan_of(trace: Trace) -> Plan:
+    """The plan of a trace, made once for those that share a graph."""
+    if trace.graph not in _plans:
+        if len(_plans) > 512:
+            _plans.clear()
+        _plans[trace.graph] = Plan(trace)
+    return _plans[trace.graph]
+
+
+def target_of(device: torch.device) -> str:
+    """The compiler's target for a device. Raises ToolError where there is none."""
+    if device.type == "cpu":
+        return "cpu"
+    if device.type == "cuda" and torch.version.hip is None:
+        return _chip(torch.cuda.get_device_capability(device))
+    raise ToolError(f"no target for device '{device}'", hint="a CPU or an NVIDIA GPU")
+
+
+@functools.cache
+def _chip(capability: tuple[int, int]) -> str:
+    from neptune_mlir.targets.nvidia import TARGETS
+
+    able = [t for t in TARGETS.values() if t.runs_on(capability)]
+    if not able:
+        raise ToolError(f"no target for compute capability {capability}", hint="8.0 and later")
+    return max(able, key=lambda t: (t.capability, t.exact)).name
+
+
+def run(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The operation on tensors with memory, outside of autograd. Arguments are checked already.
+
+    Raises:
+        NeptuneError: the kernel cannot be compiled.
+    """
+    wide = None if attn_mask is None else (attn_mask.dtype, *(n != 1 for n in attn_mask.shape))
+    group = q.shape[1] // max(k.shape[1], 1)
+    key = (mods, q.dtype, q.shape[3], v.shape[3], group, wide, scale, is_causal, return_lse,
+           q.device)  # fmt: skip
+    kernel = _kernels.get(key)
+    if kernel is None:
+        program = program_of(q, k, v, attn_mask, mods, scale, is_causal, return_lse)
+        kernel = _kernels[key] = compile(program, target=target_of(q.device))
+    made = kernel(*arguments_of(q, k, v, attn_mask, captured, mods))
+    return made if return_lse else (made, q.new_empty(0))
+
+
+def arguments_of(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    captured: Sequence[torch.Tensor], mods: str,
+) -> list[torch.Tensor]:  # fmt: skip
+    """The arguments of the program: tensors that autograd does not follow."""
+    found = [x.detach() for x in (q, k, v, attn_mask) if x is not None]
+    if mods:
+        sizes = dict(zip(POSITIONS, (*q.shape[:3], k.shape[2]), strict=True))
+        for plan, tensors in _mods[mods].tensors(captured):
+            found += plan.inputs(tensors, sizes, q.device)
+    return found
+
+
+def program_of(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe, mods: str, scale: float,
+    is_causal: bool, return_lse: bool,
+) -> Program:  # fmt: skip
+    """The operation on tensors like these in index notation, batch, heads and lengths left open."""
+    of_score, of_mask = _mods[mods].score, _mods[mods].mask
+
+    def score_mod(s: Expr, b: Any, h: Any, i: Any, j: Any) -> Any:
+        if attn_mask is not None:
+            s = _masked(s, (b, h, i, j), attn_mask)
+        return of_score.say(s, b, h, i, j, prefix="x") if of_score else s
+
+    def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return of_mask.say(b, h, i, j, prefix="y")
+
+    return ops.attention(
+        head_dim=q.shape[3], v_dim=v.shape[3], group=q.shape[1] // max(k.shape[1], 1),
+        dtype=DTYPES[q.dtype], scale=scale, causal=is_causal, align="start",
+        score_mod=score_mod, mask_mod=mask_mod if of_mask else None, return_lse=return_lse,
+    )  # fmt: skip
+
+
+def _masked(s: Expr, at: tuple[Any, ...], mask: torch.Tensor) -> Expr:
+    """`scaled_dot_product_attention`'s mask, broadcast along its dimensions of 1: conditions say
+    what is seen, numbers are added."""
+    program = s.program
+    own = [program.axis(f"mask_{d}", 1 if n == 1 else None) for d, n in enumerate(mask.shape)]
+    read = program.input("attn_mask", *own, dtype=DTYPES[mask.dtype])[
+        tuple(0 if n == 1 else a for n, a in zip(mask.shape, at, strict=True))
+    ]
+    return where(read, s, -inf) if mask.dtype is torch.bool else s + cast(read, s.dtype)
+
+
+def dense(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, modify: Modify, attn_mask: Maybe,
+    scale: float, is_causal: bool, return_lse: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The same by torch, differentiable, with all scores in memory.
+
+    `modify(scores, places)` applies modifiers; `places` are the positions along b, h, q and kv.
+    """
+    group = q.shape[1] // k.shape[1]
+    wide = torch.float64 if q.dtype is torch.float64 else torch.float32
+    k, v = (x.repeat_interleave(group, 1).to(wide) for x in (k, v))
+    s = q.to(wide) @ k.mT * scale
+    places = {a: torch.arange(n, device=q.device, dtype=torch.int32)
+              for a, n in zip(POSITIONS, s.shape, strict=True)}  # fmt: skip
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        s = s.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        s = s + attn_mask
+    s = modify(s, places)
+    if is_causal:
+        s = s.masked_fill(places["kv"] > places["q"][:, None], -math.inf)
+    top = s.amax(-1, keepdim=True).detach() if s.shape[-1] else s.new_zeros(*s.shape[:-1], 1)
+    top = top.masked_fill(top == -math.inf, 0)
+    w = (s - top).exp()
+    total = w.sum(-1, keepdim=True)
+    out = (w @ v / total.masked_fill(total == 0, 1)).to(q.dtype)
+    return out, (top + total.log()).squeeze(-1) if return_lse else q.new_empty(0)
+
+
+def _modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
+    def modify(s: torch.Tensor, places: dict[str, torch.Tensor]) -> torch.Tensor:
+        axes = list(POSITIONS)
+        for plan, tensors in _mods[mods].tensors(captured):
+            if plan.takes_score:
+                s = plan.over(plan.result, tensors, places, axes, s)
+            else:
+                s = s.masked_fill(~plan.over(plan.result, tensors, places, axes), -math.inf)
+        return s
+
+    return modify
+
+
+@torch.library.custom_op("neptune::attention", mutates_args=())
+def attention_op(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    return run(q, k, v, attn_mask, captured, mods, scale, is_causal, return_lse)
+
+
+@attention_op.register_fake
+def _fake(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    out = q.new_empty(*q.shape[:3], v.shape[3])
+    if not return_lse:
+        return out, q.new_empty(0)
+    wide = torch.float64 if q.dtype is torch.float64 else torch.float32
+    return out, q.new_empty(q.shape[:3], dtype=wide)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    q, k, v, mask, captured, *ctx.options = inputs
+    ctx.count = len(captured)
+    ctx.save_for_backward(q, k, v, mask, *captured)
+
+
+def _backward(ctx: Any, grad_out: Any, grad_lse: Any) -> tuple[Any, ...]:
+    _say_backward_once()
+    given = [None if x is None else x.detach() for x in ctx.saved_tensors]
+    learned = [g for g, needs in zip(given, _needs(ctx), strict=True) if needs]
+    with torch.enable_grad():
+        for x in learned:
+            x.requires_grad_()
+        q, k, v, mask, *captured = given
+        mods, *options = ctx.options
+        made = dense(q, k, v, _modify(mods, captured), mask, *options)
+    wanted, weights = [made[0]], [grad_out]
+    if ctx.options[-1]:
+        wanted.append(made[1])
+        weights.append(grad_lse)
+    found = iter(torch.autograd.grad(wanted, learned, weights, allow_unused=True))
+    grads = [next(found) if needs else None for needs in _needs(ctx)]
+    return (*grads[:4], grads[4:], None, None, None, None)
+
+
+def _needs(ctx: Any) -> list[bool]:
+    """Of q, k, v, the mask and each captured tensor, whether its gradient is wanted."""
+    *first, captured = ctx.needs_input_grad[:5]
+    each = captured if isinstance(captured, (tuple, list)) else [captured] * ctx.count
+    return [*first, *each]
+
+
+@functools.cache
+def _say_backward_once() -> None:
+    warnings.warn(
+        "neptune attention has no backward kernel yet: gradients come from torch, which stores "
+        "all scores",
+        stacklevel=2,
+    )
+
+
+attention_op.register_autograd(_backward, setup_context=_setup)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""FlexAttention's modifiers as graphs of ATen operations on single elements.
+
+    trace(mod, with_score=True) -> Trace(graph, tensors)
+
+A modifier is called once on 0-d tensors under `make_fx`, as FlexAttention itself does, so it means
+here what it means there. Traces are kept by what a modifier is made of: its code, and the numbers,
+functions and tensors (by dtype and shape) that its closure, defaults and globals hold. A modifier
+that is defined anew in every step is therefore traced once.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+
+from neptune_mlir.errors import InputError
+
+POSITIONS = ("b", "h", "q", "kv")
+_LIMIT = 256  # traces that are kept
+_VALUES = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.layout)
+_NAMED = (types.ModuleType, types.BuiltinFunctionType, type, torch._ops.OpOverloadPacket,
+          torch._ops.OpOverload)  # fmt: skip
+
+_traces: dict[Any, tuple[Any, list[int]]] = {}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A modifier: `graph.graph` has the placeholders `[score,] b, h, q, kv`, and one output.
+
+    `tensors[name]` is the captured tensor that the graph reads as attribute `name`.
+    """
+
+    graph: torch.fx.GraphModule
+    tensors: dict[str, torch.Tensor]
+
+
+class _Opaque(Exception):
+    """A modifier holds an object that this module cannot look into."""
+
+
+class _Parts:
+    """What a function is made of: `key` without its tensors, and the tensors in order."""
+
+    def __init__(self, function: Any):
+        self.tensors: list[torch.Tensor] = []
+        self._positions: dict[int, int] = {}  # of tensors, by identity
+        self._functions: dict[int, int] = {}
+        self.key = self._of(function)
+
+    def _of(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in (bool, *_VALUES):
+            return kind, x
+        if isinstance(x, torch.Tensor):
+            return self._tensor(x)
+        if isinstance(x, types.FunctionType):
+            return self._function(x)
+        if kind in (tuple, list, torch.Size):
+            return kind, *map(self._of, x)
+        if kind is dict:
+            return kind, *((self._of(k), self._of(v)) for k, v in x.items())
+        if kind is types.MethodType:
+            return kind, self._of(x.__func__), self._of(x.__self__)
+        if kind is functools.partial:
+            return kind, self._of(x.func), self._of(x.args), self._of(x.keywords)
+        if isinstance(x, _NAMED):
+            return x
+        raise _Opaque
+
+    def _tensor(self, x: torch.Tensor) -> Any:
+        at = self._positions.setdefault(id(x), len(self.tensors))
+        if at == len(self.tensors):
+            self.tensors.append(x)
+        return torch.Tensor, at, x.dtype, tuple(x.shape), x.device.type
+
+    def _function(self, f: types.FunctionType) -> Any:
+        if id(f) in self._functions:  # it calls itself
+            return types.FunctionType, self._functions[id(f)]
+        self._functions[id(f)] = len(self._functions)
+        cells = tuple(self._of(c.cell_contents) for c in f.__closure__ or ())
+        values = f.__globals__
+        named = tuple((n, self._of(values[n])) for n in _names(f.__code__) if n in values)
+        return f.__code__, cells, named, self._of(f.__defaults__), self._of(f.__kwdefaults__)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """The names that code may look up in its globals, its inner functions' included."""
+    inner = [n for c in code.co_consts if isinstance(c, types.CodeType) for n in _names(c)]
+    return tuple(sorted({*code.co_names, *inner}))
+
+
+def trace(
+    mod: Callable[..., Any], score: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+) -> Trace:  # fmt: skip
+    """The graph of a modifier.
+
+    Args:
+        mod: `score_mod(score, b, h, q, kv)` or `mask_mod(b, h, q, kv)`.
+        score: the dtype of the score, f32 or f64; None for a `mask_mod`.
+        device: where the elements are.
+
+    Raises:
+        InputError: it cannot be called on single elements, or what it returns is no 0-d tensor.
+    """
+    try:
+        parts = _Parts(mod)
+    except _Opaque:
+        graph = _graph(mod, score, device)
+        return Trace(graph, _captured(graph))
+    key = parts.key, score, str(device)
+    if key not in _traces:
+        graph = _graph(mod, score, device)
+        captured = _captured(graph)
+        at = {id(x): n for n, x in enumerate(parts.tensors)}
+        if any(id(x) not in at for x in captured.values()):
+            return Trace(graph, captured)  # a tensor that the next closure may not share
+        if len(_traces) >= _LIMIT:
+            _traces.clear()
+        # the graph must not keep the tensors of the closure that was traced first
+        for name in captured:
+            delattr(graph, name)
+        _traces[key] = graph, {name: at[id(x)] for name, x in captured.items()}
+    graph, places = _traces[key]
+    return Trace(graph, {name: parts.tensors[n] for name, n in places.items()})
+
+
+def _captured(graph: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    names = {n.target: None for n in graph.graph.nodes if n.op == "get_attr"}
+    return {name: getattr(graph, name) for name in names}
+
+
+class _Subscripts(TorchFunctionMode):
+    """Reads `x[i, 0, j]` at 0-d tensors as the operation that it is: torch would ask a 0-d tensor
+    for its value, which a trace does not have."""
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), named: Any = None) -> Any:
+        if func is torch.Tensor.__getitem__:
+            x, at = args
+            at = at if isinstance(at, tuple) else (at,)
+            if all(_plain_index(i) for i in at) and any(isinstance(i, torch.Tensor) for i in at):
+                return _element(x, at)
+        return func(*args, **(named or {}))
+
+
+def _plain_index(i: Any) -> bool:
+    if isinstance(i, torch.Tensor):
+        return i.ndim == 0 and i.dtype is not torch.bool
+    return type(i) is int or (isinstance(i, slice) and i == slice(None))
+
+
+def _element(x: torch.Tensor, at: tuple[Any, ...]) -> torch.Tensor:
+    for dim in reversed(range(len(at))):
+        if type(at[dim]) is int:
+            x = x.select(dim, at[dim])
+    left = [i if isinstance(i, torch.Tensor) else None for i in at if type(i) is not int]
+    return torch.ops.aten.index.Tensor(x, left)
+
+
+def _graph(
+    mod: Callable[..., Any], score: torch.dtype | None, device: torch.device | str
+) -> torch.fx.GraphModule:
+    names = POSITIONS if score is None else ("score", *POSITIONS)
+    example = [torch.zeros((), dtype=torch.int32, device=device) for _ in POSITIONS]
+    if score is not None:
+        example.insert(0, torch.zeros((), dtype=score, device=device))
+    name = getattr(mod, "__name__", type(mod).__name__)
+
+    def call(*elements: torch.Tensor) -> torch.Tensor:
+        with _Subscripts():
+            made = mod(*elements)
+        if isinstance(made, bool | int | float):
+            made = torch.full((), made, dtype=score or torch.bool)
+        return made
+
+    try:
+        with torch.no_grad():
+            graph = make_fx(call, decomposition_table=_decompositions())(*example)
+    except Exception as error:  # whatever user code and torch raise: the modifier is at fault
+        lines = str(error).strip().splitlines()
+        raise InputError(
+            f"'{name}' cannot be traced: {type(error).__name__}: {lines[0] if lines else ''}",
+            loc=_place(mod),
+            hint=f"it is called as {name}({', '.join(names)}) on 0-d tensors: "
+            "write choices as torch.where, not as `if`",
+        ) from error
+    _inline_numbers(graph)
+    graph.neptune_name = name
+    _check_result(graph, score, mod)
+    return graph
+
+
+def _inline_numbers(graph: torch.fx.GraphModule) -> None:
+    """`torch.tensor(0.5)` in a modifier is part of its text, and no captured tensor."""
+    for node in list(graph.graph.nodes):
+        if node.target is torch.ops.aten.lift_fresh_copy.default:
+            (source,) = node.args
+            value = source.meta["val"] if source.op != "get_attr" else getattr(graph, source.target)
+            if source.op == "get_attr" and value.ndim == 0:
+                node.target = torch.ops.aten.scalar_tensor.default
+                node.args, node.kwargs = (value.item(),), {"dtype": value.dtype}
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _check_result(graph: torch.fx.GraphModule, score: torch.dtype | None, mod: Any) -> None:
+    (result,) = graph.graph.output_node().args
+    value = result.meta["val"] if isinstance(result, torch.fx.Node) else None
+    if value is None or value.ndim or (score is None and value.dtype is not torch.bool):
+        found = "no tensor" if value is None else f"{value.dtype} {list(value.shape)}"
+        raise InputError(
+            f"'{graph.neptune_name}' returns {found}, not "
+            + ("a condition" if score is None else "a score"),
+            loc=_place(mod),
+            hint="return one 0-d tensor" + (" of dtype bool" if score is None else ""),
+        )
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    """Activations and the like in terms of arithmetic; what `aten.py` says itself stays whole."""
+    from torch._decomp import get_decompositions
+
+    aten = torch.ops.aten
+    return get_decompositions([
+        aten.silu, aten.gelu, aten.softplus, aten.hardtanh, aten.hardsigmoid, aten.hardswish,
+        aten.elu, aten.leaky_relu, aten.logit, aten.sigmoid, aten.square, aten.dot, aten.isnan,
+        aten.threshold, aten.lerp, aten.addcmul, aten.addcdiv, aten.rsub, aten.logical_xor,
+    ])  # fmt: skip
+
+
+def _place(mod: Any) -> str | None:
+    code = getattr(mod, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}:1" if code else None

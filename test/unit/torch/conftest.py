@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs that are evaluated as defined, for tests of what stands around a kernel."""
+
+import pytest
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """`op.compile` without compiling; the list has the programs that were asked for."""
+    torch = pytest.importorskip("torch")
+    from neptune_mlir.torch import op
+
+    programs = []
+
+    def fake_compile(program, target):
+        programs.append(program)
+        assert target == "cpu"
+
+        def kernel(*arguments):
+            assert not any(x.requires_grad for x in arguments)
+            wide = [x.float() if x.dtype is torch.bfloat16 else x for x in arguments]
+            made = program.reference(*(x.numpy() for x in wide))
+            made = made if isinstance(made, tuple) else (made,)
+            lse = torch.float64 if arguments[0].dtype is torch.float64 else torch.float32
+            kinds = (arguments[0].dtype, lse)
+            made = tuple(torch.tensor(x).to(t) for x, t in zip(made, kinds, strict=False))
+            return made if len(made) > 1 else made[0]
+
+        return kernel
+
+    monkeypatch.setattr(op, "compile", fake_compile)
+    monkeypatch.setattr(op, "_kernels", {})
+    return programs

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The operation in torch's machinery: schemas, fake tensors, autograd, torch.compile, export."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flex_mods import DIM, HEADS, QUERIES, causal, definition, documents, tensors  # noqa: E402
+
+from neptune_mlir.torch import attention, op  # noqa: E402
+from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
+from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
+
+SCALE = DIM**-0.5
+slopes = torch.rand(HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+width = 3
+
+
+def alibi(s, b, h, i, j):
+    return s + slopes[h] * (j - i) * width
+
+
+def same(b, h, i, j):
+    return documents[b, i] == documents[b, j]
+
+
+def calls():
+    q, k, v = tensors()
+    mask = torch.rand(1, HEADS, QUERIES, k.shape[2]) > 0.3
+    mods, captured = key_of_mods(q, k, alibi, same, None)
+    learned = [x.clone().requires_grad_() for x in (q, k, v, mask.float())]
+    return {
+        "causal": (q, k, v, None, [], "", SCALE, True, False),
+        "mask": (q, k, v, mask, [], "", SCALE, False, True),
+        "mods": (q, k, v, None, captured, mods, SCALE, False, True),
+        "learned": (*learned, [], "", SCALE, False, True),
+    }
+
+
+@pytest.mark.parametrize("name", ["causal", "mask", "mods", "learned"])
+@pytest.mark.filterwarnings("ignore:neptune attention has no backward")
+def test_opcheck(name, interpreted):
+    done = torch.library.opcheck(torch.ops.neptune.attention.default, calls()[name])
+    assert set(done.values()) == {"SUCCESS"}
+
+
+def test_gradients_of_tensors_and_of_what_modifiers_capture(interpreted):
+    q, k, v = (x[:1, :2, :5].clone().requires_grad_() for x in tensors(torch.float64))
+    learned = slopes[:2].clone().requires_grad_()
+    op._say_backward_once.cache_clear()
+
+    def call(q, k, v, learned):
+        return attention(q, k, v, score_mod=lambda s, b, h, i, j: s + learned[h] * (i - j),
+                         mask_mod=causal, return_lse=True)  # fmt: skip
+
+    with pytest.warns(UserWarning, match="no backward kernel yet"):
+        assert torch.autograd.gradcheck(call, (q, k, v, learned), fast_mode=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(q, k, v, learned)[0].sum().backward()
+    assert learned.grad is not None
+    with torch.no_grad():
+        assert not call(q, k, v, learned)[0].requires_grad
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, **mods):
+        super().__init__()
+        self.mods = mods
+
+    def forward(self, q, k, v):
+        return attention(2 * q, k, v, **self.mods).sin()
+
+
+def test_torch_compile_without_a_break_and_export(interpreted):
+    layer, (q, k, v) = Layer(is_causal=True), tensors()
+    wanted = layer(q, k, v)
+    with torch.no_grad():
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(q, k, v), wanted)
+    length = torch.export.Dim("length", min=2, max=100)
+    dims = {2: length}
+    x = q[:, :, :8].contiguous()
+    program = torch.export.export(layer, (x, x, x), dynamic_shapes=(dims, dims, dims))
+    torch.testing.assert_close(program.module()(q, q, q), layer(q, q, q))
+    assert len(interpreted) == 1
+
+
+def taking(graph, inputs):
+    """What inductor's hook does, and nothing else."""
+    assert take_flex(graph, is_marked) == 1
+    return graph.forward
+
+
+@pytest.mark.parametrize(
+    "backend", [taking, pytest.param("inductor", marks=pytest.mark.nightly)]
+)
+def test_modifiers_under_torch_compile_are_ours(backend, interpreted):
+    """Also with dynamic lengths; tensors and numbers that change are seen."""
+    q, k, v = (x[:, :, :9] for x in tensors(torch.float64))
+    layer = Layer(score_mod=alibi, mask_mod=same)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(q, k, v), layer(q, k, v))
+        assert len(interpreted) == 2, "masks are one modifier with the score's when compiled"
+        slopes.add_(1)
+        torch.testing.assert_close(compiled(q, k, v), layer(q, k, v))
+        globals()["width"] = 5
+        torch.testing.assert_close(compiled(q, k, v), layer(q, k, v))
+        q, k, v = (x[:, :, :5] for x in (q, k, v))
+        torch.testing.assert_close(compiled(q, k, v), layer(q, k, v))
+        wanted = definition(2 * q, k, v, SCALE, alibi, same)[0].sin()
+        torch.testing.assert_close(compiled(q, k, v), wanted)
+
+
+def test_modifiers_with_gradients_under_torch_compile():
+    q, k, v = (x[:, :, :5].clone().requires_grad_() for x in tensors(torch.float64))
+    layer = Layer(score_mod=alibi, mask_mod=same)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    compiled(q, k, v).sum().backward()
+    found, q.grad = q.grad, None
+    wanted = definition(2 * q, k, v, SCALE, alibi, same)[0].sin()
+    wanted.sum().backward()
+    torch.testing.assert_close(found, q.grad)
