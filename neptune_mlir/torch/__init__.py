@@ -7,5 +7,6 @@
 """
 
 from neptune_mlir.torch.attention import attention
+from neptune_mlir.torch.sdpa import register, unregister
 
-__all__ = ["attention"]
+__all__ = ["attention", "register", "unregister"]

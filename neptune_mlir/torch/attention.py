@@ -65,6 +65,28 @@ def attention(
     return dispatch(q, k, v, None, captured, mods, scale, is_causal, return_lse)
 
 
+def masked_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
+    score_mod: Mod | None, scale: float, is_causal: bool, *, return_lse: bool = False,
+) -> Any:  # fmt: skip
+    """Attention with a mask as a tensor, [batch or 1, heads or 1, q_len or 1, kv_len or 1], bool or
+    numbers that are added to the modified scores. Heads may be grouped; nothing is checked."""
+    if score_mod is None or not torch.compiler.is_compiling():
+        mods, captured = key_of_mods(q, k, score_mod, None, None)
+        return dispatch(q, k, v, mask, captured, mods, scale, is_causal, return_lse)
+    from neptune_mlir.torch.flex import call_flex
+
+    def modified(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        score = score_mod(score, b, h, i, j)
+        if mask is None:
+            return score
+        batch, heads, queries, keys = (n > 1 for n in mask.shape)
+        found = mask[b * batch, h * heads, i * queries, j * keys]
+        return torch.where(found, score, -torch.inf) if mask.dtype is torch.bool else score + found
+
+    return call_flex(q, k, v, modified, None, None, scale, is_causal, return_lse)
+
+
 def dispatch(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
     captured: list[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,

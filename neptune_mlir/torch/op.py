@@ -23,7 +23,7 @@ import torch
 
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.torch.mods import DTYPES, Plan
 from neptune_mlir.torch.trace import POSITIONS, Trace
@@ -128,11 +128,16 @@ def arguments_of(
     captured: Sequence[torch.Tensor], mods: str,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The arguments of the program: tensors that autograd does not follow."""
-    found = [x.detach() for x in (q, k, v, attn_mask) if x is not None]
-    if mods:
-        sizes = dict(zip(POSITIONS, (*q.shape[:3], k.shape[2]), strict=True))
-        for plan, tensors in _mods[mods].tensors(captured):
-            found += plan.inputs(tensors, sizes, q.device)
+    found = [x.detach() for x in (q, k, v)]
+    sizes = dict(zip(POSITIONS, (*q.shape[:3], k.shape[2]), strict=True))
+    of = dict(_mods[mods].tensors(captured))
+    score, mask = _mods[mods].score, _mods[mods].mask
+    if score:
+        found += score.inputs(of[score], sizes, q.device)
+    if attn_mask is not None:
+        found.append(attn_mask.detach())
+    if mask:
+        found += mask.inputs(of[mask], sizes, q.device)
     return found
 
 
@@ -144,9 +149,8 @@ def program_of(
     of_score, of_mask = _mods[mods].score, _mods[mods].mask
 
     def score_mod(s: Expr, b: Any, h: Any, i: Any, j: Any) -> Any:
-        if attn_mask is not None:
-            s = _masked(s, (b, h, i, j), attn_mask)
-        return of_score.say(s, b, h, i, j, prefix="x") if of_score else s
+        s = of_score.say(s, b, h, i, j, prefix="x") if of_score else s
+        return s if attn_mask is None else _masked(s, (b, h, i, j), attn_mask)
 
     def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
         return of_mask.say(b, h, i, j, prefix="y")
@@ -183,11 +187,11 @@ def dense(
     s = q.to(wide) @ k.mT * scale
     places = {a: torch.arange(n, device=q.device, dtype=torch.int32)
               for a, n in zip(POSITIONS, s.shape, strict=True)}  # fmt: skip
+    s = modify(s, places)
     if attn_mask is not None and attn_mask.dtype is torch.bool:
         s = s.masked_fill(~attn_mask, -math.inf)
     elif attn_mask is not None:
         s = s + attn_mask
-    s = modify(s, places)
     if is_causal:
         s = s.masked_fill(places["kv"] > places["q"][:, None], -math.inf)
     top = s.amax(-1, keepdim=True).detach() if s.shape[-1] else s.new_zeros(*s.shape[:-1], 1)
@@ -216,7 +220,13 @@ def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    return run(q, k, v, attn_mask, captured, mods, scale, is_causal, return_lse)
+    given = q, k, v, attn_mask
+    try:
+        return run(*given, captured, mods, scale, is_causal, return_lse)
+    except NeptuneError as error:  # a compiled graph has no other way to go
+        warnings.warn(f"attention runs by torch: {error}", stacklevel=2)
+    with torch.no_grad():
+        return dense(q, k, v, _modify(mods, captured), attn_mask, scale, is_causal, return_lse)
 
 
 @attention_op.register_fake

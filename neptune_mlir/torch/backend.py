@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`torch.compile(model, backend="neptune")`: our kernels where they fit, inductor for the rest.
+
+The graph that dynamo traced keeps its shape: attention in it, as `scaled_dot_product_attention` or
+as FlexAttention, becomes our operation; then inductor compiles the graph. No graph is broken, and
+lengths that dynamo holds as symbols stay open.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from neptune_mlir.torch.flex import take_flex
+from neptune_mlir.torch.sdpa import sdpa
+
+_SDPA = (torch.nn.functional.scaled_dot_product_attention,
+         torch._C._nn.scaled_dot_product_attention)  # fmt: skip
+
+
+def neptune(
+    graph: GraphModule, inputs: Sequence[Any], *, mode: str | None = None,
+    options: dict[str, Any] | None = None, **_: Any,
+) -> Callable[..., Any]:  # fmt: skip
+    """The backend: a function on the graph's inputs.
+
+    Args:
+        mode, options: inductor's.
+    """
+    learns = torch.is_grad_enabled() and any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in (*inputs, *graph.parameters())
+    )
+    if not learns:  # there is no backward kernel yet, and torch has some
+        take_attention(graph)
+    return _rest(graph, inputs, mode, options)
+
+
+def take_attention(graph: GraphModule) -> int:
+    """Our operation for attention in a graph of dynamo. Returns how many were replaced."""
+    taken = take_flex(graph, _always)
+    for target in _SDPA:
+        for node in graph.graph.find_nodes(op="call_function", target=target):
+            node.target = sdpa  # which asks of each call whether it fits
+            taken += 1
+    graph.recompile()
+    return taken
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+def _rest(
+    graph: GraphModule, inputs: Sequence[Any], mode: str | None, options: dict[str, Any] | None
+) -> Callable[..., Any]:
+    on_cpu = all(x.device.type == "cpu" for x in inputs if isinstance(x, torch.Tensor))
+    if on_cpu and not _has_compiler():
+        from torch._dynamo.backends.debugging import aot_eager
+
+        return aot_eager(graph, inputs)
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx
+
+    patches = {**(list_mode_options(mode) if mode else {}), **(options or {})}
+    return compile_fx(graph, inputs, config_patches=patches or None)
+
+
+@functools.cache
+def _has_compiler() -> bool:
+    """Whether inductor finds a C++ compiler: without one it cannot do anything for a CPU."""
+    from torch._inductor import cpp_builder, exc
+
+    try:
+        cpp_builder.get_cpp_compiler()
+    except (exc.InvalidCxxCompiler, RuntimeError):
+        return False
+    return True

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`torch.compile(backend="neptune")`: attention is ours, the rest is inductor's or eager."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flex_mods import causal, documents, tensors  # noqa: E402
+
+from neptune_mlir.torch import backend, op  # noqa: E402
+from neptune_mlir.torch.backend import neptune  # noqa: E402
+
+flex = torch.nn.attention.flex_attention
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def eager_rest(request, monkeypatch):
+    """Graphs run in eager mode after our part, but for the nightly test of inductor."""
+    torch._dynamo.reset()
+    if request.node.get_closest_marker("nightly") is None:
+        monkeypatch.setattr(backend, "_has_compiler", lambda: False)
+
+
+@pytest.fixture
+def ours(interpreted, monkeypatch):
+    calls, run = [], op.run
+
+    def counting(*arguments):
+        calls.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(op, "run", counting)
+    return calls
+
+
+def sdpa(q, k, v):
+    return SDPA(2 * q, k, v, is_causal=True).relu()
+
+
+def flexible(q, k, v):
+    return flex.flex_attention(
+        2 * q, k, v, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s - (i - j), -torch.inf)
+    ).relu()
+
+
+def layer(q, k, v):
+    seen = documents[:, None, : q.shape[2], None] == documents[:, None, None, : k.shape[2]]
+    mixed = SDPA(q, k, v, attn_mask=seen)
+    return SDPA(torch.nn.functional.layer_norm(mixed, (8,)), k, v) + q
+
+
+@pytest.mark.parametrize(("function", "count"), [(sdpa, 1), (flexible, 1), (layer, 2)])
+def test_attention_of_all_lengths_is_ours(function, count, ours, interpreted):
+    graphs = []
+
+    def counting(graph, inputs):
+        graphs.append(graph)
+        return neptune(graph, inputs)
+
+    with torch.no_grad():
+        compiled = torch.compile(function, backend=counting, fullgraph=True, dynamic=True)
+        for n in (11, 7, 5):
+            q, k, v = tensors(queries=n, keys=n)
+            before = len(ours)
+            torch.testing.assert_close(compiled(q, k, v), function(q, k, v), atol=3e-6, rtol=1e-5)
+            assert len(ours) == before + count
+        assert len(interpreted) == count, "one compilation each serves all lengths"
+        assert len(graphs) == 1, "and one graph"
+
+
+def test_what_does_not_fit_runs_by_torch(ours):
+    q, k, v = tensors()
+    blocks = flex.create_block_mask(causal, None, None, 11, 13, device="cpu")
+
+    def mixed(q, k, v):
+        listed = flex.flex_attention(q, k, v, block_mask=blocks)
+        odd = flex.flex_attention(q, k, v, score_mod=lambda s, *at: torch.special.bessel_j0(s))
+        return listed + odd + SDPA(q[..., :0], k[..., :0], v, scale=1.0).sum() + q.cumsum(0)
+
+    with torch.no_grad():
+        compiled = torch.compile(mixed, backend=neptune, fullgraph=True)
+        torch.testing.assert_close(compiled(q, k, v), mixed(q, k, v), atol=3e-6, rtol=1e-5)
+    assert ours == []
+
+
+def test_training_is_left_to_torch(ours):
+    q, k, v = (x.requires_grad_() for x in tensors(torch.float64))
+    torch.compile(sdpa, backend=neptune, fullgraph=True)(q, k, v).sum().backward()
+    found, q.grad = q.grad, None
+    sdpa(q, k, v).sum().backward()
+    torch.testing.assert_close(found, q.grad)
+    assert ours == []
+
+
+def test_the_name_is_an_entry_point():
+    """Of the project's file: what is installed may be older."""
+    tomllib = pytest.importorskip("tomllib")
+    root = Path(__file__).parents[3]
+    points = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"]
+    module, _, name = points["torch_dynamo_backends"]["neptune"].partition(":")
+    assert getattr(importlib.import_module(module), name) is neptune
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"options": {"debug": False}}])
+def test_inductor_compiles_the_rest(options, ours):
+    if not backend._has_compiler():
+        pytest.skip("no C++ compiler")
+    q, k, v = tensors()
+    with torch.no_grad():
+        compiled = torch.compile(layer, backend=neptune, fullgraph=True, **options)
+        torch.testing.assert_close(compiled(q, k, v), layer(q, k, v), atol=3e-6, rtol=1e-5)
+    assert len(ours) == 2
+    assert "torch._inductor" in sys.modules
