@@ -36,8 +36,13 @@ def run_commands(text, capsys):
         assert entry(arguments) == 0, (line, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", ["tutorial", "numerics", "embedding"])
+@pytest.mark.parametrize(
+    "name",
+    ["tutorial", "numerics", "embedding", pytest.param("pytorch", marks=pytest.mark.nightly)],
+)
 def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
+    if name == "pytorch":
+        pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     blocks = BLOCK.findall((DOCS / f"{name}.md").read_text())

@@ -107,7 +107,9 @@ def test_the_name_is_an_entry_point():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead"}, {"options": {"debug": False}}])
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "reduce-overhead"}, {"options": {"debug": False}}]
+)
 def test_inductor_compiles_the_rest(options, ours):
     if not backend._has_compiler():
         pytest.skip("no C++ compiler")
