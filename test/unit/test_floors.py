@@ -22,7 +22,7 @@ FLOORS = (
     "transforms.hopper", "transforms",
     "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",
     "codegen.amd", "codegen.triton", "codegen",
-    "pipelines", "passes", "driver", "frontend", "ops", "", "zoo", "bench", "tune", "cli",
+    "pipelines", "passes", "driver", "frontend", "ops", "", "torch", "zoo", "bench", "tune", "cli",
 )  # fmt: skip
 
 # Imports that still go up. The list can only shrink: lazy rescaling and software pipelining share
