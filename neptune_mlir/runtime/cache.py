@@ -39,6 +39,13 @@ def key(*parts: str) -> str:
     return digest.hexdigest()
 
 
+def own_files() -> list[Path]:
+    """The files of this package that shape compiled code: its modules, the shipped schedules and
+    the shipped tuning table."""
+    root = Path(__file__).parent.parent
+    return sorted(p for p in root.rglob("*") if p.suffix in (".py", ".mlir", ".json"))
+
+
 @functools.cache
 def compiler_version() -> str:
     """Versions of the tools, and the time stamps of this package's own files."""
@@ -46,7 +53,7 @@ def compiler_version() -> str:
     root = Path(__file__).parent.parent
     files = sorted(
         f"{path.relative_to(root)}:{stat.st_mtime_ns}:{stat.st_size}"
-        for path in root.rglob("*.py")
+        for path in own_files()
         for stat in [path.stat()]
     )
     return " ".join(tools) + hashlib.sha256("\n".join(files).encode()).hexdigest()
@@ -66,7 +73,7 @@ def source_digest() -> str:
     """The first 12 digits of a hash of this package's own files."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".mlir")):
+    for path in own_files():
         digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the cache's key depends on, besides the program."""
+
+from neptune_mlir.runtime import cache
+
+
+def test_files_that_shape_code_are_part_of_the_key():
+    names = {path.name for path in cache.own_files()}
+    assert {"rolling_update.py", "streamed.mlir", "tuned.json"} <= names
+    assert not {name for name in names if name.endswith(".pyc")}
+
+
+def test_a_changed_schedule_changes_the_key(tmp_path, monkeypatch):
+    script = tmp_path / "streamed.mlir"
+    script.write_text("before")
+    monkeypatch.setattr(cache, "own_files", lambda: [script])
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "runtime" / "cache.py"))
+    found = []
+    for text in ("before", "behind it"):
+        script.write_text(text)
+        cache.compiler_version.cache_clear()
+        found.append(cache.key("program"))
+    cache.compiler_version.cache_clear()
+    assert found[0] != found[1]
