@@ -17,6 +17,7 @@ from neptune_mlir.cli.check import three_ways
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
 from neptune_mlir.driver.kernel import Source, _load
+from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument
 
 CPU = "cpu"
@@ -39,9 +40,22 @@ class Failure:
         return f"{self.case.name}: {'; '.join(texts)}"
 
 
-def programs_of(text: str, target: str = CPU) -> Programs:
+@dataclass
+class Attempt:
+    """One program, what the compiler did not fuse and why, and what is wrong with it."""
+
+    text: str
+    unfused: list[str]
+    found: list[Failure]
+
+
+def compiled(text: str) -> Bundle:
+    return compile_text(text, "program", CPU, None, None)
+
+
+def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> Programs:
     """A program three ways; on a simulator where the target is a GPU."""
-    bundle = compile_text(text, "program", CPU, None, None)
+    bundle = bundle or compiled(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
     run = _load(bundle) if target == CPU else simulated(text, target)
     found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
@@ -85,21 +99,21 @@ def cases_of(
     return list(hostile.cases(given, dtypes, names, roles))
 
 
-def attempt(
-    choices: Choices, target: str = CPU, most: int | None = None
-) -> tuple[str, list[Failure]]:
-    """The text of the program that these choices make, and the first thing that is wrong with it.
+def attempt(choices: Choices, target: str = CPU, most: int | None = None) -> Attempt:
+    """The program that these choices make, and the first thing that is wrong with it.
 
     Args:
         most: how many cases are tried, spread over all of them.
     """
     program = Grammar(choices).build()
     text = Source.of(program).text
-    programs = programs_of(text, target)
+    bundle = compiled(text)
+    programs = programs_of(text, target, bundle)
     cases = cases_of(programs.arguments, shapes(program), list(program.inputs))
     if most is not None and len(cases) > most:
         cases = [cases[k * len(cases) // most] for k in range(most)]
-    return text, failures(programs, cases, 1)
+    unfused = [r for r in bundle.facts["remarks"] if "not fused" in r]
+    return Attempt(text, unfused, failures(programs, cases, 1))
 
 
 def shrunk(choices: Sequence[int], fails: Callable[[Sequence[int]], bool], tries: int = 60):

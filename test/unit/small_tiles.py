@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The shipped schedules with tiny tiles, so that small tensors take several steps of a stream."""
 
+import os
 import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -9,8 +13,8 @@ from neptune_mlir.pipelines import cpu
 from neptune_mlir.transforms.schedule import library
 
 
-@pytest.fixture(scope="module")
-def small_tiles(tmp_path_factory):
+@contextmanager
+def tiny() -> Iterator[None]:
     """Schedules are chosen as always, but have 4 rows and 4 steps of the stream a tile."""
     knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
     small = {
@@ -18,8 +22,14 @@ def small_tiles(tmp_path_factory):
         for name, text in library.shipped().items()
     }
     assert all("= 4 from options" in text for text in small.values())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEPTUNE_CACHE_DIR", os.path.join(folder, "cache"))
         patch.setattr(library, "shipped", lambda: small)
         patch.setattr(cpu, "KNOBS", {})
+        yield
+
+
+@pytest.fixture(scope="module")
+def small_tiles():
+    with tiny():
         yield

@@ -25,20 +25,19 @@ KNOWN: set[int] = {0, 1, 2, 7, 14, 19, 22, 27, 38, 40, 45, 46, 47, 55}  # fmt: s
 
 def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:
     """Empty where the program is right, else what is wrong with a smaller one."""
-    _, found = attempt(choices)
-    if not found:
+    if not attempt(choices).found:
         return ""
 
     def fails(smaller):
         try:
-            return bool(attempt(Choices(given=smaller))[1])
+            return bool(attempt(Choices(given=smaller)).found)
         except Exception:  # another failure than the one that is looked for
             return False
 
     best = shrunk(choices.taken, fails, tries)
-    text, found = attempt(Choices(given=best))
-    verdict = f"program {name}, made smaller: {best}\n{described(best)}\n{found[0]}"
-    keep(folder, f"hostile-{name}", text, found[0], verdict)
+    last = attempt(Choices(given=best))
+    verdict = f"program {name}, made smaller: {best}\n{described(best)}\n{last.found[0]}"
+    keep(folder, f"hostile-{name}", last.text, last.found[0], verdict)
     return f"{verdict}\nkept in {folder}"
 
 

@@ -53,7 +53,7 @@ def test_hostile_inputs(name, chip, kind, request):
 
 def wrong_with(seed, chip):
     choices = Choices(seed)
-    _, found = attempt(choices, chip, CASES)
+    found = attempt(choices, chip, CASES).found
     return f"program {seed}\n{described(choices.taken)}\n{found[0]}" if found else ""
 
 
