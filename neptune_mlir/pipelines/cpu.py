@@ -32,6 +32,7 @@ TO_LLVM = (
     Step("convert-scf-to-cf"),
     Step("convert-math-to-llvm"),
     Step("convert-math-to-libm"),
+    Step("arith-emulate-unsupported-floats", "source-types=bf16 target-type=f32"),
     Step("arith-expand", "include-bf16=true"),
     Step("convert-vector-to-llvm"),
     Step("finalize-memref-to-llvm"),
@@ -41,6 +42,7 @@ TO_LLVM = (
     Step("convert-cf-to-llvm"),
     Step("convert-ub-to-llvm"),
     Step("reconcile-unrealized-casts"),
+    Step("bf16-bits"),
 )
 
 # tile IR -> kernels and a launch plan -> LLVM

@@ -54,6 +54,7 @@ _MODULES: dict[str, str] = {
     "math-to-gpu": "neptune_mlir.transforms.math.math_to_gpu",
     "vectorize-tiles": "neptune_mlir.codegen.cpu.vectorize_tiles",
     "expand-math": "neptune_mlir.transforms.math.expand_math",
+    "bf16-bits": "neptune_mlir.transforms.cpu.bf16_bits",
     "copies-to-linalg": "neptune_mlir.transforms.cpu.copies_to_linalg",
     "interchange-reductions": "neptune_mlir.transforms.cpu.interchange_reductions",
     "widen-floats": "neptune_mlir.transforms.linalg.widen_floats",
