@@ -6,8 +6,8 @@ sum to 1 or are 0 for whole tiles; magnitudes near both ends of the range; an in
 one element; jumps of 1e4. `forms` gives them by name for one array, `cases` for the arguments of a
 program. Arrays are plain: floats are float64 and hold values of their type, integers are int64,
 conditions bool. The role of an argument, where it is known, leaves out what nobody passes there:
-nothing is hidden in weights by the smallest float. The last dimension is taken for the long one;
-a few forms go along the one before it.
+masks of -inf to -1e4 hide what exponents are made of, and nothing else. The last dimension is taken
+for the long one; a few forms go along the one before it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ Form = Callable[[Generator, Shape], Any]
 # kinds of forms that make sense for what an argument is; "" is not known
 ROLES: dict[str, tuple[str, ...]] = {
     "": (),
-    "mask": ("mask", "one", "weights"),
-    "score": ("mask", "mean", "magnitude", "one", "moves", "weights"),
-    "weight": ("weights", "mean", "magnitude", "one", "moves"),
+    "score": ("mask", "mean", "magnitude", "one", "moves", "weights"),  # in an exponent
     "value": ("weights", "mean", "magnitude", "one", "moves"),
 }
 

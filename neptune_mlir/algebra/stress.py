@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra import accuracy
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.error_bound import bound, bounds
 from neptune_mlir.algebra.numeric import Array, Domain, define, evaluate, fold, folded_axes, fused
-from neptune_mlir.algebra.stress_inputs import HEADROOM, LARGE, NONFINITE, inputs, scores_of
+from neptune_mlir.algebra.stress_inputs import LARGE, NONFINITE, inputs, scores_of
 from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk
 
 LENGTH = 24
 PLANS = ((3, 1), (7, 1), (64, 1), (3, 3))  # tile, chunks
 EXACT = 1e-7  # float64 agrees to this, relative to the size of what was added up
-TIMES, SLACK = 2.0, 4.0  # at most twice the unfused program's ulps, and this many
 U32 = 2.0**-24
 AGAIN = 8  # sets of numbers that even out luck
 ORDERS = (0, 1, 5)  # the unfused program adds up in several orders: its error is luck
@@ -265,7 +265,7 @@ class _Test:
 
     def _limit(self, unfused: Array, tile: int, chunks: int) -> Array:
         steps = -(-self.steps // tile) + chunks
-        return TIMES * unfused + (SLACK + STEP * steps) * self.ulp
+        return self.ulp * (accuracy.bound(unfused / self.ulp) + STEP * steps)
 
     def _is_luck(self, name: str, case: Any, peaks: Array, tile: int, chunks: int) -> bool:
         """Rounding is luck: does the bound hold for the root mean square over other numbers?"""
@@ -288,7 +288,7 @@ class _Test:
         """Distance from the definition in units of the last place of its size; infinite where
         one of the two is no number or infinite and the other is not."""
         info = np.finfo(kind)
-        largest, smallest = float(info.max) / HEADROOM, float(info.tiny) * HEADROOM
+        smallest, largest = accuracy.ends("f64" if kind is np.float64 else "f32")
         with np.errstate(all="ignore"):
             got, exact, size = np.broadcast_arrays(
                 got.astype(np.float64), self.exact[name].astype(np.float64), self.size[name]

@@ -19,10 +19,6 @@ from neptune_mlir.algebra.accuracy import rounded
 from neptune_mlir.algebra.numeric import Array, Domain, evaluate
 from neptune_mlir.algebra.terms import Term, axes_of, is_float, walk
 
-# The part of the range of f32 that moving factors may cost: what is larger than the largest
-# number over this, or smaller than the smallest number times this, may overflow or vanish.
-HEADROOM = 2.0**40
-
 # Where a definition in float64 is not finite on these, the program itself has overflowed.
 LARGE = ("magnitude", "moves", "smallest float", "-1e9")
 NONFINITE = ("-inf", "+inf", "NaN")

@@ -19,9 +19,8 @@ from neptune_mlir.algebra.accuracy import (
     EPSILON,
     TOLERANCE,
     Comparison,
-    Programs,
-    judge,
 )
+from neptune_mlir.algebra.judge import Programs, judge
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import (
     hostile_extents,
@@ -102,7 +101,8 @@ def three_ways(
 
 
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
-    """The arguments that exponents are made of; None where that cannot be told."""
+    """The arguments that exponents are made of, other than through a sum; None where that cannot
+    be told."""
     from neptune_mlir.algebra.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
     from neptune_mlir.dialects.context import parse
@@ -119,7 +119,10 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
             return None
         program = Program(found[0])
         places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
-        reads = {k: {r.attr for r in leaves(n.body, "read")} for k, n in program.nests.items()}
+        reads = {
+            k: set() if n.combiner == "add" else {r.attr for r in leaves(n.body, "read")}
+            for k, n in program.nests.items()
+        }
         pending = set().union(*(scores_of([n.body]) for n in program.nests.values()))
         seen: set[Any] = set()
         while pending:
@@ -211,7 +214,7 @@ def _hostile(
     started = time.perf_counter()
     names = [a.name or f"argument {k}" for k, a in enumerate(plan.arguments)]
     rows = []
-    for case in hostile_inputs.cases(values, programs.arguments, names, seed=seed):
+    for case in hostile_inputs.cases(values, programs.arguments, names, programs.roles, seed):
         found = judged(programs, case.arguments, exact, seed)
         rows.append({"case": case.name, **_entry(found)})
     report["hostile"] = rows

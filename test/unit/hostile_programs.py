@@ -16,7 +16,6 @@ from neptune_mlir.frontend import notation as N
 
 ROWS, LENGTH, WIDTH = 5, 37, 3  # 37: nine tiles of 4 and a ragged one
 SHAPES = {"x": "ij", "y": "ij", "w": "ij", "bias": "ij", "u": "j", "pad": "j", "r": "i", "v": "je"}
-ROLES = {"w": "weight", "u": "weight", "v": "value", "bias": "mask"}
 
 
 class Choices:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile_programs import ROLES, Choices, Grammar, shapes
+from hostile_programs import Choices, Grammar, shapes
 
 from neptune_mlir.algebra import hostile
-from neptune_mlir.algebra.accuracy import Comparison, Programs, judge
+from neptune_mlir.algebra.accuracy import Comparison
+from neptune_mlir.algebra.judge import Programs, judge
 from neptune_mlir.cli.check import three_ways
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
@@ -91,12 +92,12 @@ def failures(
 
 
 def cases_of(
-    dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], names: Sequence[str] = ()
+    programs: Programs, sizes: Sequence[tuple[int, ...]], names: Sequence[str] = ()
 ) -> list[hostile.Case]:
-    generator = np.random.default_rng(7)
+    """What `--check=hostile` tries."""
+    generator, dtypes = np.random.default_rng(7), programs.arguments
     given = [hostile.plain(generator, s, d) for s, d in zip(sizes, dtypes, strict=True)]
-    roles = [ROLES.get(name, "") for name in names]
-    return list(hostile.cases(given, dtypes, names, roles))
+    return list(hostile.cases(given, dtypes, names, programs.roles))
 
 
 def attempt(choices: Choices, target: str = CPU, most: int | None = None) -> Attempt:
@@ -109,7 +110,7 @@ def attempt(choices: Choices, target: str = CPU, most: int | None = None) -> Att
     text = Source.of(program).text
     bundle = compiled(text)
     programs = programs_of(text, target, bundle)
-    cases = cases_of(programs.arguments, shapes(program), list(program.inputs))
+    cases = cases_of(programs, shapes(program), list(program.inputs))
     if most is not None and len(cases) > most:
         cases = [cases[k * len(cases) // most] for k in range(most)]
     unfused = [r for r in bundle.facts["remarks"] if "not fused" in r]

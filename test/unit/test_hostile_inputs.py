@@ -28,7 +28,7 @@ def program(name):
     text = (FOLDER / f"{name}.mlir").read_text()
     found = programs_of(text)
     function = parse(text).body.operations[0]
-    return found, cases_of(found.arguments, [tuple(t.shape) for t in function.type.inputs])
+    return found, cases_of(found, [tuple(t.shape) for t in function.type.inputs])
 
 
 # "shows" and "count" are for conditions and integers, which not every program has

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The rule that a fused program counts as right by."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from neptune_mlir.algebra.accuracy import (
-    AGAIN,
     EPSILON,
     LARGEST,
     Comparison,
-    Programs,
     frobenius,
     jittered,
-    judge,
     kinds,
     rounded,
     wiggled,
 )
+from neptune_mlir.algebra.judge import AGAIN, Programs, judge
 
 NAN, INF = np.nan, np.inf
 
@@ -205,6 +205,42 @@ def test_a_row_of_equal_masks_is_known():
     lost = lambda x: softmax(x) * NAN  # noqa: E731
     (found,) = judge(programs(lost, single(softmax), softmax), [x])
     assert not found.ok and not found.unknown
+
+
+def verdict(fused, unfused, exact, *values, exponents=frozenset()):
+    """Of one-row programs, of which nothing but the named arguments is in an exponent."""
+    found = programs(
+        lambda *_: [fused], lambda *_: [unfused], exact, ("f32",) * len(values), ("f32",)
+    )
+    values = [np.asarray([v], float) for v in values]
+    found = replace(found, exponents=frozenset(exponents))
+    with np.errstate(all="ignore"):
+        (comparison,) = judge(found, values)
+    return comparison.ok
+
+
+def test_what_an_infinity_is_summed_into_need_not_be_finite():
+    bounded = lambda x, y: 1 / (1 + np.abs(x)) + y  # noqa: E731  0 of an infinity
+    assert verdict(NAN, 1.0, bounded, INF, 1.0)
+    assert not verdict(NAN, 1.0, bounded, INF, 1.0, exponents={0})  # a maximum knows infinities
+    assert not verdict(2.0, 1.0, bounded, INF, 1.0)  # a number is right or wrong
+    assert not verdict(NAN, 1.0, lambda x, y: y, INF, 1.0)  # nothing that depends on it
+    assert verdict(NAN, -INF, lambda x: x, -INF) and verdict(INF, NAN, lambda x: abs(x), NAN)
+
+
+def test_where_a_program_divides_by_0_an_infinity_is_as_good_as_a_nan():
+    assert verdict(INF, NAN, lambda x: x / x, 0.0)
+    assert not verdict(1.0, NAN, lambda x: x / x, 0.0)
+    assert not verdict(NAN, INF, lambda x: 1 / x, 0.0)
+
+
+def test_the_ends_of_the_range_are_spared_where_inputs_are_scaled_together():
+    product = lambda x, y: x * y  # noqa: E731
+    assert verdict(0.0, 1e-30, product, 1e-15, 1e-15)
+    assert verdict(INF, 1e30, product, 1e15, 1e15)
+    assert not verdict(0.0, 1e-30, product, 1e-30, 1.0)
+    assert not verdict(INF, 1e30, product, 1e30, 1.0)
+    assert not verdict(0.0, 1e-20, product, 1e-10, 1e-10)
 
 
 def test_kinds_and_norms():

@@ -46,7 +46,7 @@ def program(name, chip):
 def test_hostile_inputs(name, chip, kind, request):
     known(request, kind in KNOWN.get((name, chip), ()))
     programs, length = program(name, chip)
-    cases = [case for case in cases_of(["f32"], [(4, length)]) if case.kind == kind]
+    cases = [case for case in cases_of(programs, [(4, length)]) if case.kind == kind]
     found = failures(programs, cases, 1)
     assert not found, str(found[0])
 

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A program run fused, as written and in float64, and judged by the rule of `accuracy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.accuracy import (
+    EPSILON,
+    WIGGLES,
+    Array,
+    Comparison,
+    jittered,
+    wiggled,
+)
+
+AGAIN = 16  # runs that even out luck
+FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
+
+
+@dataclass(frozen=True)
+class Programs:
+    """One program three ways, and the element types of its arguments and results."""
+
+    fused: Run
+    unfused: Run
+    exact: Run
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+    # arguments that exponents are made of, other than through a sum; None where nobody knows
+    exponents: frozenset[int] | None = None
+
+    @property
+    def roles(self) -> list[str]:
+        """What each argument is, as `hostile.forms` has it."""
+        if self.exponents is None:
+            return [""] * len(self.arguments)
+        return ["score" if k in self.exponents else "value" for k in range(len(self.arguments))]
+
+    def summed(self, arguments: Sequence[Any]) -> list[list[Any]] | None:
+        """The arguments with 0 in place of infinities and NaNs, and with infinities of the other
+        sign; nothing where there are none, None where exponents are made of some."""
+        if self.exponents is None:
+            return None
+        finite = [np.isfinite(np.asarray(a, float)) for a in arguments]
+        if any(not finite[k].all() for k in self.exponents):
+            return None
+        if all(f.all() for f in finite):
+            return []
+        pairs = list(zip(arguments, finite, strict=True))
+        turned = [a if f.all() else np.where(f, a, -np.asarray(a)) for a, f in pairs]
+        return [[a if f.all() else np.where(f, a, 0.0) for a, f in pairs], turned]
+
+    def together(self, arguments: Sequence[Any]) -> bool:
+        """Whether several arguments are far from 1 altogether."""
+        return sum(_is_far(a) for a, d in zip(arguments, self.arguments, strict=True)
+                   if d in EPSILON) > 1  # fmt: skip
+
+
+def _is_far(values: Any) -> bool:
+    sizes = np.abs(np.asarray(values, np.float64))
+    largest = sizes[np.isfinite(sizes)].max(initial=0.0)
+    return largest > FAR or 0 < largest < 1 / FAR
+
+
+def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[Comparison]:
+    """The results of a program on these arguments, by the rule above.
+
+    Arguments are plain: floats as float64 arrays of values that their type has, integers and
+    conditions as they are.
+    """
+    found = [Comparison(dtype) for dtype in programs.results]
+    _run(programs, arguments, found)
+    if all(c.ok for c in found):
+        return found
+    # From here on it costs more: does float64 know, and is it luck?
+    generator = np.random.default_rng(seed)
+    near = [
+        programs.exact(_changed(wiggled, programs, arguments, generator)) for _ in range(WIGGLES)
+    ]
+    unequal = programs.exact(
+        _changed(partial(jittered, constants=False), programs, arguments, generator)
+    )
+    found = [Comparison(dtype) for dtype in programs.results]
+    _run(programs, arguments, found, near, unequal)
+    if all(c.ok or c.strangers for c in found):
+        return found
+    for _ in range(AGAIN - 1):
+        _run(programs, _changed(jittered, programs, arguments, generator), found)
+    return found
+
+
+def _changed(
+    change: Callable[..., Array], programs: Programs, arguments: Sequence[Any],
+    generator: np.random.Generator,
+) -> list[Any]:  # fmt: skip
+    return [
+        change(value, dtype, generator)
+        for value, dtype in zip(arguments, programs.arguments, strict=True)
+    ]
+
+
+def _run(
+    programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
+    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Any] | None = None,
+) -> None:  # fmt: skip
+    results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
+    summed, together = programs.summed(arguments), programs.together(arguments)
+    replaced = [programs.exact(changed) for changed in summed or ()]
+    for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
+        of_near, of_unequal = [values[k] for values in near], unequal and unequal[k]
+        comparison.loose, comparison.together = summed is not None, together
+        of_replaced = [np.asarray(values[k]) for values in replaced]
+        comparison.add(fused, unfused, exact, of_near, of_unequal, of_replaced)
