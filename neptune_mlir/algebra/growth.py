@@ -11,7 +11,8 @@ of its values may grow or shrink faster, for any one input, than some value of t
 
 Only inputs scaled together can then leave the range (x w overflows where x and w are both past
 1e19), a part of the range that the numerics mode `strict` does not give up. Constants are an input
-too: what was scaled by 1e-20 before it was squared is not squared first.
+too, one that is always there: what was scaled by 1e-20 before it was squared is not squared first,
+and what was scaled by 1e20 and then normalised is not multiplied by another input in between.
 """
 
 from __future__ import annotations
@@ -172,7 +173,18 @@ class Ranges:
             low, high = self._literals[powers]
             if not low - NEAR <= growth.large.get(LITERALS, 0.0) <= high + NEAR:
                 return False
+        literal = growth.large.get(LITERALS, 0.0)
+        if abs(literal) > FREE and not self._scaled_so(growth, literal):
+            return False
         return not self.joint or any(_within(growth, other) for other in self.known)
+
+    def _scaled_so(self, growth: Growth, literal: float) -> bool:
+        """Whether the program as written scales a value of such degrees that far."""
+        return any(
+            other.large.get(LITERALS, 0.0) * math.copysign(1, literal) >= abs(literal) - FREE
+            and _within(growth, other)
+            for other in self.known
+        )
 
 
 def _powers(growth: Growth) -> frozenset[tuple[Any, float]]:

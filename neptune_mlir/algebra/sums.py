@@ -128,21 +128,12 @@ def split_monomials(chain: Chain, body: Term) -> list[Part]:
 
 
 def _normal_form(chain: Chain, body: Term) -> Poly:
-    """A polynomial that keeps every difference g(x) - t that can be; multiplied out they cancel.
-
-    y - x t, whose reference has a factor of data, is kept under squares only: on its own it is
-    rounded like its parts.
-    """
+    """A polynomial that keeps every difference g(x) - t that can be; multiplied out they cancel."""
     for normaliser in (chain.affine, chain.kept):
         poly = normaliser.poly(body)
-        sums = [(t, e) for m in poly for t, e in m if is_sum(t) and e > 0]
-        if all(tame(chain, t) and (e > 1 or _is_plain(chain, t)) for t, e in sums):
+        if all(tame(chain, t) for m in poly for t, e in m if is_sum(t) and e > 0):
             return poly
     return chain.linear.poly(body)
-
-
-def _is_plain(chain: Chain, difference: Term) -> bool:
-    return chain.linear.is_difference(chain.linear.poly(difference))
 
 
 def tame(chain: Chain, difference: Term) -> bool:
