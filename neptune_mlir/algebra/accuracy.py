@@ -7,7 +7,8 @@ Both are measured against the program in float64. The rule, for every result:
   defines them where the unfused program and float64 agree. Where they do not, or where the
   result is a number too large for its type, or the unfused program is off by more than an eighth
   of a row, the program as written leaves the range of its types: the fused one may give what
-  either gives, or anything that is not finite.
+  either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
+  luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -24,6 +25,8 @@ Both are measured against the program in float64. The rule, for every result:
   no digits to lose: errors up to that movement are accepted.
 * A row that is 0 because its inputs are equal (a variance) may be off by what a last place of each
   of them would make of it.
+* Of a row that the unfused program gets wrong by more than 2^13 ulps most digits are gone: the
+  fused one may be 8 times as far off.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -55,7 +58,8 @@ TIMES = 2.0
 # The reference of an f64 program is another order of the same sums: 1e-12 instead of 4 ulp.
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
-GARBAGE = 0.125  # of the size of a row: an unfused program that is further off defines nothing
+OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
+GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
 WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result
@@ -168,6 +172,7 @@ class Comparison:
     frobenius_unfused: float = 0.0
     difference: float = 0.0  # the largest, of an element, fused and unfused
     _unknown: Array | None = None  # elements that float64 does not know
+    _loud: Array | None = None  # elements that the unfused program may make infinite, or NaN
     _made: Array | None = None  # by row, what a last place makes of equal inputs
     _fused: list[Array] = field(default_factory=list)  # norms of errors, by row
     _unfused: list[Array] = field(default_factory=list)
@@ -176,11 +181,12 @@ class Comparison:
 
     def add(
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (), unequal: Any = None,
-        others: Sequence[Any] = (),
+        others: Sequence[Any] = (), jittered: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
-        `exact` of inputs of which none equal each other any more. `others`: `exact` with other
+        `exact` of inputs of which none equal each other any more; `jittered`, `unfused` of inputs
+        that differ in the last place. `others`: `exact` with other
         numbers for the infinities and NaNs that sums are made of, where there are any."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
@@ -196,10 +202,12 @@ class Comparison:
                 finite = np.isfinite(exact) & np.isfinite(unequal)
                 self._made = self._rows(np.where(finite, unequal - exact, 0.0))
             if near or self._unknown is None:
-                self._unknown = np.zeros(exact.shape, bool)
+                self._unknown, self._loud = np.zeros((2, *exact.shape), bool)
             for other in near:
                 self._unknown |= self._apart(exact, np.asarray(other))
             unknown = self._unknown | self._at_the_ends(exact) if self.together else self._unknown
+            for other in jittered:
+                self._loud |= ~np.isfinite(other)
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
@@ -244,7 +252,7 @@ class Comparison:
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
         # The unfused program left the range of its types, or the result itself is out of it.
-        left = (of_unfused != of_exact) & (of_unfused != 0)
+        left = ((of_unfused != of_exact) & (of_unfused != 0)) | (self._loud & (of_exact == 0))
         left |= np.isfinite(exact) & (of_exact != 0)
         left |= self._garbage(unfused, exact, of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
@@ -259,7 +267,7 @@ class Comparison:
         something finite (x * 0 for a variance that is infinite)."""
         off = self._rows(np.where(known, unfused - exact, 0.0))
         size = self._rows(np.where(known, exact, 0.0))
-        return _spread(~(off <= GARBAGE * size), exact)
+        return _spread(~(off <= OVERFLOWN * size), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""
@@ -271,7 +279,8 @@ class Comparison:
         known = np.where(compared, exact, 0.0)
 
         def errors(got: Array) -> Array:
-            return self._rows(np.where(compared & np.isfinite(got), got - exact, 0.0))
+            right = ~np.isfinite(got) | (~np.isfinite(unfused) & (got == 0))
+            return self._rows(np.where(compared & ~right, got - exact, 0.0))
 
         self._fused.append(errors(fused))
         self._unfused.append(errors(unfused))
@@ -285,17 +294,20 @@ class Comparison:
 
     def _ulps(self, errors: Sequence[Array], skipped: Array | None = None) -> float:
         """The worst row's error in ulps, its root mean square over the runs."""
+        by_row = self._by_row(errors)
+        if skipped is not None:
+            by_row = np.where(skipped, 0.0, by_row)
+        return float(by_row.max(initial=0.0))
+
+    def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:
-            return 0.0
+            return np.zeros(0)
         sizes = np.asarray(self._sizes)
         if self.runs > 1:
             mean = np.asarray(_norm(sizes)) / np.sqrt(max(sizes.size, 1))
             sizes = np.maximum(sizes, np.minimum(self._movement() / EPSILON[self.dtype], mean))
         unit = EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype])
-        by_row = _norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors))
-        if skipped is not None:
-            by_row = np.where(skipped, 0.0, by_row)
-        return float(by_row.max(initial=0.0))
+        return np.asarray(_norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors)))
 
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
@@ -303,7 +315,8 @@ class Comparison:
         return np.asarray(_norm(moved, 0) / np.sqrt(len(moved)))
 
     def _without_digits(self) -> Array:
-        """Rows that the last place of the inputs decides, and whose errors are no larger."""
+        """Rows that the last place of the inputs decides, and whose errors are no larger; rows
+        of which the unfused program has few digits, and the fused one not many fewer."""
         moved = self._movement()
         error = _norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         size = _norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
@@ -311,7 +324,8 @@ class Comparison:
         if self._made is not None:
             nothing = size <= EPSILON[self.dtype] * self._made
             found |= nothing & (error <= self._made / NO_DIGITS)
-        return np.asarray(found)
+        unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
+        return np.asarray(found | ((unfused > GARBAGE) & (fused <= WORSE * unfused)))
 
     @property
     def unknown(self) -> int:

@@ -85,11 +85,13 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     near = [
         programs.exact(_changed(wiggled, programs, arguments, generator)) for _ in range(WIGGLES)
     ]
-    unequal = programs.exact(
-        _changed(partial(jittered, constants=False), programs, arguments, generator)
-    )
+    all_moved = partial(jittered, constants=False)
+    unequal = programs.exact(_changed(all_moved, programs, arguments, generator))
+    jitters = [
+        programs.unfused(_changed(all_moved, programs, arguments, generator)) for _ in near
+    ] if any(c.strangers for c in found) else []  # fmt: skip
     found = [Comparison(dtype) for dtype in programs.results]
-    _run(programs, arguments, found, near, unequal)
+    _run(programs, arguments, found, near, unequal, jitters)
     if all(c.ok or c.strangers for c in found):
         return found
     for _ in range(AGAIN - 1):
@@ -110,6 +112,7 @@ def _changed(
 def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Any] | None = None,
+    jitters: Sequence[Sequence[Any]] = (),
 ) -> None:  # fmt: skip
     results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
     summed, together = programs.summed(arguments), programs.together(arguments)
@@ -117,5 +120,6 @@ def _run(
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = [values[k] for values in near], unequal and unequal[k]
         comparison.loose, comparison.together = summed is not None, together
+        of_jitters = [np.asarray(values[k]) for values in jitters]
         of_replaced = [np.asarray(values[k]) for values in replaced]
-        comparison.add(fused, unfused, exact, of_near, of_unequal, of_replaced)
+        comparison.add(fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters)

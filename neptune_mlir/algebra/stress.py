@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra import accuracy
+from neptune_mlir.algebra.accuracy import GARBAGE
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.error_bound import bound, bounds
 from neptune_mlir.algebra.numeric import Array, Domain, define, evaluate, fold, folded_axes, fused
@@ -28,7 +29,6 @@ EXACT = 1e-7  # float64 agrees to this, relative to the size of what was added u
 U32 = 2.0**-24
 AGAIN = 8  # sets of numbers that even out luck
 ORDERS = (0, 1, 5)  # the unfused program adds up in several orders: its error is luck
-GARBAGE = 2.0**13  # ulps: where the unfused program is that far off, nothing can be compared
 STEP = 0.25  # each repair rounds its factor and a product
 
 

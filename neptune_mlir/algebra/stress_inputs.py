@@ -27,6 +27,7 @@ PLAIN: dict[str, hostile.Form] = {
     "normal": lambda g, s: g.standard_normal(s),
     "rising": lambda g, s: np.sort(g.standard_normal(s) * 6, axis=-1),
     "falling": lambda g, s: -np.sort(g.standard_normal(s) * 6, axis=-1),
+    "wide": lambda g, s: g.standard_normal(s) * 60,  # exponents beyond each other's references
     "ties": lambda g, s: g.integers(-2, 3, s) * 1.0,
 }
 _SPARED = ("columns", "every other row", "all but the", "of any kind")  # little that others lack

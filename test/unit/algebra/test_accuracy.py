@@ -243,6 +243,28 @@ def test_the_ends_of_the_range_are_spared_where_inputs_are_scaled_together():
     assert not verdict(0.0, 1e-20, product, 1e-10, 1e-10)
 
 
+def test_of_few_digits_not_many_fewer_may_be_left():
+    off = lambda part: lambda x: np.abs(x) * (1 + part)  # noqa: E731
+    for unfused, fused, right in ((2e-3, 1e-2, True), (2e-3, 4e-2, False), (1e-4, 5e-4, False)):
+        assert judge(programs(off(fused), off(unfused), off(0.0)), [np.ones(3)])[0].ok == right
+
+
+def test_what_an_overflow_makes():
+    """Of a NaN, the 0 that dividing by an infinity gives; nothing else that is finite."""
+    assert verdict(0.0, NAN, lambda x: x, 1.0) and verdict(1.0, NAN, lambda x: x, 1.0)
+    assert not verdict(2.0, NAN, lambda x: x, 1.0)
+    assert not verdict(NAN, 1.0, lambda x: x, 1.0)
+
+
+def test_whether_noise_overflows_is_luck():
+    def noisy(x):  # 0 for equal numbers, and infinite otherwise
+        return np.where(np.ptp(x) == 0, 0.0, INF)[None]
+
+    right = programs(lambda x: [NAN], noisy, lambda x: [0.0])
+    assert judge(right, [np.full((1, 8), 1e30)])[0].ok
+    assert not judge(right, [np.zeros((1, 8))])[0].ok  # which no last place moves
+
+
 def test_kinds_and_norms():
     assert kinds(np.array([0.0, INF, -INF, NAN])).tolist() == [0, 1, 2, 3]
     got, wanted = np.array([3e200, 4.5e200, NAN]), np.array([3e200, 4e200, 1.0])
