@@ -20,14 +20,16 @@ from neptune_mlir.version import __version__
 if TYPE_CHECKING:
     from neptune_mlir import ops, passes
     from neptune_mlir.driver.kernel import Kernel, compile
+    from neptune_mlir.frontend.gradient import grad
     from neptune_mlir.passes import register
 
-__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "ops", "passes", "register"]
+__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "grad", "ops", "passes", "register"]
 
 _HOME = {
     "compile": "neptune_mlir.driver.kernel",
     "Kernel": "neptune_mlir.driver.kernel",
     "register": "neptune_mlir.passes",
+    "grad": "neptune_mlir.frontend.gradient",
 }
 
 

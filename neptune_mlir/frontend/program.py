@@ -110,13 +110,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Output:
+    """A result: its value over `axes`, and what gradients call it."""
+
     term: Term
     axes: tuple[int, ...]
     place: tuple[str, int]
+    name: str
 
 
 class Program:
     """A function under construction: axes, inputs, outputs; `module()` gives its MLIR.
+
+    Attributes:
+        notes: how the program was derived from another one, for `explain`.
 
     Raises:
         InputError: wherever a definition is wrong, with the line of Python that makes it.
@@ -129,6 +135,7 @@ class Program:
         self.inputs: dict[str, Tensor | str] = {}  # a scalar is its dtype
         self.steps: list[Step] = []
         self.outputs: list[Output] = []
+        self.notes: list[str] = []
         self._step_of: dict[tuple[Any, ...], str] = {}
 
     def axis(self, name: str, size: int | str | None = None) -> Axis:
@@ -170,6 +177,21 @@ class Program:
         self.inputs[name] = dtype
         return Expr(T.sym(name, dtype), self)
 
+    def copy(self, name: str) -> Program:
+        """A program with the same axes, inputs and reductions, and no outputs yet."""
+        made = Program(name)
+        for axis in self.axis_list:
+            made.axis(axis.name, axis.static)
+        for key, argument in self.inputs.items():
+            if isinstance(argument, str):
+                made.scalar(key, argument)
+            else:
+                shape = (made.axis_list[a.number] for a in argument.shape)
+                made.input(key, *shape, dtype=argument.dtype)
+        made.steps = list(self.steps)
+        made._step_of = dict(self._step_of)
+        return made
+
     def own(self, x: Expr) -> None:
         """Refuses what belongs to another program."""
         if x.program is not self:
@@ -185,8 +207,13 @@ class Program:
     def constant(self, value: float, dtype: str = "f32") -> Expr:
         return Expr(T.const(value, dtype), self)
 
-    def output(self, value: Expr, *axes: Axis, dtype: str | None = None) -> None:
-        """Return `value` as a tensor with these dimensions (all axes that it varies along)."""
+    def output(
+        self, value: Expr, *axes: Axis, dtype: str | None = None, name: str | None = None
+    ) -> None:
+        """Return `value` as a tensor with these dimensions (all axes that it varies along).
+
+        `name` is what gradients call it; default `out<number>`.
+        """
         if not isinstance(value, Expr) or value.program is not self:
             raise input_error("the output is not an expression of this program")
         for a in axes:
@@ -203,8 +230,13 @@ class Program:
             )
         if len({a.number for a in axes}) != len(axes):
             raise input_error("an output dimension is listed twice")
+        name = f"out{len(self.outputs)}" if name is None else name
+        _identifier(name, "output")
+        if any(o.name == name for o in self.outputs):
+            raise input_error(f"the program already has an output '{name}'")
         term = convert(value, dtype).term if dtype else value.term
-        self.outputs.append(Output(term, tuple(a.number for a in axes), caller_location()))
+        numbers = tuple(a.number for a in axes)
+        self.outputs.append(Output(term, numbers, caller_location(), name))
 
     def reduction(self, combiner: str, value: Expr, axes: tuple[Axis, ...]) -> Expr:
         """`value` reduced over `axes`; equal reductions are one."""

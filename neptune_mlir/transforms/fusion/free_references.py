@@ -19,6 +19,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.invariance import outcomes
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
 from neptune_mlir.algebra.terms import Term
@@ -134,7 +135,7 @@ def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> O
     after = T.substitute(T.substitute(before, table), positive)
     normal = Normaliser(facts, reals=True)
     normal.dtype = result.dtype
-    for value, alike in _outcomes(before, after):
+    for value, alike in outcomes(before, after):
         obligation = discharge(Obligation("free", name, alike, value), normal)
         if obligation.status != PROVED:
             return obligation
@@ -147,25 +148,3 @@ def _scales(h: Term, a: Term, facts: Facts) -> bool:
         x is T.ref(a.attr, dtype=x.dtype) and y.op in ("exp", "exp2")
         for x, y in (h.args, h.args[::-1])
     )
-
-
-def _outcomes(before: Term, after: Term) -> list[tuple[Term, Term]]:
-    """Both under each outcome of the conditions of selects that they share."""
-    for n in T.walk(before):
-        if n.op == "select" and not n.args[0].is_const:
-            found = []
-            for outcome in (False, True):
-                table = {n.args[0]: T.const(outcome, "i1")}
-                pair = (T.substitute(t, table) for t in (before, after))
-                found += _outcomes(*map(_decided, pair))
-            return found
-    return [(before, after)]
-
-
-def _decided(t: Term) -> Term:
-    def rule(n: Term) -> Term | None:
-        if n.op == "select" and n.args[0].is_const:
-            return n.args[1] if n.args[0].value else n.args[2]
-        return None
-
-    return T.rewrite(t, rule)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of programs, as programs: `neptune.grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.expr import Expr
+from neptune_mlir.frontend.gradient.reverse import Reverse
+from neptune_mlir.frontend.program import Program, Tensor
+
+
+def grad(program: Program, wrt: Sequence[str] | None = None) -> Program:
+    """The gradient of a program: reverse mode, from cotangents of its outputs.
+
+    Args:
+        program: in index notation, as `neptune.ops` makes them.
+        wrt: names of float inputs; default: all of them.
+
+    Returns:
+        A program with the inputs of `program`, then one for the cotangent of every float output:
+        `d_<name of the output>`, of its shape and dtype. Its outputs are the gradients of `wrt`, in
+        that order, of the shape and dtype of each input. It computes what it needs of `program`
+        again. `notes` has the derivation.
+
+    Raises:
+        UsageError: an input that is not there or no float, or no float output.
+        InputError: a read whose adjoint has no form.
+    """
+    wanted = _wanted(program, wrt)
+    made = program.copy(f"{program.name}_grad")
+    seeds = []
+    for output in program.outputs:
+        if T.is_float(output.term.dtype):
+            axes = tuple(made.axis_list[a] for a in output.axes)
+            tensor = made.input(f"d_{output.name}", *axes, dtype=output.term.dtype)
+            seeds.append((output.term, tensor[axes].term, output.axes))
+    if not seeds:
+        raise UsageError(f"'{program.name}' has no float result", hint="nothing to differentiate")
+    reverse = Reverse(program, made, wanted)
+    reverse.run(seeds)
+    for name in wanted:
+        argument = made.inputs[name]
+        axes = argument.shape if isinstance(argument, Tensor) else ()
+        dtype = argument.dtype if isinstance(argument, Tensor) else argument
+        value = reverse.adjoints.get(name, T.const(0.0, dtype))
+        made.output(Expr(value, made), *axes, dtype=dtype, name=f"d_{name}")
+    made.notes = reverse.notes
+    return made
+
+
+def _wanted(program: Program, wrt: Sequence[str] | None) -> list[str]:
+    """The inputs to differentiate for, checked."""
+    floats = [
+        name for name, argument in program.inputs.items()
+        if T.is_float(argument.dtype if isinstance(argument, Tensor) else argument)
+    ]  # fmt: skip
+    names = floats if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+    unknown = [n for n in names if n not in floats]
+    if unknown or not names:
+        what = f"'{unknown[0]}' is no float input of" if unknown else "no float input in"
+        raise UsageError(f"{what} '{program.name}'", hint=", ".join(floats) or None)
+    return names
