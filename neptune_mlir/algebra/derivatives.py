@@ -36,11 +36,23 @@ def plus(a: Term, b: Term) -> Term:
         return b
     if is_zero(b):
         return a
+    if a is b:
+        return times(const(2.0, a.dtype), a)
     if a.op == b.op == "select" and a.args[0] is b.args[0]:
         return choose(a.args[0], plus(a.args[1], b.args[1]), plus(a.args[2], b.args[2]))
     if b.op == "neg":
         return make("sub", a, b.args[0])
     return make("add", a, b)
+
+
+def addends_of(t: Term) -> list[Term]:
+    """Terms that add up to `t`, in its order."""
+    if t.op == "neg":
+        return [minus(a) for a in addends_of(t.args[0])]
+    if t.op not in ("add", "sub"):
+        return [t]
+    a, b = map(addends_of, t.args)
+    return [*a, *(b if t.op == "add" else map(minus, b))]
 
 
 def minus(a: Term) -> Term:

@@ -25,6 +25,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import Split, split
 from neptune_mlir.algebra.derivatives import (
+    addends_of,
     choose,
     converted,
     is_zero,
@@ -41,6 +42,7 @@ from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient.contraction import contraction
 from neptune_mlir.frontend.gradient.exchange import exchanged
+from neptune_mlir.frontend.gradient.known_sums import known_sum
 from neptune_mlir.frontend.program import Program, Step, Tensor
 
 
@@ -117,7 +119,9 @@ class Reverse:
             if isinstance(n, str):
                 self._through_reduction(n, parts)
             elif n in parts:
-                self._through_term(n, self._total(parts.pop(n), n.axes), parts)
+                mine = parts.pop(n)
+                span = self._span(n, mine)
+                self._through_term(n, self._total(mine, span), span, parts)
 
     def _order(self, roots: Sequence[Term]) -> list[Term | str]:
         """Terms and names of reductions that adjoints go through, each behind what it depends
@@ -158,6 +162,14 @@ class Reverse:
                 reached.add(key)
         return found
 
+    def _span(self, n: Term, parts: Parts) -> frozenset[int]:
+        """The axes for the adjoint of a term: its own, so that what comes over more is summed, or
+        more where everything below is summed over some of its own as well: one sum, not two."""
+        leaves = [x for x in T.walk(n) if x.is_leaf and x in self._active]
+        if len(parts) == 1 and all(x.axes < n.axes for x in leaves):
+            return next(iter(parts))
+        return n.axes
+
     def _total(self, parts: Parts, axes: frozenset[int]) -> Term:
         """An adjoint over `axes` from its parts, each over axes of its own."""
         total: Term | None = None
@@ -167,8 +179,11 @@ class Reverse:
         assert total is not None
         return total
 
-    def _through_term(self, n: Term, d: Term, parts: dict[Term | str, Parts]) -> None:
-        """From the adjoint of a term to those of its operands, or of what it reads."""
+    def _through_term(
+        self, n: Term, d: Term, span: frozenset[int], parts: dict[Term | str, Parts]
+    ) -> None:
+        """From the adjoint of a term, over `span`, to those of its operands, or of what it
+        reads."""
         if is_zero(d):
             return
         if n.op == "sym":
@@ -180,10 +195,13 @@ class Reverse:
             if n.attr not in self._steps:
                 self._finish_input(n.attr, parts)
         else:
+            addends: dict[Term, Term] = {}  # an operand may come twice, as in x * x
             for k, a in enumerate(n.args):
                 addend = pull(n, k, d) if a in self._active else None
                 if addend is not None:
-                    _add(parts, a, n.axes, addend)
+                    addends[a] = plus(addends[a], addend) if a in addends else addend
+            for a, addend in addends.items():
+                _add(parts, a, span, addend)
 
     def _finish_input(self, name: str, parts: dict[Term | str, Parts]) -> None:
         (self.adjoints[name],) = parts[name].values()
@@ -220,14 +238,27 @@ class Reverse:
         if not axes:
             return d
         found = split(d, lambda t: not t.is_const and not t.axes & axes)
-        rest = contraction(found.rest, self.made.inputs)
+        return _with_factors(self._sum(found.rest, axes), found)
+
+    def _sum(self, body: Term, axes: frozenset[int]) -> Term:
+        """The sum of a term, all of which varies along the axes."""
+        rest = known = T.const(0.0, body.dtype)
+        found = [(addend, known_sum(self.made, addend, axes)) for addend in addends_of(body)]
+        for addend, value in found:
+            if value is None:
+                rest = plus(rest, addend)
+                continue
+            known = plus(known, value)
+            what = f"sum over {self._names(sorted(axes))} of {self.made.show(addend)}"
+            self._note(what, value, "from sums that are known")
+        if any(value is not None for _, value in found):
+            return plus(known, self._summed(rest, axes))
+        rest = contraction(rest, self.made.inputs)
         by_others = exchanged(self.made, rest, axes)
         if by_others is None:
-            value = self._reduced("add", rest, axes)
-        else:
-            value = by_others.value
-            self._note("exchange of sums", value, by_others.reason)
-        return _with_factors(value, found)
+            return self._reduced("add", rest, axes)
+        self._note("exchange of sums", by_others.value, by_others.reason)
+        return by_others.value
 
     def _reduced(self, combiner: str, body: Term, axes: frozenset[int]) -> Term:
         along = tuple(self.made.axis_list[a] for a in sorted(axes))
@@ -297,6 +328,8 @@ class Reverse:
 def _with_factors(value: Term, found: Split) -> Term:
     """A sum with what was taken out of it; divided by one factor at a time, as a product of
     divisors may leave the range of its type."""
+    if is_zero(value):
+        return value
     if found.over is not None:
         value = times(value, converted(found.over, value.dtype))
     if found.under is not None:

@@ -51,6 +51,8 @@ class Group:
     running: dict[str, tuple[int, ...]] = field(default_factory=dict)
     inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
     finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    cut: set[int] = field(default_factory=set)  # axes that separate programs, for some member
+    folded: set[int] = field(default_factory=set)  # that members reduce, but for the stream
     members: int = 0  # those but for the finish, the nests that they need, and those that need
     before: int = 0  # some of them: sets (see `Dependencies`)
     after: int = 0
@@ -277,7 +279,13 @@ class Grouping:
         """
         nest = self.program.nests[key]
         known = self._aligned(group, key, known)
-        if known is None or not (inner or self._cut_axes(nest) <= set(known)):
+        cut = set() if inner else self._cut_axes(nest)
+        if known is None or not cut <= set(known):
+            return False
+        # Programs that each have some of an axis cannot reduce it.
+        if {known[k] for k in cut} & group.folded or group.cut & {
+            known[k] for k in nest.reduced_axes if k in known
+        }:
             return False
         # A tensor computed inside the stream must not need the running values.
         if inner and self.needs.of(key) & self.needs.set_of(group.running):
@@ -299,6 +307,9 @@ class Grouping:
         return True
 
     def _count_in(self, group: Group, key: str, inner: bool) -> None:
+        nest, loops = self.program.nests[key], group.loops(key)
+        group.folded |= {loops[k] for k in nest.reduced_axes} - {group.stream}
+        group.cut |= set() if inner else {loops[k] for k in self._cut_axes(nest)}
         group.near |= self._near(key, inner)
         group.members |= self.needs.bit(key)
         group.before |= self.needs.of(key)
