@@ -66,6 +66,43 @@ class Row:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class GradientRow:
+    """What became of the gradient of an example.
+
+    Attributes:
+        inputs: that it was differentiated for.
+        reductions: of its gradient, those that it computes again included.
+        kernels: that the CPU runs.
+        free: maxima and minima that need no adjoint, by proof.
+        off: how far the gradient in float64 is from central differences of the example in float64,
+            along a random direction of each input, relative to the sum of absolute contributions.
+        err, err_unfused: the larger relative Frobenius error of a gradient against float64, of the
+            fused and of the unfused float32 program.
+    """
+
+    name: str
+    inputs: int
+    reductions: int
+    kernels: int
+    free: int
+    off: float
+    err: float
+    err_unfused: float
+
+    @property
+    def right(self) -> bool:
+        """Whether it is the gradient, and no worse in float32 than its unfused program."""
+        return self.off < MAX_OFF and self.err <= 2 * self.err_unfused + ULP
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "right": self.right}
+
+
+ULP = 2.0**-23  # one unit in the last place of float32: below it neither error means anything
+MAX_OFF = 1e-6  # central differences in float64 have 9 digits or so
+
+
 def _normal(*shapes: tuple[int, ...], scale: float = 1.0, offset: float = 0.0) -> Inputs:
     def make(rng: np.random.Generator) -> list[Any]:
         return [(scale * rng.standard_normal(s) + offset).astype(np.float32) for s in shapes]
@@ -258,3 +295,58 @@ def _sweeps_again(fusion: Any) -> bool:
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, tuple | list) else [value]
+
+
+def examine_gradient(example: Example, seed: int = 0, hard: bool = False) -> GradientRow:
+    """Differentiate, compile and run one example; see `GradientRow`."""
+    from neptune_mlir.driver.compiler import compile_unfused
+    from neptune_mlir.driver.kernel import compile
+    from neptune_mlir.frontend.gradient import grad
+    from neptune_mlir.frontend.gradient.reverse import free_extrema
+
+    program = example.build()
+    gradient = grad(program)
+    make = example.hard if hard and example.hard else example.inputs
+    rng = np.random.default_rng(seed)
+    arrays = list(make(rng))
+    results = _as_list(program.reference(*arrays))
+    cotangents = [rng.standard_normal(r.shape).astype(np.float32) for r in results]
+    wanted = _as_list(gradient.reference(*arrays, *cotangents))
+    kernel = compile(gradient)
+    unfused = compile_unfused(gradient.to_mlir(), gradient.name, None, vectorize=False)
+    err, err_unfused = (
+        max(relative_error(g, w)
+            for g, w in zip(_as_list(f(*arrays, *cotangents)), wanted, strict=True))
+        for f in (kernel, unfused)
+    )  # fmt: skip
+    names = [o.name.removeprefix("d_") for o in gradient.outputs]
+    return GradientRow(
+        example.name, len(names), len(gradient.steps), len(kernel.bundle.plan.launches),
+        len(free_extrema(program)),
+        max(
+            differences(program, arrays, cotangents, list(program.inputs).index(name), g, rng)
+            for name, g in zip(names, wanted, strict=True)
+        ),
+        err, err_unfused,
+    )  # fmt: skip
+
+
+def differences(
+    program: Program, arrays: Sequence[Any], cotangents: Sequence[Any], k: int, gradient: Any,
+    rng: np.random.Generator, step: float = 1e-6,
+) -> float:  # fmt: skip
+    """How far the gradient for input k, float64, is from central differences of the program's
+    definition in float64 along a random direction, relative to the sum of absolute contributions.
+    """
+    base = np.asarray(arrays[k], np.float64)
+    direction = rng.standard_normal(base.shape)
+
+    def moved(by: float) -> list[Any]:
+        changed = [*arrays]
+        changed[k] = base + by * direction
+        return _as_list(program.reference(*changed))
+
+    pairs = zip(moved(step), moved(-step), cotangents, strict=True)
+    numeric = sum(float(np.sum((a - b) * c)) for a, b, c in pairs) / (2 * step)
+    along = np.asarray(gradient) * direction
+    return abs(numeric - float(along.sum())) / (float(np.abs(along).sum()) or 1.0)

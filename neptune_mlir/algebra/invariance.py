@@ -163,7 +163,8 @@ class _Moves:
             if phi is not None and n.op == "div":
                 return T.make("div", T.make("div", args[0], phi), last)
             if phi is not None and self.facts.sign(phi) == 1:  # never 0 over the reals
-                return n if at_zero else T.make("add", n, T.make("log", phi))
+                log = phi.args[0] if phi.op == "exp" else T.make("log", phi)
+                return n if at_zero else T.make("add", n, log)
         return T.make(n.op, *args, dtype=n.dtype)
 
     def ratio(self, before: Term, after: Term, kept: Iterable[int] | None = None) -> Term | None:

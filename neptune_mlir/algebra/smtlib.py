@@ -69,6 +69,7 @@ class _Problem:
         found = self.names.get(key)
         if found is None:
             found = re.sub(r"[^A-Za-z0-9_.~*']+", "_", text).strip("_").replace("'", "~")
+            found = f"v{found}" if found[:1].isdigit() else found
             while found in self.declared:
                 found += "~"
             self.names[key] = found

@@ -6,36 +6,53 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples (default: all)")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
+    parser.add_argument("--grad", action="store_true", help="their gradients instead")
     parser.add_argument("--hard", action="store_true", help="adversarial inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs")
 
 
 _COLUMNS = ("name", "reductions", "kernels", "passes", "corrections", "added", "proved",
             "err", "unfused")  # fmt: skip
+_GRADIENT_COLUMNS = ("name", "inputs", "reductions", "kernels", "free", "off", "err", "unfused",
+                     "right")  # fmt: skip
 
 
 def execute(options: argparse.Namespace) -> int:
-    from neptune_mlir.zoo import examine, find
+    from neptune_mlir.zoo import examine, examine_gradient, find
 
-    rows = []
+    look = examine_gradient if options.grad else examine
+    rows: list[Any] = []
     examples = find(options.names)
     for number, example in enumerate(examples):
         if sys.stderr.isatty():
             print(f"\r{number + 1}/{len(examples)} {example.name:<30}", end="", file=sys.stderr)
-        rows.append(examine(example, options.seed, options.hard))
+        rows.append(look(example, options.seed, options.hard))
     if sys.stderr.isatty():
         print(f"\r{'':<40}\r", end="", file=sys.stderr)
     if options.json:
         for row in rows:
             print(json.dumps(row.as_json()))
     else:
-        print(table(rows))
-    return 0 if all(row.proved for row in rows) else 1
+        print(gradient_table(rows) if options.grad else table(rows))
+    return 0 if all(row.right if options.grad else row.proved for row in rows) else 1
+
+
+def gradient_table(rows: list) -> str:
+    """The rows of gradients as an aligned table."""
+    cells = [_GRADIENT_COLUMNS]
+    for row in rows:
+        cells.append((
+            row.name, str(row.inputs), str(row.reductions), str(row.kernels), str(row.free),
+            f"{row.off:.0e}", f"{row.err:.1e}", f"{row.err_unfused:.1e}",
+            "yes" if row.right else "NO",
+        ))  # fmt: skip
+    return _aligned(cells)
 
 
 def table(rows: list) -> str:
@@ -50,9 +67,13 @@ def table(rows: list) -> str:
             str(row.auxiliaries), "yes" if row.proved else "NO",
             f"{row.err:.1e}", f"{row.err_unfused:.1e}",
         ))  # fmt: skip
-    widths = [max(len(c[k]) for c in cells) for k in range(len(_COLUMNS))]
+    notes = [f"* {row.name}: {row.note}" for row in rows if row.note]
+    return "\n".join([_aligned(cells), "", *notes]).rstrip()
+
+
+def _aligned(cells: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
              for row in cells]  # fmt: skip
     lines.insert(1, "  ".join("-" * w for w in widths))
-    notes = [f"* {row.name}: {row.note}" for row in rows if row.note]
-    return "\n".join([*lines, "", *notes]).rstrip()
+    return "\n".join(lines)

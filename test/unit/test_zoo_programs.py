@@ -2,13 +2,11 @@
 """Every program of the zoo fuses, is proved, and is as accurate as the unfused program."""
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
-from neptune_mlir.zoo import ZOO, examine, fusions
-
-# One unit in the last place of float32: below it neither error means anything.
-ULP = 2.0**-23
+from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient, fusions
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
@@ -46,6 +44,28 @@ def test_survives_adversarial_inputs(example):
             nonneg=fusion.nonneg, length=12, seed=1,
         )  # fmt: skip
         assert report.ok, report.failure
+
+
+# The others take half a minute each to compile on a busy machine.
+QUICK_GRADIENTS = ("softmax", "logsumexp", "cross_entropy", "variance")
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
+@pytest.mark.parametrize("example", [
+    pytest.param(e, marks=[] if e.name in QUICK_GRADIENTS else pytest.mark.nightly, id=e.name)
+    for e in ZOO
+])  # fmt: skip
+def test_gradient_compiles_and_is_as_accurate_as_unfused(example, hard):
+    row = examine_gradient(example, hard=hard)
+    assert row.right, row
+
+
+def test_gradient_table():
+    from neptune_mlir.cli.zoo import gradient_table
+
+    row = GradientRow("name", 1, 2, 1, 1, 1e-9, 1e-7, 1e-7)
+    assert "yes" in gradient_table([row]) and row.as_json()["right"]
+    assert not replace(row, off=1e-3).right and not replace(row, err=1e-5).right
 
 
 def test_table_and_json_rows():

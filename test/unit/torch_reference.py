@@ -5,6 +5,7 @@ checked against: it shares nothing with ours but the terms."""
 
 import numpy as np
 import torch
+
 from neptune_mlir.algebra import terms as T
 
 _FUNCTIONS = {

@@ -45,7 +45,6 @@ from neptune_mlir.frontend.gradient.exchange import exchanged
 from neptune_mlir.frontend.gradient.known_sums import known_sum
 from neptune_mlir.frontend.program import Program, Step, Tensor
 
-
 # The addends of an adjoint by the axes that each is over: what depends on fewer axes than what
 # reads it gets the sum over the others, of all that comes over the same ones at once.
 Parts = dict[frozenset[int], Term]
