@@ -20,6 +20,7 @@ from neptune_mlir.ir.bindings import tensor as tensor_dialect
 
 # what functions say of how exact they have to be
 PRECISION, NUMERICS = "neptune.precision", "neptune.numerics"
+DERIVED = "neptune.derived"  # how a function was derived from another one, for `explain`
 
 Extent = int | Any  # a static extent, or an index value
 

@@ -27,6 +27,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest, tensor_key
+from neptune_mlir.dialects.program import DERIVED, functions
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.ir.bindings import ir
 
@@ -49,8 +50,13 @@ def explain(module: Any, text: str = "") -> str:
 
 
 def derivations(module: Any) -> list[str]:
-    """How the corrections of each stream were found and proved, as `rolling-update` recorded it."""
+    """How gradients were derived, as `neptune.grad` recorded it, and how the corrections of each
+    stream were found and proved, as `rolling-update` did."""
     lines: list[str] = []
+    for function in functions(module):
+        if DERIVED in function.operation.attributes:
+            lines.append(f"derivation of {function.name.value}")
+            lines.extend(f"  {line.value}" for line in function.operation.attributes[DERIVED])
 
     def visit(op: Any) -> Any:
         if "neptune.derivation" in op.attributes:

@@ -9,6 +9,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
+from neptune_mlir.dialects.program import DERIVED
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
@@ -44,6 +45,10 @@ class _Emitter:
             for o in program.outputs
         ]
         function = func.FuncOp(program.name, (types, results))
+        if program.notes:
+            function.attributes[DERIVED] = ir.ArrayAttr.get(
+                [ir.StringAttr.get(note, function.context) for note in program.notes]
+            )
         block = function.add_entry_block(
             [ir.Location.name(name, context=function.context) for name in program.inputs]
         )

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import split
-from neptune_mlir.algebra.derivatives import wide
+from neptune_mlir.frontend.gradient.derivatives import wide
 from neptune_mlir.algebra.terms import Term
 
 

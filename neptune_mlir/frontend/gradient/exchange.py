@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.derivatives import over, times
+from neptune_mlir.frontend.gradient.derivatives import over, times
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.proof import PROVED, Obligation, discharge

@@ -3,7 +3,7 @@
 
 A program is a sequence of reductions; everything between them is scalar. So is its gradient:
 
-    a scalar operator         its row of `algebra.derivatives`
+    a scalar operator         its row of `derivatives`
     a read of a value         the sum over the axes that the read lacks; at `h // 4`, at a number or
                               at an axis twice, where the position is the one that was read
     sum over j of f           the adjoint of the sum at every j
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import Split, split
-from neptune_mlir.algebra.derivatives import (
+from neptune_mlir.frontend.gradient.derivatives import (
     addends_of,
     choose,
     converted,

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from neptune_mlir.algebra import derivatives as D
+from neptune_mlir.frontend.gradient import derivatives as D
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import evaluate_scalar
 
