@@ -31,16 +31,16 @@ def grad(program: Program, wrt: Sequence[str] | None = None) -> Program:
     """
     wanted = _wanted(program, wrt)
     made = program.copy(f"{program.name}_grad")
-    seeds = []
-    for output in program.outputs:
+    cotangents = {}
+    for k, output in enumerate(program.outputs):
         if T.is_float(output.term.dtype):
             axes = tuple(made.axis_list[a] for a in output.axes)
             tensor = made.input(f"d_{output.name}", *axes, dtype=output.term.dtype)
-            seeds.append((output.term, tensor[axes].term, output.axes))
-    if not seeds:
+            cotangents[k] = tensor[axes].term
+    if not cotangents:
         raise UsageError(f"'{program.name}' has no float result", hint="nothing to differentiate")
     reverse = Reverse(program, made, wanted)
-    reverse.run(seeds)
+    reverse.run(cotangents)
     for name in wanted:
         argument = made.inputs[name]
         axes = argument.shape if isinstance(argument, Tensor) else ()

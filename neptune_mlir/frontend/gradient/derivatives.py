@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from neptune_mlir.algebra.terms import OPS, Term, const, is_float, make
+from neptune_mlir.algebra.terms import OPS, Term, const, is_float, make, rewrite
 
 Pullback = Callable[..., Term]
 
@@ -107,6 +107,38 @@ def converted(a: Term, dtype: str) -> Term:
     if _masked(a):
         return choose(a.args[0], *(converted(x, dtype) for x in a.args[1:]))
     return make("cast", a, dtype=dtype)
+
+
+def masks_outside(root: Term) -> Term:
+    """exp(where(c, x, -inf) - m) as where(c, exp(x - m), 0).
+
+    Equal where m is finite, and 0 where a row of nothing but -inf makes it NaN. What is masked is
+    then 0 whatever it is multiplied by or divided by.
+    """
+
+    def rule(n: Term) -> Term | None:
+        if n.op in ("exp", "exp2"):
+            return _exponential(n.op, n.args[0], n.dtype)
+        if n.op == "cast" and is_float(n.args[0].dtype) and _masked(n.args[0]):
+            return converted(n.args[0], n.dtype)
+        return None
+
+    return rewrite(root, rule)
+
+
+def _exponential(op: str, exponent: Term, dtype: str) -> Term:
+    first, *rest = exponent.args if exponent.op == "sub" else (exponent,)
+    if first.op != "select":
+        return make(op, exponent)
+    condition, *cases = first.args
+    if not any(c.is_const and c.value == -math.inf for c in cases):
+        return make(op, exponent)
+    found = [
+        const(0.0, dtype) if c.is_const and c.value == -math.inf
+        else _exponential(op, make("sub", c, *rest) if rest else c, dtype)
+        for c in cases
+    ]  # fmt: skip
+    return choose(condition, *found)
 
 
 def _under(condition: Term, outcome: bool, t: Term) -> Term:

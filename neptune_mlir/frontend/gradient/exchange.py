@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.frontend.gradient.derivatives import over, times
+from neptune_mlir.frontend.gradient.derivatives import is_zero, masks_outside, over, times
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
@@ -96,9 +96,9 @@ def _points(program: Program, axes: Iterable[int]) -> int:
 
 
 def _factors(t: Term) -> Factors:
-    """What a term is a product of."""
+    """What a term is a product of; masks are factors of 0 and 1."""
     found: Factors = Counter()
-    pending = [(t, 1)]
+    pending = [(masks_outside(t), 1)]
     while pending:
         n, sign = pending.pop()
         if n.op in ("mul", "div"):
@@ -106,6 +106,12 @@ def _factors(t: Term) -> Factors:
         elif n.op == "neg":
             found[T.const(-1.0, n.dtype)] += 1
             pending.append((n.args[0], sign))
+        elif n.op == "select" and any(map(is_zero, n.args[1:])):
+            live = is_zero(n.args[1])
+            one = T.const(1.0, n.dtype)
+            cases = (n.args[1], one) if live else (one, n.args[2])
+            found[T.make("select", n.args[0], *cases)] += 1
+            pending.append((n.args[2 if live else 1], sign))
         else:
             found[n] += sign
     return found

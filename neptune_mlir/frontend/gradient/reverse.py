@@ -18,8 +18,8 @@ again. What is stored and what is recomputed is fusion's decision, as in every p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
@@ -29,6 +29,7 @@ from neptune_mlir.frontend.gradient.derivatives import (
     choose,
     converted,
     is_zero,
+    masks_outside,
     over,
     plus,
     pull,
@@ -99,8 +100,9 @@ class Reverse:
         self.adjoints: dict[str, Term] = {}
         self.notes: list[str] = []
         free = free_extrema(source)
-        self._constant = {f.value for f in free}
-        self._steps = {s.key: s for s in source.steps}
+        self._constant = {masks_outside(f.value) for f in free}
+        self._steps = {s.key: replace(s, body=masks_outside(s.body)) for s in source.steps}
+        self._results = [masks_outside(o.term) for o in source.outputs]
         self._active = self._find_active(wrt)
         for f in free:
             self.notes.append(
@@ -108,13 +110,14 @@ class Reverse:
                 f"{len(f.proof.obligations)} obligations)"
             )
 
-    def run(self, seeds: Sequence[tuple[Term, Term, Sequence[int]]]) -> None:
-        """Sweep from outputs: the term of each, its adjoint, and its axes."""
+    def run(self, cotangents: Mapping[int, Term]) -> None:
+        """Sweep from the outputs of these numbers, whose adjoints are given over their axes."""
         parts: dict[Term | str, Parts] = {}
-        for term, adjoint, axes in seeds:
+        for k, adjoint in cotangents.items():
+            term, axes = self._results[k], frozenset(self.source.outputs[k].axes)
             if term in self._active:
-                _add(parts, term, frozenset(axes), converted(adjoint, wide(term.dtype)))
-        for n in reversed(self._order([term for term, _, _ in seeds])):
+                _add(parts, term, axes, converted(adjoint, wide(term.dtype)))
+        for n in reversed(self._order([self._results[k] for k in cotangents])):
             if isinstance(n, str):
                 self._through_reduction(n, parts)
             elif n in parts:
@@ -150,8 +153,8 @@ class Reverse:
         found: set[Term] = set()
         reached = set(wrt)
         bodies = [(s.key if s.combiner not in ("and", "or") else "", s.body)
-                  for s in self.source.steps]  # fmt: skip
-        for key, root in [*bodies, *(("", o.term) for o in self.source.outputs)]:
+                  for s in self._steps.values()]  # fmt: skip
+        for key, root in [*bodies, *(("", result) for result in self._results)]:
             for n in T.walk(root):
                 if n in self._constant or not T.is_float(n.dtype):
                     continue

@@ -7,7 +7,8 @@ A group grows from one reduction (the seed) and one of its reduced loops, the *s
   its own reduced loops has the stream's extent;
 * a reduction that a member reads element by element along the stream (attention's scores)
   joins as an *inner* member, computed per tile, when that repeats no work and saves a tensor
-  larger than what it is made of;
+  larger than what it is made of; where other groups read it too, each may compute it again
+  (a backward pass reads the scores in three streams);
 * a reduction that reads the same inner member or the same tensor along the stream, or that an
   elementwise nest reads together with a member, joins as a running member too;
 * an elementwise nest over the results joins the *finish*.
@@ -17,7 +18,7 @@ Nothing may leave the group and come back (convexity): then the nests would need
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -27,6 +28,10 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, Program, captured, top_level_op
+
+# Terms of a sum that each stream which reads it may compute again. The stream's own product does as
+# much for every element: a store and loads of the elements cost less time, and memory without end.
+MAX_REPEATED = 512
 
 # Accumulator columns that one program can hold. Past it the columns would be cut, and every
 # cut would compute the inner members again.
@@ -53,6 +58,7 @@ class Group:
     finish: dict[str, tuple[int, ...]] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)  # axes that separate programs, for some member
     folded: set[int] = field(default_factory=set)  # that members reduce, but for the stream
+    copied: set[str] = field(default_factory=set)  # inner ones that others read as well
     members: int = 0  # those but for the finish, the nests that they need, and those that need
     before: int = 0  # some of them: sets (see `Dependencies`)
     after: int = 0
@@ -82,11 +88,16 @@ class Grouping:
 
     Args:
         excluded: pairs that the solver refused to fuse; the caller adds to it.
+        stored: reductions that go through memory anyway, so that no stream computes them again.
     """
 
-    def __init__(self, program: Program, excluded: dict[str, set[str]]):
+    def __init__(
+        self, program: Program, excluded: dict[str, set[str]], stored: Collection[str] = ()
+    ):
         self.program = program
+        self.stored = stored
         self.taken: set[str] = set()  # nests that already belong to a fused op
+        self._without_copy: dict[str, set[Any]] = {}  # ops that read one of which there are copies
         self.excluded = excluded
         self.classes = ExtentClasses(program)
         self.needs = Dependencies(program)
@@ -108,9 +119,16 @@ class Grouping:
             key for key, nest in program.nests.items() if nest.kind == "reduce"
         )
 
-    def fuse(self, members: set[str]) -> None:
-        """These are one op from now on."""
+    def fuse(self, group: Group) -> None:
+        """The members are one op from now on, which has copies of those that others read."""
+        members = {*group.running, *group.inner, *group.finish} - group.copied
         self.taken |= members
+        inside = {self.program.nests[k].op.operation for k in [*group.running, *group.inner]}
+        for key in group.copied:
+            left = self._without_copy.setdefault(key, self._users(key) - self._maps)
+            left -= inside
+            if not left:
+                self.taken.add(key)  # nobody reads it from memory
         self.needs.join(members)
 
     def best(self, seed: str) -> Group | None:
@@ -292,7 +310,7 @@ class Grouping:
             return False
         if not inner and any(self.needs.of(i) & self.needs.bit(key) for i in group.inner):
             return False
-        if not self._convex(group, key):
+        if not self._convex(group, key, inner):
             return False
         loops = []
         for loop in range(len(nest.domain)):
@@ -313,12 +331,12 @@ class Grouping:
         group.near |= self._near(key, inner)
         group.members |= self.needs.bit(key)
         group.before |= self.needs.of(key)
-        group.after |= self.needs.on(key)
+        group.after |= 0 if inner else self.needs.on(key)  # others have it from elsewhere
 
-    def _convex(self, group: Group, key: str) -> bool:
+    def _convex(self, group: Group, key: str, inner: bool) -> bool:
         """Whether nothing leaves the group and comes back, with `key` in it."""
         before = group.before | self.needs.of(key)
-        after = group.after | self.needs.on(key)
+        after = group.after | (0 if inner else self.needs.on(key))
         return not before & after & ~(group.members | self.needs.bit(key))
 
     def _aligned(self, group: Group, key: str, known: dict[int, int]) -> dict[int, int] | None:
@@ -341,18 +359,33 @@ class Grouping:
         return known if len(set(known.values())) == len(known) else None
 
     def _drop_shared_inner(self, group: Group) -> None:
-        """An inner member that something outside also needs goes through memory instead."""
+        """An inner member that something outside also needs is computed again, or goes through
+        memory instead."""
         changed = True
         while changed:
             changed = False
+            group.copied.clear()
             for key in list(group.inner):
-                users = {top_level_op(use.owner, self.program.block)
-                         for use in self.program.values[key].uses}
+                users = self._users(key)
                 members = (self.program.nests[k] for k in [*group.running, *group.inner])
                 allowed = self._maps | {nest.op.operation for nest in members}
-                if not users <= allowed or not any(k in group for k in self.readers.get(key, ())):
+                shared = not users <= allowed
+                unused = not any(k in group for k in self.readers.get(key, ()))
+                if unused or (shared and not self._worth_repeating(key)):
                     del group.inner[key]
                     changed = True
+                elif shared:
+                    group.copied.add(key)
+
+    def _users(self, key: str) -> set[Any]:
+        """The ops of the block that read a nest's result."""
+        uses = self.program.values[key].uses
+        return {top_level_op(use.owner, self.program.block) for use in uses}
+
+    def _worth_repeating(self, key: str) -> bool:
+        nest = self.program.nests[key]
+        sizes = [nest.domain[k] for k in nest.reduced_axes]
+        return key not in self.stored and DYNAMIC not in sizes and prod(sizes) <= MAX_REPEATED
 
     def _reads_inner_at(self, group: Group, key: str, loops: dict[int, int]) -> bool:
         """Whether `key` reads inner members only where a program has them: at its own axes."""

@@ -109,10 +109,35 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
     So a projection that follows attention does not take the last reduction of it away. Changes
     nothing; remarks on what cannot fuse. `numerics`: one of `algebra.accept.MODES`.
     """
+    stored: set[str] = set()
+    while True:
+        plan = _plan(program, numerics, stored)
+        again = _stored_anyway(program, plan)
+        if not again:
+            return plan
+        stored |= again
+
+
+def _stored_anyway(program: Program, plan: list[Fusion]) -> set[str]:
+    """Reductions of which streams have copies, and that something else reads from memory."""
+    inside = {
+        program.nests[k].op.operation: f.group for f in plan
+        for k in (*f.group.running, *f.group.finish)
+    }  # fmt: skip
+    found = set()
+    for key in {k for f in plan for k in f.group.copied}:
+        users = {top_level_op(use.owner, program.block) for use in program.values[key].uses}
+        groups = [inside.get(user) for user in users]
+        if any(g is None or key not in g.inner for g in groups):
+            found.add(key)
+    return found
+
+
+def _plan(program: Program, numerics: str, stored: set[str]) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
-    grouping = Grouping(program, excluded)
+    grouping = Grouping(program, excluded, stored)
     place = {op.operation: k for k, op in enumerate(program.block.operations)}
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
     seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
@@ -148,5 +173,5 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
         plan.append(
             Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
         )
-        grouping.fuse({*group.running, *group.inner, *group.finish})
+        grouping.fuse(group)
     return plan
