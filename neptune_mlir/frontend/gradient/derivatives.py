@@ -42,7 +42,16 @@ def plus(a: Term, b: Term) -> Term:
         return choose(a.args[0], plus(a.args[1], b.args[1]), plus(a.args[2], b.args[2]))
     if b.op == "neg":
         return make("sub", a, b.args[0])
+    shared = [x for x in a.args if x in b.args] if a.op == b.op == "mul" else []
+    if shared:
+        first, second = (_other_factor(x, shared[0]) for x in (a, b))
+        return times(plus(first, second), shared[0])
     return make("add", a, b)
+
+
+def _other_factor(product: Term, factor: Term) -> Term:
+    a, b = product.args
+    return b if a is factor else a
 
 
 def addends_of(t: Term) -> list[Term]:
@@ -82,13 +91,15 @@ def times(a: Term, b: Term) -> Term:
 
 
 def over(a: Term, b: Term) -> Term:
-    """a / b"""
+    """a / b; a product with 1 / b where b varies along fewer axes: one division for many."""
     if is_zero(a):
         return a
     if _masked(a):
         return choose(a.args[0], over(a.args[1], b), over(a.args[2], b))
     if a.op == "neg":
         return minus(over(a.args[0], b))
+    if b.axes < a.axes:
+        return times(a, make("div", const(1.0, b.dtype), b))
     return make("div", a, b)
 
 

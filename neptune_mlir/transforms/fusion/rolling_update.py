@@ -59,8 +59,9 @@ from neptune_mlir.transforms.registry import register, remark
 def shared_terms(solution: Solution) -> set[Term]:
     """Subterms worth a tensor of their own inside the stream.
 
-    The operands of contractions (so that a matrix instruction can take them), and whole
-    reduction bodies that another reduction computes as well.
+    The operands of contractions (so that a matrix instruction can take them), whole
+    reduction bodies that another reduction computes as well, and what takes a division or a
+    function and varies along fewer axes than what reads it.
     """
     wanted: set[Term] = set()
     for running in solution.running:
@@ -74,7 +75,25 @@ def shared_terms(solution: Solution) -> set[Term]:
         uses = sum(body in set(T.walk(r.body)) for r in solution.running)
         if uses > 1:
             wanted.add(body)
+    for running in solution.running:
+        wanted |= _fewer_times(running.body)
     return wanted
+
+
+# What costs more for every element than a load of its value.
+_COSTLY = frozenset({"div", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sqrt",
+                     "rsqrt", "sin", "cos", "erf"})  # fmt: skip
+
+
+def _fewer_times(body: Term) -> set[Term]:
+    """The largest subterms with a costly operator that a term over more axes reads."""
+    found = set()
+    costly: set[Term] = set()
+    for n in T.walk(body):
+        if n.op in _COSTLY or any(a in costly for a in n.args):
+            costly.add(n)
+        found |= {a for a in n.args if a in costly and a.axes < n.axes and T.is_float(a.dtype)}
+    return found
 
 
 def proof_status(solution: Solution) -> str:
