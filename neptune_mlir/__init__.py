@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from neptune_mlir import ops, passes
     from neptune_mlir.driver.kernel import Kernel, compile
     from neptune_mlir.frontend.gradient import grad
+    from neptune_mlir.frontend.gradient.saved import vjp
     from neptune_mlir.passes import register
 
-__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "grad", "ops", "passes", "register"]
+__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "grad", "ops", "passes", "register", "vjp"]
 
 _HOME = {
     "compile": "neptune_mlir.driver.kernel",
     "Kernel": "neptune_mlir.driver.kernel",
     "register": "neptune_mlir.passes",
     "grad": "neptune_mlir.frontend.gradient",
+    "vjp": "neptune_mlir.frontend.gradient.saved",
 }
 
 

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="an .mlir file, or - for stdin")
     add_schedule_arguments(parser)
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--grad", action="store_true", help="its gradient, and how it was derived")
     parser.add_argument("--html", metavar="OUT", help="write one self-contained page instead")
 
 
@@ -23,6 +24,11 @@ def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.driver.compiler import lower_text
 
     source = read_source(options.input)
+    if options.grad:
+        from neptune_mlir.driver.kernel import Source
+        from neptune_mlir.frontend.gradient import grad
+
+        source = Source(Source.of(grad(source)).text, source.name)
     module, facts = lower_text(
         source.text, source.name, options.target, options.schedule, "fused",
         library.knob_text(knobs_of(options)),

@@ -105,27 +105,29 @@ def _html_line(line: str) -> str:
     return indent + text
 
 
+def written_name(argument: Any, text: str) -> str | None:
+    """What the text that a module was parsed from calls an argument: its location is where the
+    name stands."""
+    location = argument.location
+    if isinstance(location, ir.NameLoc):
+        return str(location.name_str)
+    lines = text.splitlines() if isinstance(location, ir.FileLineColLoc) else []
+    if not lines or location.start_line > len(lines):
+        return None
+    found = re.match(r"%([A-Za-z_]\w*)", lines[location.start_line - 1][location.start_col - 1 :])
+    return found[1] if found else None
+
+
 class _Writer:
     """Writes one function; names values as it meets them."""
 
     def __init__(self, text: str) -> None:
-        self.text = text.splitlines()
+        self.text = text
         self.values = Values()
         self.lines: list[str] = []
         self.used: set[str] = set()
 
     # ---- names
-
-    def written_name(self, argument: Any) -> str | None:
-        """What the program's text calls an argument: its location is where the name stands."""
-        location = argument.location
-        if isinstance(location, ir.NameLoc):
-            return location.name_str
-        if not isinstance(location, ir.FileLineColLoc) or location.start_line > len(self.text):
-            return None
-        line = self.text[location.start_line - 1]
-        found = re.match(r"%([A-Za-z_]\w*)", line[location.start_col - 1 :])
-        return found[1] if found else None
 
     def name(self, value: Any, stem: str, numbered: bool = True) -> str:
         """Give `value` a name that is free: `stem`, with a number where asked or needed."""
@@ -165,7 +167,7 @@ class _Writer:
         block = function.regions[0].blocks[0]
         name = function.operation.attributes["sym_name"].value
         arguments = [
-            self.name(a, self.written_name(a) or f"arg{k}", numbered=False)
+            self.name(a, written_name(a, self.text) or f"arg{k}", numbered=False)
             for k, a in enumerate(block.arguments)
         ]
         typed = [

@@ -69,17 +69,13 @@ class _Emitter:
         from neptune_mlir.ir.bindings import tensor
 
         for axis in self.program.axis_list:
-            if axis.static is not None:
-                continue
-            for name, argument in self.program.inputs.items():
-                if isinstance(argument, str) or axis not in _identity(argument.shape):
-                    continue
-                dim = _identity(argument.shape).index(axis)
+            found = None if axis.static is not None else self.program.dimension_of(axis)
+            if found is not None:
+                name, dim = found
                 position = arith.ConstantOp(ir.IndexType.get(), dim).result
                 value = tensor.DimOp(self.values[name], position).result
                 self.extents[axis.number] = value
                 self.values.bind(f"size:{axis.name}", value)
-                break
 
     def _needed_steps(self) -> list[Any]:
         by_key = {s.key: s for s in self.program.steps}
@@ -129,16 +125,6 @@ class _Emitter:
             self.values, self._local(term, axes), result_axes=[axes.index(k) for k in order],
             loc=self.location(output.place), **self._loops(axes, output.place),
         )  # fmt: skip
-
-
-class _identity(list):
-    """A list that finds members by identity: comparing axes builds an expression."""
-
-    def __contains__(self, item: object) -> bool:
-        return any(item is x for x in self)
-
-    def index(self, item: object, *bounds: Any) -> int:
-        return next(k for k, x in enumerate(self) if x is item)
 
 
 def emit(program: Program, context: Any = None) -> Any:

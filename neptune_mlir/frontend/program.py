@@ -192,6 +192,19 @@ class Program:
         made._step_of = dict(self._step_of)
         return made
 
+    def dimension_of(self, axis: Axis) -> tuple[str, int] | None:
+        """The input and its dimension that an axis runs over: its own, else one that it indexes."""
+        for name, argument in self.inputs.items():
+            for dim, own in enumerate(argument.shape if isinstance(argument, Tensor) else ()):
+                if own is axis:
+                    return name, dim
+        bodies = [s.body for s in self.steps]
+        for term in (*bodies, *(o.term for o in self.outputs)):
+            for read in T.reads(term):
+                if read.attr in self.inputs and axis.term in read.args:
+                    return str(read.attr), read.args.index(axis.term)
+        return None
+
     def own(self, x: Expr) -> None:
         """Refuses what belongs to another program."""
         if x.program is not self:

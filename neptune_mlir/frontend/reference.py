@@ -43,6 +43,9 @@ def evaluate(program: Program, arrays: Sequence[Any]) -> Any:
             if sizes[axis.number] != extent:
                 raise ArgumentError(f"'{name}': axis '{axis.name}' has two extents")
         data[name] = array.astype(np.float64) if T.is_float(argument.dtype) else array
+    for axis in program.axis_list:
+        if sizes[axis.number] is None and (found := program.dimension_of(axis)):
+            sizes[axis.number] = data[found[0]].shape[found[1]]
     extents = tuple(sizes[k] or 0 for k in range(len(program.axis_list)))
     for axis in program.axis_list:
         scalars[f"size:{axis.name}"] = extents[axis.number]

@@ -28,6 +28,9 @@ def gradients(program, wrt, arrays, cotangents):
     tensors = []
     for name, array in zip(names, arrays, strict=True):
         tensor = torch.as_tensor(np.asarray(array))
+        argument = program.inputs[name]
+        if (argument if isinstance(argument, str) else argument.dtype) == "i1":
+            tensor = tensor.bool()
         if tensor.is_floating_point():
             tensor = tensor.double().requires_grad_(name in wrt)
         tensors.append(tensor)

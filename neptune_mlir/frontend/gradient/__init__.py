@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.errors import UsageError
@@ -12,11 +13,12 @@ from neptune_mlir.frontend.gradient.reverse import Reverse
 from neptune_mlir.frontend.program import Program, Tensor
 
 
-def grad(program: Program, wrt: Sequence[str] | None = None) -> Program:
+def grad(program: Any, wrt: Sequence[str] | None = None) -> Program:
     """The gradient of a program: reverse mode, from cotangents of its outputs.
 
     Args:
-        program: in index notation, as `neptune.ops` makes them.
+        program: in index notation, as `neptune.ops` makes them, or what `neptune.compile` takes:
+            MLIR text, a path to it, an `ir.Module`.
         wrt: names of float inputs; default: all of them.
 
     Returns:
@@ -27,8 +29,9 @@ def grad(program: Program, wrt: Sequence[str] | None = None) -> Program:
 
     Raises:
         UsageError: an input that is not there or no float, or no float output.
-        InputError: a read whose adjoint has no form.
+        InputError: a read whose adjoint has no form; in MLIR an op that no nest models.
     """
+    program = as_program(program)
     wanted = _wanted(program, wrt)
     made = program.copy(f"{program.name}_grad")
     cotangents = {}
@@ -49,6 +52,15 @@ def grad(program: Program, wrt: Sequence[str] | None = None) -> Program:
         made.output(Expr(value, made), *axes, dtype=dtype, name=f"d_{name}")
     made.notes = reverse.notes
     return made
+
+
+def as_program(program: Any) -> Program:
+    """A program as it is, MLIR in index notation. Raises as `frontend.from_nests`."""
+    if isinstance(program, Program):
+        return program
+    from neptune_mlir.frontend.from_nests import program_of
+
+    return program_of(program)
 
 
 def _wanted(program: Program, wrt: Sequence[str] | None) -> list[str]:

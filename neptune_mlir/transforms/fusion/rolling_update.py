@@ -60,8 +60,8 @@ def shared_terms(solution: Solution) -> set[Term]:
     """Subterms worth a tensor of their own inside the stream.
 
     The operands of contractions (so that a matrix instruction can take them), whole
-    reduction bodies that another reduction computes as well, and what takes a division or a
-    function and varies along fewer axes than what reads it.
+    reduction bodies that another reduction computes as well, and in the operands of contractions
+    what takes a division or a function of tensors from outside and varies along fewer axes.
     """
     wanted: set[Term] = set()
     for running in solution.running:
@@ -70,13 +70,12 @@ def shared_terms(solution: Solution) -> set[Term]:
             stored = inside_casts(operand)
             if stored.op != "read":
                 wanted.add(stored)
+                wanted |= _fewer_times(stored)
     bodies = [r.body for r in solution.running if not inside_casts(r.body).is_leaf]
     for body in bodies:
         uses = sum(body in set(T.walk(r.body)) for r in solution.running)
         if uses > 1:
             wanted.add(body)
-    for running in solution.running:
-        wanted |= _fewer_times(running.body)
     return wanted
 
 
@@ -85,12 +84,16 @@ _COSTLY = frozenset({"div", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1
                      "rsqrt", "sin", "cos", "erf"})  # fmt: skip
 
 
-def _fewer_times(body: Term) -> set[Term]:
-    """The largest subterms with a costly operator that a term over more axes reads."""
+def _fewer_times(operand: Term) -> set[Term]:
+    """The largest subterms with a costly operator, over no running value, that a term over more
+    axes reads."""
     found = set()
     costly: set[Term] = set()
-    for n in T.walk(body):
-        if n.op in _COSTLY or any(a in costly for a in n.args):
+    for n in T.walk(operand):
+        by_number = n.op == "div" and n.args[1].is_const
+        if not n.has_ref and (
+            (n.op in _COSTLY and not by_number) or any(a in costly for a in n.args)
+        ):
             costly.add(n)
         found |= {a for a in n.args if a in costly and a.axes < n.axes and T.is_float(a.dtype)}
     return found

@@ -7,6 +7,7 @@ differs from autograd is then a wrong rule (tolerance 1e-9 relative, rounding is
 
 import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.proof import Proof
-from neptune_mlir.errors import UsageError
+from neptune_mlir.cli import main
+from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.frontend import notation as N
+from neptune_mlir.frontend.from_nests import program_of
 from neptune_mlir.frontend.gradient import reverse
 from neptune_mlir.zoo import ZOO, differences, relative_error
 
@@ -32,8 +35,8 @@ def as_list(value):
 
 
 def with_cotangents(program, arrays, rng):
-    results = as_list(program.reference(*arrays))
-    return [rng.standard_normal(np.shape(r)) for r in results]
+    results = zip(as_list(program.reference(*arrays)), program.outputs, strict=True)
+    return [rng.standard_normal(np.shape(r)) for r, o in results if T.is_float(o.term.dtype)]
 
 
 def compare(program, arrays, seed=0, tolerance=1e-9):
@@ -313,6 +316,86 @@ def test_differences_notice_a_wrong_gradient():
     gradient = neptune.grad(program).reference(x, d)
     assert differences(program, [x], [d], 0, gradient, rng) < 1e-8
     assert differences(program, [x], [d], 0, gradient * 1.001, rng) > 1e-5
+
+
+@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+def test_saving_changes_nothing(example):
+    """Backward from what forward saved is the gradient; nothing as large as scores is saved."""
+    program = example.build()
+    forward, backward = neptune.vjp(program)
+    rng = np.random.default_rng(10)
+    arrays = example.inputs(rng)
+    results = as_list(forward.reference(*arrays))
+    saved = results[len(program.outputs) :]
+    cotangents = with_cotangents(program, arrays, rng)
+    got = as_list(backward.reference(*arrays, *saved, *cotangents))
+    wanted = as_list(neptune.grad(program).reference(*arrays, *cotangents))
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-12 * np.abs(w).max())
+    largest = max(np.size(x) for x in (*arrays, *results[: len(program.outputs)]))
+    assert saved or len(program.steps) < 3
+    assert all(np.size(s) <= largest for s in saved)
+
+
+# ---- programs that came as MLIR
+
+INPUTS = Path(__file__).parents[2] / "inputs"
+# As array languages and torch's exporter write them; the others are larger or alike.
+MLIR = ("cross_entropy_gather", "decode_gqa", "layernorm", "reduce_several_axes", "softmax_map",
+        "torch_alibi", "torch_batch_norm", "torch_sdpa_bool_mask")  # fmt: skip
+REFUSED = ("argmax_used", "convolution", "embedding", "running_sum")
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(f.stem, marks=[] if f.stem in MLIR else pytest.mark.nightly, id=f.stem)
+    for f in sorted(INPUTS.glob("*.mlir"))
+])  # fmt: skip
+def test_mlir(name):
+    """The program in index notation means the same, and its gradient is right; or it is refused,
+    at the op."""
+    path = INPUTS / f"{name}.mlir"
+    try:
+        program = program_of(path)
+    except InputError as error:
+        assert name not in MLIR
+        assert "no nest models it" in error.message and path.name in str(error.loc)
+        return
+    rng = np.random.default_rng(0)
+    sizes = {a.name: 9 for a in program.axis_list if a.static is None}
+    compare(program, inputs_of(program, rng, sizes))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_mlir_that_no_nest_models(name):
+    with pytest.raises(InputError, match="has no gradient"):
+        neptune.grad(INPUTS / f"{name}.mlir")
+
+
+def test_mlir_means_the_same_as_a_program():
+    """Out into MLIR and back: the same arguments, the same values."""
+    program = ops.attention(head_dim=8, causal=True, group=2, sink=True)
+    again = program_of(program.to_mlir())
+    assert list(again.inputs) == list(program.inputs)
+    sizes = {"b": 2, "h": 4, "hk": 2, "i": 5, "j": 7}
+    arrays = inputs_of(program, np.random.default_rng(1), sizes)
+    np.testing.assert_allclose(again.reference(*arrays), program.reference(*arrays), rtol=1e-5)
+
+
+def test_an_axis_that_no_input_has_as_its_own():
+    """x[i, k] * x[j, k]: the extent of j is that of the dimension which it indexes."""
+    p = N.Program("gram")
+    i, j, k = p.axes("i j k")
+    x = p.input("x", i, k)
+    p.output(N.sum(x[i, k] * x[j, k], k), i, j)
+    again = program_of(p.to_mlir())
+    arrays = [np.random.default_rng(2).standard_normal((5, 3))]
+    np.testing.assert_allclose(again.reference(*arrays), arrays[0] @ arrays[0].T)
+
+
+def test_explain_shows_the_derivation(capsys):
+    assert main.main(["explain", str(INPUTS / "softmax_map.mlir"), "--grad"]) == 0
+    shown = capsys.readouterr().out
+    assert "derivation of" in shown and "no adjoint" in shown
 
 
 # ---- what it takes and refuses
