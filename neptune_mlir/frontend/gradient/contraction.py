@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import split
-from neptune_mlir.frontend.gradient.derivatives import wide
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.frontend.gradient.derivatives import wide
 
 
 def contraction(body: Term, inputs: Collection[str]) -> Term:

@@ -24,6 +24,12 @@ from dataclasses import dataclass, replace
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import Split, split
+from neptune_mlir.algebra.invariance import free_value
+from neptune_mlir.algebra.proof import Proof
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.errors import InputError
+from neptune_mlir.frontend.expr import Expr
+from neptune_mlir.frontend.gradient.contraction import contraction
 from neptune_mlir.frontend.gradient.derivatives import (
     addends_of,
     choose,
@@ -36,12 +42,6 @@ from neptune_mlir.frontend.gradient.derivatives import (
     times,
     wide,
 )
-from neptune_mlir.algebra.invariance import free_value
-from neptune_mlir.algebra.proof import Proof
-from neptune_mlir.algebra.terms import Term
-from neptune_mlir.errors import InputError
-from neptune_mlir.frontend.expr import Expr
-from neptune_mlir.frontend.gradient.contraction import contraction
 from neptune_mlir.frontend.gradient.exchange import exchanged
 from neptune_mlir.frontend.gradient.known_sums import known_sum
 from neptune_mlir.frontend.program import Program, Step, Tensor

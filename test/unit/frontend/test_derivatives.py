@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from neptune_mlir.frontend.gradient import derivatives as D
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import evaluate_scalar
+from neptune_mlir.frontend.gradient import derivatives as D
 
 A, B, ADJOINT = (T.sym(n, "f64") for n in ("a", "b", "d"))
 POINTS = [(0.3, 1.7), (1.4, 0.6), (2.2, 2.9)]

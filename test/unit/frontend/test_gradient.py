@@ -401,6 +401,16 @@ def test_explain_shows_the_derivation(capsys):
 # ---- what it takes and refuses
 
 
+@pytest.mark.parametrize("build", [
+    ops.softmax, ops.logsumexp, ops.variance, lambda: ops.attention(head_dim=4, causal=True),
+])  # fmt: skip
+def test_a_gradient_has_a_gradient(build):
+    program = neptune.grad(build())
+    sizes = {"i": 5, "j": 6, "b": 1, "h": 2}
+    compare(program, inputs_of(program, np.random.default_rng(11), sizes), tolerance=1e-8)
+
+
+
 def test_some_inputs_alone():
     program = ops.softmax_weighted_sum()
     gradient = neptune.grad(program, wrt=["v"])
