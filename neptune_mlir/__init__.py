@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from neptune_mlir.frontend.gradient.saved import vjp
     from neptune_mlir.passes import register
 
-__all__ = ["Kernel", "NeptuneError", "__version__", "compile", "grad", "ops", "passes", "register", "vjp"]
+__all__ = [
+    "Kernel", "NeptuneError", "__version__", "compile", "grad", "ops", "passes", "register", "vjp",
+]  # fmt: skip
 
 _HOME = {
     "compile": "neptune_mlir.driver.kernel",

@@ -249,8 +249,9 @@ def _scope(op: Any, payload: Sequence[Any]) -> Any:
 
 def _run_upstream(name: str, payload: Sequence[Any]) -> None:
     for target in payload:
-        manager = passmanager.PassManager.parse(f"{target.operation.name}({name})")
-        manager.run(target.operation)
+        with target.operation.context:
+            manager = passmanager.PassManager.parse(f"{target.operation.name}({name})")
+            manager.run(target.operation)
 
 
 class _RunsPass(transform.TransformOpInterface):

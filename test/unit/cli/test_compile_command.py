@@ -38,7 +38,7 @@ def test_every_program_is_shown(capsys, program, level):
     ]  # fmt: skip
     rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
             "tile": r"to tensor<(\d+)x64xf16>",
-            "target": r"attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
+            "target": r"neptune\.plan.*?attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
     for part, wanted in zip(parts, ("128", "192", "64", "64"), strict=True):
         parse(part)
         assert re.search(rows[level], part)[1] == wanted
