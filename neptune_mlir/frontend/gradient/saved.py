@@ -2,7 +2,8 @@
 """`neptune.vjp`: a forward program that saves what its gradient needs, and the gradient from that.
 
 Saved are reductions that are no larger than an input or a result: a maximum or a sum a row, a
-result before its division. What is larger, like attention's scores, is computed again from the inputs.
+result before its division. What is larger, like attention's scores, is computed again from the
+inputs.
 """
 
 from __future__ import annotations
