@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects
@@ -80,20 +80,28 @@ def parse(pipeline: str, context: Any) -> Any:
     """
     register(context)
     manager = passmanager.PassManager(runner.TOP, context)
-    for step in runner.parse_pipeline(pipeline):
-        runner.add(manager, step)
+    _fill(manager, runner.parse_pipeline(pipeline))
     return manager
 
 
 def add(manager: Any, name: str, **options: Any) -> None:
-    """Add a pass of ours to an upstream `PassManager` that runs on `builtin.module`.
+    """Add a pass of ours to an upstream `PassManager` that runs on `builtin.module`, behind those
+    that it starts from (they change nothing where a module has been through them).
 
     Raises:
         UsageError: an unknown pass or option.
     """
     _ours(manager, passmanager.PassManager, "add")
     registry.lookup(name)
-    runner.add(manager, Step(name, options))
+    _fill(manager, [Step(name, options)])
+
+
+def _fill(manager: Any, steps: Sequence[Step]) -> None:
+    """Add steps, each behind those that it starts from."""
+    had: frozenset[str] = frozenset()
+    for step in runner.complete(steps):
+        runner.add(manager, step, had=had)
+        had |= {step.name}
 
 
 def __getattr__(name: str) -> Callable[..., None]:

@@ -216,7 +216,8 @@ def complete(steps: Sequence[Step], done: Collection[str] = ()) -> list[Step]:
     """The steps, each after those that it starts from; `done` ones are not repeated."""
     had, found = set(done), []
     for step in steps:
-        needed = [Step(name) for name in registry.prerequisites(step.name, had)]
+        names = registry.prerequisites(step.name, had) if _is_ours(step.name) else []
+        needed = [Step(name) for name in names]
         found += [*needed, step]
         had |= {s.name for s in (*needed, step)}
     return found

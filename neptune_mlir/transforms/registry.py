@@ -119,13 +119,12 @@ done: contextvars.ContextVar[frozenset[str]] = contextvars.ContextVar("done", de
 
 
 def prerequisites(name: str, had: Collection[str]) -> list[str]:
-    """The passes to run before the pass `name` on a module that has been through `had`."""
-    if not is_loaded(name):  # upstream's
-        return []
+    """The passes to run before our pass `name` on a module that has been through `had`."""
     found: list[str] = []
     for needed in lookup(name).after:
         if needed not in had and needed not in found:
-            found += [n for n in prerequisites(needed, had) if n not in found]
+            if is_loaded(needed):  # else upstream's
+                found += [n for n in prerequisites(needed, had) if n not in found]
             found.append(needed)
     return found
 

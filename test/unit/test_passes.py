@@ -68,6 +68,18 @@ def test_text_of_both_kinds(module):
     assert '"neptune.reduce"' in str(module)
 
 
+def test_what_a_pass_starts_from_comes_before_it(module):
+    manager = passmanager.PassManager("builtin.module", module.context)
+    passes.add(manager, "rolling-update")
+    names = str(manager).removeprefix("builtin.module(").removesuffix(")").split(",")
+    assert names[-1] == "rolling-update"
+    assert set(registry.prerequisites("rolling-update", ())) == set(names[:-1]) != set()
+    manager.run(module.operation)
+    assert "linalg" not in str(module)
+    text = passes.parse("raise-linalg,rolling-update", module.context)
+    assert str(text).count("raise-linalg") == 1
+
+
 def test_a_failure_in_an_upstream_pass_manager_says_why(module):
     def refuse(module):
         raise UsageError("not this one", hint="another")

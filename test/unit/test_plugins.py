@@ -49,7 +49,7 @@ def installed(site, tmp_path, monkeypatch):
 
 def test_the_pass_is_one_of_neptune_opt(installed, capsys):
     assert "whole-powers" in registry.names()
-    assert opt.main([CUBES, "--raise-linalg", "--whole-powers=up-to=3"]) == 0
+    assert opt.main([CUBES, "--whole-powers=up-to=3"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("arith.mulf") == 2
     assert "math.powf" not in printed

@@ -17,7 +17,7 @@ from neptune_mlir.dialects.program import Program, functions
 from neptune_mlir.transforms.registry import register
 
 
-@register("whole-powers", "turn powers with whole exponents into products")
+@register("whole-powers", "turn powers with whole exponents into products", after=("raise-linalg",))
 def whole_powers(module: Any, *, up_to: int = 3) -> None:
     """`up-to`: the largest exponent that is taken."""
     for function in functions(module):

@@ -273,7 +273,7 @@ def test_reproducer(both, tmp_path, capfd):
 def test_questions(capsys):
     for question, *answers in (
         ("--help", "--mlir-timing", "--rolling-update", "--convert-linalg-to-loops", "--schedule"),
-        ("-h", "--privatize", "[chunks=int programs=int tiles=int]"),
+        ("-h", "--privatize", "[chunks=int programs=int"),
         ("--help-hidden", "--load-pass-plugin", "--mlir-print-value-users"),
         ("--list-passes", "--canonicalize", "max-iterations=10"),
         ("--show-dialects", "Available Dialects: ", "linalg,", "neptune,", "vector,"),
