@@ -87,19 +87,25 @@ def target_of(device: torch.device) -> str:
     """The compiler's target for a device. Raises ToolError where there is none."""
     if device.type == "cpu":
         return "cpu"
-    if device.type == "cuda" and torch.version.hip is None:
-        return _chip(torch.cuda.get_device_capability(device))
-    raise ToolError(f"no target for device '{device}'", hint="a CPU or an NVIDIA GPU")
+    if device.type == "cuda":
+        if torch.version.hip is None:
+            major, minor = torch.cuda.get_device_capability(device)
+            return _chip(f"sm_{major}{minor}")
+        return _chip(torch.cuda.get_device_properties(device).gcnArchName.partition(":")[0])
+    raise ToolError(f"no target for device '{device}'", hint="a CPU, or a GPU of NVIDIA or AMD")
 
 
 @functools.cache
-def _chip(capability: tuple[int, int]) -> str:
-    from neptune_mlir.targets.nvidia import TARGETS
+def _chip(architecture: str) -> str:
+    """The target whose code suits a GPU best: `sm_90` runs code for sm_90a."""
+    from neptune_mlir.targets import amd, nvidia
 
-    able = [t for t in TARGETS.values() if t.runs_on(capability)]
+    able = [
+        t for t in (*nvidia.TARGETS.values(), *amd.TARGETS.values()) if t.runs_on(architecture)
+    ]
     if not able:
-        raise ToolError(f"no target for compute capability {capability}", hint="8.0 and later")
-    return max(able, key=lambda t: (t.capability, t.exact)).name
+        raise ToolError(f"no target for a GPU of architecture {architecture}")
+    return max(able, key=lambda t: t.rank).name
 
 
 def run(
