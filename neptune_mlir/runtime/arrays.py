@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,9 @@ def view(value: Any, name: str) -> ArrayView:
     """
     if isinstance(value, np.ndarray):
         return _numpy(value, name)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and _is_plain(torch, value):
+        return torch_view(value, name, None)
     if hasattr(value, "__dlpack__"):
         return _dlpack(value, name)
     if isinstance(value, (list, tuple, int, float, np.generic)):
@@ -97,6 +101,40 @@ def view(value: Any, name: str) -> ArrayView:
         f"{name} is a {type(value).__name__}, not an array",
         hint="pass a NumPy array or an object with __dlpack__",
     )
+
+
+def _is_plain(torch: Any, tensor: Any) -> bool:
+    """Whether a tensor's memory says all: asking DLPack for the rest takes ten times as long."""
+    return (
+        tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not (tensor.requires_grad or tensor.is_neg() or tensor.is_conj())
+        and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    )
+
+
+_TORCH_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+                "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+                "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"}  # fmt: skip
+_torch_types: dict[Any, str] = {}  # torch.dtype -> MLIR type, filled on first use
+
+
+def torch_view(value: Any, name: str, device: int | None) -> ArrayView:
+    """The view of a torch tensor; `device` is its GPU, or None. Raises ArgumentError for a type
+    that no kernel takes."""
+    kind = _torch_types.get(value.dtype) or _torch_type(value.dtype)
+    if kind is None:
+        raise ArgumentError(f"{name} has type {value.dtype}, which no kernel takes")
+    return ArrayView(
+        value.data_ptr(), kind, tuple(value.shape), value.stride(), False, value, device
+    )
+
+
+def _torch_type(dtype: Any) -> str | None:
+    kind = _TORCH_NAMES.get(str(dtype).removeprefix("torch."))
+    if kind is not None:
+        _torch_types[dtype] = kind
+    return kind
 
 
 def _numpy(array: np.ndarray[Any, Any], name: str) -> ArrayView:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,46 @@ from neptune_mlir.runtime.checks import check, check_array, check_elements, chec
 from neptune_mlir.runtime.libraries import host_results
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
+
+_SIZES_LIMIT = 1024  # shapes whose numbers are kept
+
+
+@dataclass(frozen=True)
+class SizedLaunch:
+    """A launch that runs: operands are references to arrays, and what is the same in each call
+    with these shapes, the grid at their end."""
+
+    kernel: str
+    operands: tuple[Any, ...]
+    programs: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a plan says for arguments of given shapes and scalars."""
+
+    buffers: tuple[tuple[int, ...], ...]
+    launches: tuple[SizedLaunch, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]) -> Sizes:
+        """Launches with an empty grid are left out. Raises ArgumentError for a scalar of a type
+        that cannot be passed."""
+        launches = []
+        for launch in plan.launches:
+            grid = [int(_value(e, shapes, scalars)) for e in launch.grid]
+            if math.prod(grid) <= 0:
+                continue
+            operands = [
+                c_scalar(o[1], _value(o[2], shapes, scalars)) if o[0] == "value" else tuple(o)
+                for o in launch.operands
+            ]
+            operands += [ctypes.c_int64(extent) for extent in grid]
+            launches.append(SizedLaunch(launch.kernel, tuple(operands), math.prod(grid)))
+        buffers = tuple(
+            tuple(int(_value(e, shapes, scalars)) for e in b.shape) for b in plan.buffers
+        )
+        return cls(buffers, tuple(launches))
 
 
 class CpuExecutable:
@@ -34,24 +76,25 @@ class CpuExecutable:
         self.plan: Plan = self.bundle.plan
         names = sorted({launch.kernel for launch in self.plan.launches})
         self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
-        self._kernels = dict(zip(names, addresses, strict=True))
+        make = ctypes.CFUNCTYPE(None)
+        self._kernels = {n: make(a) for n, a in zip(names, addresses, strict=True)}
+        self._sizes: dict[Any, Sizes] = {}  # by shapes and scalars
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         views, scalars = check(self.plan, arguments, view)
-        shapes = [v.shape if v else None for v in views]
-        check_equal(self.plan, shapes, scalars)
+        shapes = tuple(v.shape if v else None for v in views)
+        sizes = self._sizes_for(shapes, scalars)
         buffers: list[Any] = [None] * len(self.plan.buffers)
         results = _take_out(self.plan, out, shapes, scalars, views, buffers)
-        for k, buffer in enumerate(self.plan.buffers):
+        for k, (buffer, shape) in enumerate(zip(self.plan.buffers, sizes.buffers, strict=True)):
             if buffers[k] is None:
-                shape = tuple(int(_value(e, shapes, scalars)) for e in buffer.shape)
                 if buffer.of is None:
                     array = np.empty(shape, storage_dtype(buffer.dtype))
                 else:
                     array = _reshaped(buffer.of, shape, views, buffers)
                 buffers[k] = _buffer_view(array, buffer.dtype)
-        for launch in self.plan.launches:
-            self._launch(launch, views, buffers, shapes, scalars)
+        for launch in sizes.launches:
+            self._launch(launch, views, buffers)
         hand_out = host_results(arguments)
         values = []
         for reference, target in zip(self.plan.results, results, strict=True):
@@ -72,32 +115,35 @@ class CpuExecutable:
             reference = self.plan.buffers[reference[1]].of
         return reference is not None
 
-    def _launch(self, launch: Any, views: Any, buffers: Any, shapes: Any, scalars: Any) -> None:
-        grid = [int(_value(e, shapes, scalars)) for e in launch.grid]
-        programs = 1
-        for extent in grid:
-            programs *= extent
-        if programs <= 0:
-            return
+    def _sizes_for(self, shapes: tuple[Any, ...], scalars: list[Any]) -> Sizes:
+        key = (workers.count(), shapes, *scalars)
+        found = self._sizes.get(key)
+        if found is None:
+            check_equal(self.plan, shapes, scalars)
+            if len(self._sizes) >= _SIZES_LIMIT:
+                self._sizes.clear()
+            found = self._sizes[key] = Sizes.of(self.plan, shapes, scalars)
+        return found
+
+    def _launch(self, launch: SizedLaunch, views: Any, buffers: Any) -> None:
         operands: list[Any] = []
         for operand in launch.operands:
-            if operand[0] == "value":
-                operands.append(c_scalar(operand[1], _value(operand[2], shapes, scalars)))
-            else:
+            if isinstance(operand, tuple):
                 array = (buffers if operand[0] == "buffer" else views)[operand[1]]
                 operands.append(array.descriptor())
-        operands += [ctypes.c_int64(extent) for extent in grid]
+            else:
+                operands.append(operand)
         counter = ctypes.c_int64(0)
         address = ctypes.addressof(counter)
         operands.append((ctypes.c_int64 * 5)(address, address, 0, 1, 1))
-        kernel = ctypes.CFUNCTYPE(None)(self._kernels[launch.kernel])
+        kernel = self._kernels[launch.kernel]
 
         def task() -> None:
             memory = workers.scratch(max(self.plan.scratch, 64))
             start = memory.__array_interface__["data"][0]
             kernel(*operands, (ctypes.c_int64 * 5)(start, start, 0, memory.nbytes, 1))
 
-        workers.run(task, min(workers.count(), programs))
+        workers.run(task, min(workers.count(), launch.programs))
 
 
 def _value(expression: Expression, shapes: Any, scalars: Any) -> Any:

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.arrays import ArrayView, contiguous, dlpack_errors, read_dlpack
+from neptune_mlir.runtime.arrays import (
+    ArrayView,
+    contiguous,
+    dlpack_errors,
+    read_dlpack,
+    torch_view,
+)
 from neptune_mlir.runtime.cuda import NVIDIA
 from neptune_mlir.runtime.driver import Driver, Maker
 from neptune_mlir.runtime.hip import AMD
@@ -28,11 +34,6 @@ SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i
 _TYPESTR = {"f2": "f16", "f4": "f32", "f8": "f64", "b1": "i1", "i1": "i8", "i2": "i16",
             "i4": "i32", "i8": "i64", "u1": "ui8", "u2": "ui16", "u4": "ui32",
             "u8": "ui64", "V2": "bf16"}  # fmt: skip
-_TORCH_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
-                "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-                "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"}  # fmt: skip
-_torch_types: dict[Any, str] = {}  # torch.dtype -> MLIR type, filled on first use
-
 _MAKERS = {kind: maker.name for maker in (NVIDIA, AMD) for kind in maker.dlpack}
 _DEFAULT_STREAM = 1  # how `__cuda_array_interface__` spells the default stream, whose handle is 0
 
@@ -51,7 +52,7 @@ def gpu_view(
     device = gpu_device(value, name, lambda: driver)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        return _torch_view(value, name, device)
+        return torch_view(value, name, device)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name, device, stream, driver.maker)
     return _interface_view(value, name, device, wait)
@@ -91,22 +92,6 @@ def _check_maker(maker: str, name: str, driver: Driver) -> None:
             f"{name} is on a GPU of {maker}, and the code for {driver.maker.name} GPUs would run",
             hint="compile for the chip that the array is on, or copy the array",
         )
-
-
-def _torch_view(value: Any, name: str, device: int | None) -> ArrayView:
-    kind = _torch_types.get(value.dtype) or _torch_type(value.dtype)
-    if kind is None:
-        raise ArgumentError(f"{name} has type {value.dtype}, which no kernel takes")
-    return ArrayView(
-        value.data_ptr(), kind, tuple(value.shape), value.stride(), False, value, device
-    )
-
-
-def _torch_type(dtype: Any) -> str | None:
-    kind = _TORCH_NAMES.get(str(dtype).removeprefix("torch."))
-    if kind is not None:
-        _torch_types[dtype] = kind
-    return kind
 
 
 def _dlpack_view(

@@ -86,7 +86,7 @@ class Plan:
         axes = [program.axis(n) for n in POSITIONS]
         score = [program.input("score", *axes)[tuple(axes)]] if self.takes_score else []
         self._read(_Reader(self, program, [*score, *axes], "x", planning))
-        return list(program.inputs.values())[len(score) :]
+        return [t for t in program.inputs.values() if isinstance(t, Tensor)][len(score) :]
 
     @property
     def takes_score(self) -> bool:

@@ -25,10 +25,11 @@ from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
+from neptune_mlir.targets.chips import TARGETS
+from neptune_mlir.targets.nvidia import architecture
 from neptune_mlir.torch.mods import DTYPES, Plan
 from neptune_mlir.torch.trace import POSITIONS, Trace
 
-Maybe = torch.Tensor | None
 Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 
 
@@ -87,29 +88,23 @@ def target_of(device: torch.device) -> str:
     """The compiler's target for a device. Raises ToolError where there is none."""
     if device.type == "cpu":
         return "cpu"
-    if device.type == "cuda":
-        if torch.version.hip is None:
-            major, minor = torch.cuda.get_device_capability(device)
-            return _chip(f"sm_{major}{minor}")
+    if device.type != "cuda":
+        raise ToolError(f"no target for device '{device}'", hint="a CPU, or a GPU that is 'cuda'")
+    if torch.version.hip is not None:  # torch calls AMD's GPUs so, too
         return _chip(torch.cuda.get_device_properties(device).gcnArchName.partition(":")[0])
-    raise ToolError(f"no target for device '{device}'", hint="a CPU, or a GPU of NVIDIA or AMD")
+    return _chip(architecture(torch.cuda.get_device_capability(device)))
 
 
 @functools.cache
-def _chip(architecture: str) -> str:
-    """The target whose code suits a GPU best: `sm_90` runs code for sm_90a."""
-    from neptune_mlir.targets import amd, nvidia
-
-    able = [
-        t for t in (*nvidia.TARGETS.values(), *amd.TARGETS.values()) if t.runs_on(architecture)
-    ]
+def _chip(name: str) -> str:
+    able = [t for t in TARGETS.values() if t.runs_on(name)]
     if not able:
-        raise ToolError(f"no target for a GPU of architecture {architecture}")
+        raise ToolError(f"no target for a GPU of architecture {name}", hint=", ".join(TARGETS))
     return max(able, key=lambda t: t.rank).name
 
 
 def run(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The operation on tensors with memory, outside of autograd. Arguments are checked already.
@@ -130,7 +125,7 @@ def run(
 
 
 def arguments_of(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The arguments of the program: tensors that autograd does not follow."""
@@ -148,8 +143,8 @@ def arguments_of(
 
 
 def program_of(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe, mods: str, scale: float,
-    is_causal: bool, return_lse: bool,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
+    mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> Program:  # fmt: skip
     """The operation on tensors like these in index notation, batch, heads and lengths left open."""
     of_score, of_mask = _mods[mods].score, _mods[mods].mask
@@ -180,8 +175,8 @@ def _masked(s: Expr, at: tuple[Any, ...], mask: torch.Tensor) -> Expr:
 
 
 def dense(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, modify: Modify, attn_mask: Maybe,
-    scale: float, is_causal: bool, return_lse: bool,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, modify: Modify,
+    attn_mask: torch.Tensor | None, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The same by torch, differentiable, with all scores in memory.
 
@@ -223,7 +218,7 @@ def _modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
 
 @torch.library.custom_op("neptune::attention", mutates_args=())
 def attention_op(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     given = q, k, v, attn_mask
@@ -237,7 +232,7 @@ def attention_op(
 
 @attention_op.register_fake
 def _fake(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Maybe,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     out = q.new_empty(*q.shape[:3], v.shape[3])

@@ -29,7 +29,7 @@ _VALUES = (int, float, str, bytes, complex, type(None), torch.dtype, torch.devic
 _NAMED = (types.ModuleType, types.BuiltinFunctionType, type, torch._ops.OpOverloadPacket,
           torch._ops.OpOverload)  # fmt: skip
 
-_traces: dict[Any, tuple[Any, list[int]]] = {}
+_traces: dict[Any, tuple[torch.fx.GraphModule, dict[str, int]]] = {}
 
 
 @dataclass(frozen=True)

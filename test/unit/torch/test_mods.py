@@ -203,11 +203,11 @@ def test_one_compilation_for_all_lengths():
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [*SCORE_MODS, *MASK_MODS])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_compiled(name, dtype):
-    """bf16: 2^-8 relative to values of 3, for weights and results rounded once each."""
+    """f16: 2^-11 relative to values of 3, for weights and results rounded once each."""
     q, k, v = tensors(dtype, kv_heads=2)
     mods = {"score_mod": SCORE_MODS.get(name), "mask_mod": MASK_MODS.get(name)}
     out, lse = attention(q, k, v, **mods, enable_gqa=True, return_lse=True)
     wanted = definition(q, k, v, SCALE, **mods)
-    agree((out.float(), lse), wanted, 3e-5 if dtype is torch.float32 else 3e-2)
+    agree((out.float(), lse), wanted, 3e-5 if dtype is torch.float32 else 5e-3)
