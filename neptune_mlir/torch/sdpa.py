@@ -29,10 +29,17 @@ class _Override:
         self._library: Any = torch.library.Library("aten", "IMPL")
         for key in _KEYS:
             self._library.impl("scaled_dot_product_attention", sdpa, key)
+        _forget_dispatch()
 
     def remove(self) -> None:
         self._library._destroy()
         self._library = None
+        _forget_dispatch()
+
+
+def _forget_dispatch() -> None:
+    """torch.compile's dispatcher in Python keeps where an operation went before."""
+    _SDPA._dispatch_cache.clear()
 
 
 _active: _Override | None = None

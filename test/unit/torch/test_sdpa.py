@@ -118,6 +118,23 @@ def test_compiled_and_exported_programs(registered):
     assert len(registered) == 2
 
 
+def test_compiled_programs_follow_a_change(interpreted):
+    """Also gradients, which a dispatch that is out of date would lose."""
+    q, k, v = (x.requires_grad_() for x in tensors(torch.float64))
+    wanted = torch.autograd.grad(F.scaled_dot_product_attention(q, k, v).sum(), q)
+    for on in (True, False, True):
+        (door.register if on else door.unregister)()
+        torch._dynamo.reset()
+        compiled = torch.compile(F.scaled_dot_product_attention, backend="aot_eager")
+        found = torch.autograd.grad(compiled(q, k, v).sum(), q)
+        torch.testing.assert_close(found, wanted)
+        op._kernels.clear()
+        with torch.no_grad():
+            compiled(q, k, v)
+        assert len(op._kernels) == on
+    door.unregister()
+
+
 def test_autocast(registered):
     q, k, v = tensors()
     with torch.autocast("cpu", dtype=torch.bfloat16):
