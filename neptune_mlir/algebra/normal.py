@@ -171,9 +171,9 @@ class Normaliser:
         return (self.expanded or self).poly(t)
 
     def canonical(self, t: Term) -> Term:
-        if not is_float(t.dtype):
-            return t
-        return to_term(self._inner(t), self.dtype)
+        """An argument of an opaque operator, spelled in its own type: the chain may have another,
+        and the operator's result is of the argument's."""
+        return to_term(self._inner(t), t.dtype) if is_float(t.dtype) else t
 
     def _opaque(self, t: Term) -> Poly:
         return atom(term(t.op, [self.canonical(a) for a in t.args], None, t.dtype))
@@ -357,7 +357,7 @@ class Normaliser:
                 ((m, c),) = known.items()
                 if all(self._positive(t) for t, _ in m):
                     return known if (c > 0) == (t.op == "max") else {}
-        args = sorted((to_term(x, self.dtype) for x in (a, b)), key=atom_key)
+        args = sorted((to_term(x, t.dtype) for x in (a, b)), key=atom_key)
         return atom(term(t.op, args, None, t.dtype))
 
     @staticmethod

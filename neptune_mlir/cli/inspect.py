@@ -31,7 +31,9 @@ def execute(options: argparse.Namespace) -> int:
     bundle = Bundle.from_bytes(data)
     if options.json:
         print(json.dumps({"abi": ABI, "sha256": bundle.digest, "target": bundle.target,
-                          "plan": asdict(bundle.plan), "facts": bundle.facts}))  # fmt: skip
+                          "plan": asdict(bundle.plan), "facts": bundle.facts,
+                          "data": {digest: len(raw) for digest, raw in bundle.data.items()}
+                          }))  # fmt: skip
         return 0
     print(f"{Path(options.input).name}: {bundle.target}, {len(data)} bytes, ABI {ABI}")
     print(f"sha256 {bundle.digest}")
@@ -77,6 +79,9 @@ def _plan(plan: Plan, alignment: Any) -> Iterator[str]:
             text += f" [{', '.join('?' if n is None else str(n) for n in argument.shape)}]"
         unit = units.get(("argument", k), 1)
         yield text + (f", aligned to {unit} bytes" if unit > 1 else "")
+    for constant in plan.constants:
+        shape = ", ".join(map(str, constant.shape))
+        yield f"  holds {constant.name}: {constant.dtype} [{shape}], sha256 {constant.sha256}"
     for left, right in plan.equal:
         yield f"  where {describe(left, names)} = {describe(right, names)}"
     for kind, k in plan.results:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Copying scalar code from one block into another (the bindings have no IR mapping)."""
+"""Ops in regions: finding them by name, and copying scalar code from one block into another (the
+bindings have no IR mapping)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from neptune_mlir.ir.bindings import ir
 
 
 def clone_scalar_code(
@@ -41,3 +44,16 @@ def _with_nested(op: Any) -> Iterator[Any]:
         for block in region.blocks:
             for inner in block.operations:
                 yield from _with_nested(inner.operation)
+
+
+def operations_named(root: Any, name: str) -> list[Any]:
+    """The operations of a name, in a root and the regions in it."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found

@@ -120,7 +120,7 @@ def compile_text(
     taken = [q.entry.as_json() for q in asked if q.entry]
     if taken:
         bundle.facts["provenance"]["tuned"] = taken
-    return bundle
+    return bundle.with_data(program.constants)
 
 
 def families_of(target: str) -> list[str]:
@@ -315,6 +315,7 @@ def compile_reference(text: str, source: str, entry: str | None) -> Any:
     """
     lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
+        lowering.lift_constants()
         lowering.run([Step("widen-floats")])
     return _through_loops(lowering, source, entry, vectorize=False)
 
@@ -324,6 +325,8 @@ def _through_loops(lowering: Lowering, source: str, entry: str | None, vectorize
     from neptune_mlir.runtime.function import FunctionExecutable
 
     with bindings.source_name(source):
+        lowering.lift_constants()
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        return FunctionExecutable(cpu.compile_unfused(lowering.module, entry, vectorize=vectorize))
+        bundle = cpu.compile_unfused(lowering.module, entry, vectorize=vectorize)
+    return FunctionExecutable(bundle.with_data(lowering.constants))

@@ -178,5 +178,4 @@ def to_float64(values: Any, dtype: str) -> np.ndarray[Any, Any]:
 
 def result_dtype(plan: Any, k: int) -> str:
     """The MLIR element type of result `k` of a launch plan."""
-    kind, number = plan.results[k]
-    return (plan.buffers if kind == "buffer" else plan.arguments)[number].dtype
+    return plan.array(plan.results[k]).dtype

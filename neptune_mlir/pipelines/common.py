@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The part of every pipeline that no target changes, as data.
 
-    program   IMPORT     linalg and friends become nests
+    program   IMPORT     array constants become arguments, linalg and friends become nests
     fused     a schedule (transforms/schedule/shipped/), chosen by `scripts.choose` unless given:
               `apply-schedule` once for what its numbers do not change, then for each set of them
     tile      TO_TILES   a grid of programs over static tiles
@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from neptune_mlir.pipelines.runner import Step
 
+LIFT = (Step("lift-constants"),)
+
 IMPORT = (
+    *LIFT,
     Step("raise-linalg"),
     Step("widen-sums"),
     Step("canonicalize"),
     Step("cse"),
+    *LIFT,  # canonicalize makes some of what was built from numbers
     Step("equal-extents"),
 )
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Argument, Plan
+from neptune_mlir.runtime.plan import Argument, Constant, Plan
 from neptune_mlir.targets.cpu import CpuTarget, host
 
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
@@ -147,9 +148,14 @@ def compile_unfused(
     function = _entry(module, entry)
     with module.context, ir.Location.unknown():
         function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
-    inputs, results = function.type.inputs, function.type.results
+    results, held = function.type.results, constants_of(function)
+    inputs = function.type.inputs[: len(function.arguments) - len(held)]
+    constants = tuple(
+        Constant(str(value.type.element_type), tuple(value.type.shape), digest)
+        for value, digest in held.items()
+    )
     plan = Plan(function.name.value, tuple(map(_argument, inputs, range(len(inputs)))), (), (), (),
-                ())  # fmt: skip
+                (), constants=constants)  # fmt: skip
     facts = {
         "results": [
             [str(t.element_type), t.rank] if isinstance(t, ir.RankedTensorType) else [str(t), None]

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
@@ -33,6 +34,8 @@ from neptune_mlir.version import __version__
 # the levels of docs/architecture.md that are MLIR and the same for every target
 COMMON_LEVELS = ("neptune", "fused", "tile")
 
+_SMALL_DATA = 4096  # bytes of constants up to which a bundle quotes the program with them
+
 
 @dataclass
 class Lowering:
@@ -44,6 +47,7 @@ class Lowering:
     cases: tuple[Case, ...] = ()
     length: Any = None  # of its stream, in terms of the launch plan
     done: tuple[str, ...] = ()  # the passes that the module has been through
+    constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
 
     @classmethod
     def of_text(cls, text: str, source: str) -> Lowering:
@@ -66,8 +70,18 @@ class Lowering:
         self.done = (*self.done, *(step.name for step in steps))
         self.facts.setdefault("remarks", []).extend(str(r) for r in remarks)
 
+    def lift_constants(self) -> None:
+        """Take the data of array constants out of the module (`lift-constants`)."""
+        self.run(common.LIFT)
+        self.constants |= take_data(self.module)
+
     def to_program(self) -> None:
+        self.lift_constants()
+        if sum(map(len, self.constants.values())) > _SMALL_DATA:  # a bundle holds data once
+            text = self.module.operation.get_asm(enable_debug_info=True)
+            self.facts["provenance"]["source"]["text"] = text
         self.run(common.IMPORT)
+        self.constants |= take_data(self.module)
         self.facts["nests"] = count(self.module, "neptune.map", "neptune.reduce")
         legal.check_when_asked(self.module, "neptune")
 
@@ -113,6 +127,11 @@ class Program:
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
         self._fused: dict[str, Lowering] = {}  # by schedule
+
+    @property
+    def constants(self) -> dict[str, bytes]:
+        """The data of its array constants by their SHA-256."""
+        return self._raised.constants
 
     def lowerings(
         self, target: str, ways: Sequence[Way], level: str = "tile"

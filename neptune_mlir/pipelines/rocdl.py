@@ -132,8 +132,7 @@ def argument_sizes(plan: Plan, launch: Launch) -> list[int]:
         if kind == "value":
             sizes.append(4 if which == "index" else element_bytes(which))
         else:
-            arrays = plan.arguments if kind == "argument" else plan.buffers
-            sizes += [8] * max(1, len(arrays[which].shape))
+            sizes += [8] * max(1, len(plan.array((kind, which)).shape))
     return sizes
 
 

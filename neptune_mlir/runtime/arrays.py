@@ -82,6 +82,13 @@ class ArrayView:
         return self.address + low * size, self.address + high * size
 
 
+def elements(raw: bytes, dtype: str, shape: tuple[int, ...]) -> ArrayView:
+    """Bytes as a read-only array of a type and a shape."""
+    memory = np.frombuffer(raw, np.uint8)
+    address = memory.__array_interface__["data"][0]
+    return ArrayView(address, dtype, shape, contiguous(shape), True, memory)
+
+
 def view(value: Any, name: str) -> ArrayView:
     """The view of a NumPy array or of anything with DLPack.
 

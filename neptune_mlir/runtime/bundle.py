@@ -4,18 +4,20 @@
 bytes 0..16       "neptune-bundle-1\\n": the format of this list
 17..48            SHA-256 of all that follows
 49..56            length of the header, little-endian
-then              the header, JSON: abi, target, plan, facts
+then              the header, JSON: abi, target, plan, facts, and where data lies behind it
 then              code; images of a fat bundle by offset and size (facts, "images")
+then              data of the plan's constants, each once and at a multiple of 64 bytes of this part
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.plan import Plan
 
 _MAGIC = b"neptune-bundle-1\n"
@@ -23,27 +25,36 @@ _DIGEST = 32
 
 # What code and runtime agree on beyond the format: what a kernel receives and in which order,
 # the operands of a plan's launches, its expressions. docs/runtime.md describes it.
-ABI = 1
+ABI = 2
+
+_DATA_ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """`target` says what runs `code`; `facts` is JSON data about how it was made."""
+    """`target` says what runs `code`; `facts` is JSON data about how it was made; `data` holds the
+    elements of the constants of all plans by their SHA-256."""
 
     target: str
     plan: Plan
     code: bytes
     facts: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, bytes] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         payload = self._payload()
         return _MAGIC + hashlib.sha256(payload).digest() + payload
 
     def _payload(self) -> bytes:
+        places, parts, end = {}, [], 0
+        for digest, raw in sorted(self.data.items()):
+            places[digest] = [end, len(raw)]
+            parts.append(raw + bytes(-len(raw) % _DATA_ALIGNMENT))
+            end += len(parts[-1])
         header = {"abi": ABI, "target": self.target, "plan": self.plan.to_json(),
-                  "facts": self.facts}  # fmt: skip
+                  "facts": self.facts, "code": len(self.code), "data": places}  # fmt: skip
         text = json.dumps(header, sort_keys=True).encode()
-        return len(text).to_bytes(8, "little") + text + self.code
+        return b"".join((len(text).to_bytes(8, "little"), text, self.code, *parts))
 
     @property
     def digest(self) -> str:
@@ -53,6 +64,21 @@ class Bundle:
     def plan_of(self, image: dict[str, Any]) -> Plan:
         """The launch plan of one image: its own where it differs from that of the others."""
         return Plan.from_json(image["plan"]) if "plan" in image else self.plan
+
+    def with_data(self, data: Mapping[str, bytes]) -> Bundle:
+        """The same, with those of these data that its plans name.
+
+        Raises:
+            InputError: one is missing (a program that was quoted without its data).
+        """
+        plans = [self.plan, *(self.plan_of(image) for image in self.facts.get("images", ()))]
+        wanted = {constant.sha256 for plan in plans for constant in plan.constants}
+        if not wanted <= set(data):
+            raise InputError(
+                "the data of the program's constants is not in the program",
+                hint="compile what it was made from",
+            )
+        return replace(self, data={digest: data[digest] for digest in sorted(wanted)})
 
     @staticmethod
     def from_bytes(data: bytes) -> Bundle:
@@ -70,4 +96,10 @@ class Bundle:
                 hint="compile it again with this version, or install the version that made it",
             )
         plan = Plan.from_json(header["plan"])
-        return Bundle(header["target"], plan, payload[8 + size :], header["facts"])
+        code = 8 + size
+        end = code + header["code"]
+        found = {
+            digest: payload[end + offset : end + offset + length]
+            for digest, (offset, length) in header["data"].items()
+        }
+        return Bundle(header["target"], plan, payload[code:end], header["facts"], found)

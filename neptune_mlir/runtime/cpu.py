@@ -13,13 +13,14 @@ import numpy as np
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime import workers
-from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype, view
+from neptune_mlir.runtime.arrays import ArrayView, contiguous, elements, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_array, check_elements, check_equal
 from neptune_mlir.runtime.libraries import host_results
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
 
+Arrays = dict[str, Any]  # those of a call by the kind of a reference, in the order of the plan
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 
 
@@ -79,28 +80,32 @@ class CpuExecutable:
         make = ctypes.CFUNCTYPE(None)
         self._kernels = {n: make(a) for n, a in zip(names, addresses, strict=True)}
         self._sizes: dict[Any, Sizes] = {}  # by shapes and scalars
+        self._constants = [
+            elements(self.bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
+        ]
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         views, scalars = check(self.plan, arguments, view)
         shapes = tuple(v.shape if v else None for v in views)
         sizes = self._sizes_for(shapes, scalars)
         buffers: list[Any] = [None] * len(self.plan.buffers)
-        results = _take_out(self.plan, out, shapes, scalars, views, buffers)
+        arrays = {"argument": views, "constant": self._constants, "buffer": buffers}
+        results = _take_out(self.plan, out, shapes, scalars, arrays)
         for k, (buffer, shape) in enumerate(zip(self.plan.buffers, sizes.buffers, strict=True)):
             if buffers[k] is None:
                 if buffer.of is None:
                     array = np.empty(shape, storage_dtype(buffer.dtype))
                 else:
-                    array = _reshaped(buffer.of, shape, views, buffers)
+                    array = _reshaped(buffer.of, shape, arrays)
                 buffers[k] = _buffer_view(array, buffer.dtype)
         for launch in sizes.launches:
-            self._launch(launch, views, buffers)
+            self._launch(launch, arrays)
         hand_out = host_results(arguments)
         values = []
         for reference, target in zip(self.plan.results, results, strict=True):
-            source = (buffers if reference[0] == "buffer" else views)[reference[1]]
+            source = _array(arrays, reference)
             if target is None:
-                lent = self._is_argument(reference)  # the caller's memory is not handed back
+                lent = self._is_given(reference)  # the caller's memory is not handed back
                 array = source.numpy().copy() if lent else source.owner
                 values.append(hand_out(array, source.dtype))
                 continue
@@ -109,8 +114,8 @@ class CpuExecutable:
             values.append(target.owner)
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _is_argument(self, reference: Any) -> bool:
-        """Whether an array of the plan is an argument, maybe under another shape."""
+    def _is_given(self, reference: Any) -> bool:
+        """Whether an array is an argument or a constant, maybe under another shape."""
         while reference is not None and reference[0] == "buffer":
             reference = self.plan.buffers[reference[1]].of
         return reference is not None
@@ -125,12 +130,11 @@ class CpuExecutable:
             found = self._sizes[key] = Sizes.of(self.plan, shapes, scalars)
         return found
 
-    def _launch(self, launch: SizedLaunch, views: Any, buffers: Any) -> None:
+    def _launch(self, launch: SizedLaunch, arrays: Arrays) -> None:
         operands: list[Any] = []
         for operand in launch.operands:
             if isinstance(operand, tuple):
-                array = (buffers if operand[0] == "buffer" else views)[operand[1]]
-                operands.append(array.descriptor())
+                operands.append(_array(arrays, operand).descriptor())
             else:
                 operands.append(operand)
         counter = ctypes.c_int64(0)
@@ -151,6 +155,10 @@ def _value(expression: Expression, shapes: Any, scalars: Any) -> Any:
     return evaluate(expression, shapes, scalars, workers.count())
 
 
+def _array(arrays: Arrays, reference: Any) -> ArrayView:
+    return arrays[reference[0]][reference[1]]
+
+
 def c_scalar(dtype: str, value: Any) -> Any:
     if dtype == "f32":
         return ctypes.c_float(value)
@@ -164,7 +172,7 @@ def c_scalar(dtype: str, value: Any) -> Any:
 
 
 def _take_out(
-    plan: Plan, out: Any, shapes: Any, scalars: Any, views: Any, buffers: list[Any]
+    plan: Plan, out: Any, shapes: Any, scalars: Any, arrays: Arrays
 ) -> list[ArrayView | None]:
     """The arrays of `out=` by result; those that can be written in place become buffers."""
     if out is None:
@@ -181,7 +189,8 @@ def _take_out(
             shape = tuple(int(_value(e, shapes, scalars)) for e in buffer.shape)
             dtype = buffer.dtype
         else:
-            shape, dtype = views[reference[1]].shape, views[reference[1]].dtype
+            held = _array(arrays, reference)
+            shape, dtype = held.shape, held.dtype
         array = check_array(array, Argument("tensor", dtype, shape, name))
         if array.readonly:
             raise ArgumentError(f"{name} is read-only")
@@ -190,23 +199,23 @@ def _take_out(
         targets.append(replace(array, owner=value))
     for k, (reference, array) in enumerate(zip(plan.results, targets, strict=True)):
         low, high = array.span()
-        others = [v for v in views if v] + targets[:k]
+        others = [v for v in arrays["argument"] if v] + targets[:k]
         apart = all(high <= v.span()[0] or v.span()[1] <= low for v in others)
         contained = array.strides == contiguous(array.shape)
         own = reference[0] == "buffer" and plan.buffers[reference[1]].of is None
-        if own and buffers[reference[1]] is None and apart and contained:
-            buffers[reference[1]] = array
+        if own and arrays["buffer"][reference[1]] is None and apart and contained:
+            arrays["buffer"][reference[1]] = array
     return list(targets)
 
 
-def _reshaped(reference: Any, shape: tuple[int, ...], views: Any, buffers: Any) -> Any:
+def _reshaped(reference: Any, shape: tuple[int, ...], arrays: Arrays) -> Any:
     """An array under another shape: a view where its strides allow it."""
     kind, number = reference
-    source = (buffers if kind == "buffer" else views)[number]
+    source = _array(arrays, reference)
     check_elements(f"{kind} {number}", source.shape, shape)
     # NumPy keeps the memory alive through the array that owns it
-    array = source.owner if isinstance(source.owner, np.ndarray) else source.numpy()
-    return array.reshape(shape)
+    own = isinstance(source.owner, np.ndarray) and kind != "constant"
+    return (source.owner if own else source.numpy()).reshape(shape)
 
 
 def _buffer_view(array: np.ndarray[Any, Any], dtype: str) -> ArrayView:

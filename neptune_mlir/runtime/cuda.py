@@ -56,6 +56,7 @@ class CudaDriver(Driver):
         init="cuInit", error_name="cuGetErrorName", error_text="cuGetErrorString",
         count="cuDeviceGetCount", handle="cuDeviceGet", name="cuDeviceGetName",
         attribute="cuDeviceGetAttribute", pointer="cuPointerGetAttribute",
+        allocate="cuMemAlloc_v2", copy="cuMemcpyHtoD_v2",
         load="cuModuleLoadData", function="cuModuleGetFunction",
         capturing="cuStreamIsCapturing", event="cuEventCreate", record="cuEventRecord",
         wait="cuStreamWaitEvent", destroy="cuEventDestroy_v2",

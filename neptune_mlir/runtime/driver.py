@@ -37,6 +37,8 @@ class EntryPoints:
         name: room for the text, bytes of it, device.
         attribute: place of the value, attribute, device.
         pointer: place of the value, attribute, address.
+        allocate: place of the address, bytes.
+        copy: address, bytes of this machine, how many.
         load: place of the module, code.
         function: place of the function, module, name.
         capturing: stream, place of the status (0: no).
@@ -54,6 +56,8 @@ class EntryPoints:
     name: str
     attribute: str
     pointer: str
+    allocate: str
+    copy: str
     load: str
     function: str
     capturing: str
@@ -215,6 +219,16 @@ class Driver(ABC):
         module = ctypes.c_void_p()
         self._inside(context, self.entries.load, ctypes.byref(module), code)
         return module.value or 0
+
+    def store(self, context: int, data: bytes) -> int:
+        """The address of new memory of the device that holds these bytes, for the life of the
+        process."""
+        address = ctypes.c_uint64()
+        if data:  # drivers allocate no empty memory
+            size = ctypes.c_size_t(len(data))
+            self._inside(context, self.entries.allocate, ctypes.byref(address), size)
+            self._inside(context, self.entries.copy, address, data, size)
+        return address.value
 
     def function(self, context: int, module: int, name: str, shared: int) -> tuple[int, int]:
         """A kernel of a module, with nothing left to do for its first launch, which a graph may be

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.runtime.arrays import storage_dtype, view
+from neptune_mlir.runtime.arrays import elements, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check
 from neptune_mlir.runtime.cpu import c_scalar
@@ -24,6 +24,9 @@ class FunctionExecutable:
     def __init__(self, bundle: Bundle):
         self.plan = bundle.plan
         self._results = bundle.facts["results"]
+        self._constants = [
+            elements(bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
+        ]
         self._engine, (address,) = load(bundle.code, [f"_mlir_ciface_{self.plan.entry}"])
         self._function = ctypes.CFUNCTYPE(None)(address)
 
@@ -33,6 +36,7 @@ class FunctionExecutable:
             c_scalar(a.dtype, scalar) if view is None else view.descriptor()
             for a, view, scalar in zip(self.plan.arguments, views, scalars, strict=True)
         ]
+        operands += [constant.descriptor() for constant in self._constants]
         # the results come back as one record of descriptors
         sizes = [3 + 2 * rank if rank is not None else 1 for _, rank in self._results]
         record = (ctypes.c_int64 * sum(sizes))()
@@ -47,7 +51,7 @@ class FunctionExecutable:
                 continue
             values.append(_copy(fields, dtype, rank))
             owned.add(fields[0])
-        for address in owned - {v.address for v in views if v}:
+        for address in owned - {v.address for v in (*views, *self._constants) if v}:
             _free(address)
         return values[0] if len(values) == 1 else tuple(values)
 

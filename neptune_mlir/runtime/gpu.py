@@ -130,7 +130,9 @@ class GpuExecutable:
                 workspace = empty((needs.workspace,), "i8")
         elif len(given) != len(plan.results):
             raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
-        arrays = bind(plan, sizes, views, given, workspace, take, image.alignment)
+        arrays = bind(
+            plan, sizes, views, given, workspace, take, image.alignment, image.constants
+        )
 
         def number(limit: int) -> int:
             again = kept or self._driver.is_capturing(handle)

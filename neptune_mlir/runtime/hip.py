@@ -43,6 +43,7 @@ class HipDriver(Driver):
         init="hipInit", error_name="hipDrvGetErrorName", error_text="hipDrvGetErrorString",
         count="hipGetDeviceCount", handle="hipDeviceGet", name="hipDeviceGetName",
         attribute="hipDeviceGetAttribute", pointer="hipPointerGetAttribute",
+        allocate="hipMalloc", copy="hipMemcpyHtoD",
         load="hipModuleLoadData", function="hipModuleGetFunction",
         capturing="hipStreamIsCapturing", event="hipEventCreateWithFlags",
         record="hipEventRecord", wait="hipStreamWaitEvent", destroy="hipEventDestroy",

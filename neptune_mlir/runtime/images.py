@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import ArrayView, contiguous
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.parameters import CallNumbers
@@ -35,8 +36,8 @@ class LoadedKernel:
 @dataclass(frozen=True)
 class LoadedImage:
     """An image in a context of `device`, which has so many `multiprocessors`, its launch plan, by
-    array the bytes that its address and outer strides must be multiples of, and what the bundle
-    says of it (`facts`)."""
+    array the bytes that its address and outer strides must be multiples of, what the bundle says
+    of it (`facts`), and its constants in the memory of the device."""
 
     device: int
     multiprocessors: int
@@ -46,6 +47,7 @@ class LoadedImage:
     kernels: dict[str, LoadedKernel]
     numbers: CallNumbers
     facts: dict[str, Any]
+    constants: tuple[ArrayView, ...] = ()
 
     @property
     def when(self) -> Expression:
@@ -64,12 +66,15 @@ def load_images(
     """Put the images for a device into a context: one for any call, then those for calls that
     meet a condition (`when`), of which the last counts. Raises ArgumentError when there is none."""
     fitting = choose_images(bundle.facts["images"], driver.architecture(device))
-    return tuple(_load(bundle, image, driver, device, context) for image in fitting)
+    stored = {digest: driver.store(context, raw) for digest, raw in bundle.data.items()}
+    return tuple(_load(bundle, image, driver, device, context, stored) for image in fitting)
 
 
 def _load(
-    bundle: Bundle, image: dict[str, Any], driver: Driver, device: int, context: int
-) -> LoadedImage:
+    bundle: Bundle, image: dict[str, Any], driver: Driver, device: int, context: int,
+    stored: Mapping[str, int],
+) -> LoadedImage:  # fmt: skip
+    """`stored`: addresses of the bundle's data."""
     modules: dict[tuple[int, int], int] = {}
     kernels = {}
     multiprocessors = driver.multiprocessors(device)
@@ -90,7 +95,13 @@ def _load(
     alignment = {(kind, number): unit for kind, number, unit in aligned}
     plan = bundle.plan_of(image)
     numbers = CallNumbers()
-    return LoadedImage(device, multiprocessors, context, plan, alignment, kernels, numbers, image)
+    constants = tuple(
+        ArrayView(stored[c.sha256], c.dtype, c.shape, contiguous(c.shape), True, None, device)
+        for c in plan.constants
+    )
+    return LoadedImage(
+        device, multiprocessors, context, plan, alignment, kernels, numbers, image, constants
+    )
 
 
 def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:

@@ -23,7 +23,7 @@ _LARGEST_GRID = (1 << 31) - 1
 _INNER, _WORKSPACE = "an intermediate array", ("workspace", 0)
 
 Shape = tuple[int, ...]
-Place = tuple[str, int]  # "argument" or "buffer", and its number
+Place = tuple[str, int]  # "argument", "constant" or "buffer", and its number
 Take = Callable[[Any, str], ArrayView]
 
 
@@ -75,8 +75,8 @@ class Sizes:
                 end += -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
         results = []
         for kind, k in plan.results:
-            array = (plan.buffers if kind == "buffer" else plan.arguments)[k]
-            results.append((self.buffers[k] if kind == "buffer" else shapes[k], array.dtype))
+            dtype = plan.array((kind, k)).dtype
+            results.append((self.buffers[k] if kind == "buffer" else shapes[k], dtype))
         self.requirements = Requirements(tuple(results), end)
         self.launches: list[SizedLaunch] = []
         for launch in plan.launches:
@@ -91,7 +91,7 @@ class Sizes:
                 (operand[0], operand[1])
                 for sized in self.launches
                 for operand in sized.launch.operands
-                if operand[0] in ("argument", "buffer")
+                if operand[0] in ("argument", "constant", "buffer")
             }
         )
 
@@ -136,6 +136,7 @@ def results_of(
 def bind(
     plan: Plan, sizes: Sizes, arguments: Sequence[ArrayView | None], out: Sequence[Any],
     workspace: Any, take: Take, alignment: Mapping[Place, int],
+    constants: Sequence[ArrayView] = (),
 ) -> dict[Place, ArrayView]:  # fmt: skip
     """The memory of every array of the plan.
 
@@ -144,6 +145,7 @@ def bind(
         workspace: an array, or None.
         take: makes a view of a value, given its name for messages.
         alignment: bytes that addresses and outer strides must be multiples of.
+        constants: those of the plan, on the device.
 
     Raises:
         ArgumentError: wrong arrays, too little workspace, or memory that overlaps.
@@ -167,6 +169,8 @@ def bind(
                 strides=contiguous(shape),
             )  # fmt: skip
     _check_apart(read, written, arrays, labels)
+    for k, held in enumerate(constants):
+        arrays["constant", k], labels["constant", k] = held, plan.constants[k].name
     for k, buffer in enumerate(plan.buffers):
         if buffer.of is not None:
             place = tuple(buffer.of)

@@ -50,9 +50,19 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """An array that comes with the program; `sha256` names its elements in the bundle's data."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One kernel launch. `operands`: ["argument", k] and ["buffer", k] name arrays,
-    ["value", dtype, expression] is a scalar."""
+    """One kernel launch. `operands`: ["argument", k], ["constant", k] and ["buffer", k] name
+    arrays, ["value", dtype, expression] is a scalar."""
 
     kernel: str
     grid: tuple[Expression, ...]
@@ -71,9 +81,19 @@ class Plan:
     launches: tuple[Launch, ...]
     results: tuple[Any, ...]
     scratch: int = 0
+    constants: tuple[Constant, ...] = ()
+
+    def array(self, reference: Any) -> Argument | Buffer | Constant:
+        """What a reference names."""
+        kind, number = reference
+        tables = {"argument": self.arguments, "buffer": self.buffers, "constant": self.constants}
+        return tables[kind][number]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        data = asdict(self)
+        if not self.constants:
+            del data["constants"]
+        return json.dumps(data, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Plan:
@@ -92,6 +112,10 @@ class Plan:
             ),
             results=tuple(data["results"]),
             scratch=data["scratch"],
+            constants=tuple(
+                Constant(c["dtype"], tuple(c["shape"]), c["sha256"], c["name"])
+                for c in data.get("constants", ())
+            ),
         )
 
 

@@ -24,6 +24,7 @@ from neptune_mlir.errors import UsageError, did_you_mean
 # pass name -> module that defines it (imported on first use, so start-up stays fast)
 _MODULES: dict[str, str] = {
     "apply-schedule": "neptune_mlir.transforms.schedule.apply_schedule",
+    "lift-constants": "neptune_mlir.transforms.linalg.lift_constants",
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
     "spread-conditions": "neptune_mlir.transforms.linalg.spread_conditions",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",

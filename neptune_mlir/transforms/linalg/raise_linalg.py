@@ -215,7 +215,6 @@ class Raiser:
         dtype = str(kind.element_type)
         body = T.const(attr.get_splat_value().value, dtype)
         self.views[result] = View(self.digits.dims([Size(e) for e in kind.shape]), body, dtype)
-        self.plain.add(result)
         return True
 
     def _splat(self, op: Any) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
-from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 
 
 def entry_function(module: Any, entry: str) -> Any:
@@ -44,14 +45,20 @@ class HostReader:
         self.function = function
         self.expressions = _Expressions()
         self.constants: dict[Any, Any] = {}  # scalar value -> the op that makes it
-        self.arrays: dict[Any, Any] = {}  # array value -> ["argument"|"buffer", k]
+        self.arrays: dict[Any, Any] = {}  # array value -> ["argument"|"constant"|"buffer", k]
         self.shapes: dict[Any, list[Any]] = {}  # same keys -> extents as expressions
         self.arguments: list[Argument] = []
+        self.constants_held: list[Constant] = []
         self.buffers: list[Buffer] = []
         self.launches: list[Launch] = []
         self.results: tuple[Any, ...] = ()
-        for k, value in enumerate(function.regions[0].blocks[0].arguments):
+        given = list(function.regions[0].blocks[0].arguments)
+        held = constants_of(function)
+        self._given = len(given) - len(held)
+        for k, value in enumerate(given[: self._given]):
             self._argument(k, value)
+        for value, digest in held.items():
+            self._constant(value, digest)
 
     def _argument(self, k: int, value: Any) -> None:
         kind, name = value.type, _name(value.location) or f"argument {k}"
@@ -64,6 +71,16 @@ class HostReader:
         self.arguments.append(Argument("tensor", dtype, tuple(shape), name))
         self.arrays[value] = ["argument", k]
         self.shapes[value] = [["dim", k, d] if n is None else n for d, n in enumerate(shape)]
+
+    def _constant(self, value: Any, digest: str) -> None:
+        if next(iter(value.uses), None) is None:
+            return  # nothing needs it any more
+        kind, shape = value.type, list(value.type.shape)
+        self.arrays[value] = ["constant", len(self.constants_held)]
+        self.shapes[value] = shape
+        self.constants_held.append(
+            Constant(str(kind.element_type), tuple(shape), digest, _name(value.location))
+        )
 
     def kernel_name(self, forall: Any) -> str:
         """The name that a forall carries; where a pass lost it, one that no other carries."""
@@ -78,6 +95,7 @@ class HostReader:
         return Plan(
             self.function.name.value, tuple(self.arguments), self._equalities(),
             tuple(self.buffers), tuple(self.launches), self.results,
+            constants=tuple(self.constants_held),
         )  # fmt: skip
 
     def _equalities(self) -> tuple[tuple[Any, Any], ...]:
@@ -89,11 +107,17 @@ class HostReader:
         for group in attributes["neptune.equal_dims"]:
             flat = [int(x) for x in group]
             terms = [
-                ["dim", a, d] if factor == 1 else ["mul", ["dim", a, d], factor]
+                fold("mul", self._extent(a, d), factor)
                 for a, d, factor in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
             ]
             pairs += [(terms[0], other) for other in terms[1:]]
         return tuple(pairs)
+
+    def _extent(self, argument: int, dimension: int) -> Any:
+        if argument < self._given:
+            return ["dim", argument, dimension]
+        value = self.function.regions[0].blocks[0].arguments[argument]
+        return value.type.shape[dimension]
 
     def reshaped(self, op: Any) -> list[Any]:
         """The shape that an expand_shape or a collapse_shape gives a new array."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,18 @@ def strides(shape: tuple[int, ...]) -> list[int]:
 
 
 class Simulated:
-    """A tile program lowered for a GPU, to be called with NumPy arrays."""
+    """A tile program lowered for a GPU, to be called with NumPy arrays.
 
-    def __init__(self, program: Any, *, target: str = "sm_80", keeps: bool = True, **options: Any):
+    Args:
+        data: of its constants, by SHA-256.
+    """
+
+    def __init__(
+        self, program: Any, *, target: str = "sm_80", keeps: bool = True,
+        data: Mapping[str, bytes] | None = None, **options: Any,
+    ):  # fmt: skip
         self.target = target
+        self.data = data or {}
         self.module = parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
             options["keeps"] = keeps
@@ -93,6 +102,9 @@ class Simulated:
                 kind = self.plan.arguments[k].dtype
                 raw = simt.to_bytes(value.reshape(1, -1), kind) if value.size else value
                 addresses["argument", k] = (memory.put(raw), value.shape)
+        for k, held in enumerate(self.plan.constants):
+            raw = np.frombuffer(self.data[held.sha256], np.uint8)
+            addresses["constant", k] = (memory.put(raw), held.shape)
         for k, buffer in enumerate(self.plan.buffers):
             shape = tuple(int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in buffer.shape)
             if buffer.of is not None:  # the same memory under another shape
@@ -120,8 +132,7 @@ class Simulated:
         results = []
         for kind, k in self.plan.results:
             address, shape = addresses[kind, k]
-            held = self.plan.arguments if kind == "argument" else self.plan.buffers
-            results.append(memory.get(address, shape, held[k].dtype))
+            results.append(memory.get(address, shape, self.plan.array((kind, k)).dtype))
         return results[0] if len(results) == 1 else results
 
 
@@ -146,7 +157,7 @@ class Specialised(Simulated):
             nvvm.emit_tiles(self.module, "target", target="sm_90a")
             with self.module.context, ir.Location.unknown():
                 self.finish()
-        self.most_blocks = blocks
+        self.most_blocks, self.data = blocks, {}
         self.maps = Maps()
         self.blocks: list[HopperBlock] = []
 
@@ -161,8 +172,8 @@ class Specialised(Simulated):
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
         address, shape = array
-        held = self.plan.arguments if kind == "argument" else self.plan.buffers
-        view = ArrayView(address, held[number].dtype, shape, tuple(strides(shape)), False, None)
+        dtype = self.plan.array((kind, number)).dtype
+        view = ArrayView(address, dtype, shape, tuple(strides(shape)), False, None)
         made = parameters.tensor_map(self.maps, view, *box)
         return made if isinstance(made, int) else NOT_A_MAP  # an array that has no elements
 

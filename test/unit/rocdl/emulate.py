@@ -122,6 +122,11 @@ def execute(
             placed["argument", k] = memory.array(kept.shape, x.dtype, strided)
             placed["argument", k][...] = kept
             dtypes["argument", k] = argument.dtype
+    for k, held in enumerate(plan.constants):
+        place, raw = ("constant", k), bundle.data[held.sha256]
+        placed[place] = memory.array(held.shape, bits_of(held.dtype), False)
+        placed[place][...] = np.frombuffer(raw, bits_of(held.dtype)).reshape(held.shape)
+        dtypes[place] = held.dtype
     results = {root(plan, reference) for reference in plan.results}
     for k, buffer in enumerate(plan.buffers):
         place, shape = ("buffer", k), sizes.buffers[k]

@@ -126,8 +126,7 @@ class Emulator:
         wanted = program.reference(*wide)
         wanted = list(wanted) if isinstance(wanted, tuple) else [wanted]
         plan, runs = bundle.plan, []
-        kinds = [(plan.buffers if b == "buffer" else plan.arguments)[k].dtype
-                 for b, k in plan.results]  # fmt: skip
+        kinds = [plan.array(reference).dtype for reference in plan.results]
         for order in orders:
             got, said = self.results(bundle, inputs, order, strided)
             assert len(got) == said["images"] * len(wanted) > 0

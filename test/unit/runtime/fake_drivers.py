@@ -15,6 +15,7 @@ from ctypes import (
     POINTER,
     c_char_p,
     c_int,
+    c_size_t,
     c_uint,
     c_uint64,
     c_void_p,
@@ -53,6 +54,7 @@ class FakeGpu:
     Attributes:
         driver: the runtime's driver, over a fake library.
         loads: context and beginning of the code, of each module.
+        stored: context and memory of each allocation.
         launches: what was launched, in order.
         waits: context, stream, producer.
         maps: the tensor maps that were encoded.
@@ -67,6 +69,7 @@ class FakeGpu:
         self.kernels, self.devices, self.own_shared = kernels, devices, own_shared or {}
         self.units = units
         self.loads, self.launches, self.waits, self.maps, self.calls = [], [], [], [], []
+        self.stored = []
         self.dynamic = {}  # by kernel, what was allowed
         self.functions, self.events, self.failures = {}, {}, []
         self.error, self.capturing, self.limit = 0, None, 4
@@ -190,6 +193,16 @@ def _load(gpu, place, code):
     _set(place, gpu.load(code))
 
 
+def _allocate(gpu, place, size):
+    assert size
+    gpu.stored.append((gpu.inside[-1], create_string_buffer(size)))
+    _set(place, ctypes.addressof(gpu.stored[-1][1]))
+
+
+def _copy(gpu, address, data, size):
+    ctypes.memmove(address, data, size)
+
+
 def _function(gpu, place, module, name):
     _set(place, gpu.function(module, name))
 
@@ -202,6 +215,8 @@ def _handle(gpu, place, device):
     assert device < len(gpu.devices)
     _set(place, device)
 
+
+ALLOCATE, COPY = (POINTER(c_uint64), c_size_t), (c_uint64, c_void_p, c_size_t)
 
 # functions with the same parameters, by the end of their name
 _BOTH = {
@@ -274,6 +289,8 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuEventCreate": ((HANDLE, c_uint), _event),
     "cuEventDestroy_v2": ((c_void_p,), lambda gpu, event: gpu.events.pop(event) and 0),
     "cuFuncSetAttribute": ((c_void_p, c_int, c_int), _cuda_allow),
+    "cuMemAlloc_v2": (ALLOCATE, _allocate),
+    "cuMemcpyHtoD_v2": (COPY, _copy),
     "cuLaunchKernelEx": ((POINTER(_Config), c_void_p, HANDLE, c_void_p), _cuda_launch),
     "cuTensorMapEncodeTiled": (
         (c_void_p, c_int, c_uint, c_uint64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint),
@@ -323,6 +340,8 @@ def _hip_launch(gpu, function, x, y, z, bx, by, bz, shared, stream, addresses, e
 
 
 HIP = {f"hip{name}": row for name, row in _BOTH.items()} | {
+    "hipMalloc": (ALLOCATE, _allocate),
+    "hipMemcpyHtoD": (COPY, _copy),
     "hipDrvGetErrorName": ((c_int, HANDLE), _text),
     "hipDrvGetErrorString": ((c_int, HANDLE), _text),
     "hipGetDeviceCount": ((INT,), _count),

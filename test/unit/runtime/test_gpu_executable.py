@@ -27,7 +27,7 @@ from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
-from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 
 # z = x * a + y, by way of an intermediate array of x * a
 ROWS = ["dim", 0, 0]
@@ -469,6 +469,25 @@ def test_reshaped_results_and_arguments(gpu):
         run(x, y, 1.0, out=[out, None, None, FakeArray(numbers(10))], workspace=scratch)
     with pytest.raises(ArgumentError, match=r"out\[1\]: this result is y itself"):
         run(x, y, 1.0, out=[out, out, None, same], workspace=scratch)
+
+
+# ---- constants
+
+
+def test_constants_are_stored_once_a_context(gpu, maker):
+    y = numbers(10)
+    digest = "5f" * 32
+    add = replace(PLAN.launches[1], operands=(["buffer", 0], ["constant", 0], ["buffer", 1],
+                                              ["value", "index", ROWS]))  # fmt: skip
+    plan = replace(PLAN, launches=(PLAN.launches[0], add),
+                   constants=(Constant("f16", (10, 8), digest, "constant0"),))  # fmt: skip
+    bundle = replace(bundle_for(*CHIPS[maker]), plan=plan, data={digest: y.tobytes()})
+    run = GpuExecutable(bundle.to_bytes(), gpu.driver)
+    for device in (0, 0, 1):
+        x, unused, out, scratch = arrays(10, device=device)
+        run(x, unused, 2.0, out=out, workspace=scratch)
+    assert [context for context, _ in gpu.stored] == [gpu.context(0), gpu.context(1)]
+    assert np.array_equal(out.array, (x.array.astype("f4") * 2 + y).astype("f2"))
 
 
 # ---- what is imported
