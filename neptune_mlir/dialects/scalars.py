@@ -158,6 +158,7 @@ _MATH = {
     "sin": "SinOp", "cos": "CosOp", "erf": "ErfOp", "floor": "FloorOp", "ceil": "CeilOp",
     "pow": "PowFOp", "abs": "AbsFOp",
 }  # fmt: skip
+_INT_MATH = {"abs": "AbsIOp"}
 _CMPI_CODE = {name: code for code, name in _CMPI.items()}
 _CMPF_CODE = {**{name: code for code, name in _CMPF_ORDERED.items()}, "ne": 13}
 
@@ -223,10 +224,10 @@ class Emitter:
             return getattr(arith, _INT[node.op])(*args).result
         if not floating and node.op == "neg":
             return arith.SubIOp(constant(0, operand), args[0]).result
-        if floating and node.op in _MATH:
+        if node.op in (_MATH if floating else _INT_MATH):
             from neptune_mlir.ir.bindings import math
 
-            return getattr(math, _MATH[node.op])(*args).result
+            return getattr(math, (_MATH if floating else _INT_MATH)[node.op])(*args).result
         raise NoTermForm(f"'{node.op}' on {operand} has no scalar op")
 
 

@@ -68,7 +68,8 @@ class Lowering:
         with registry.collect_remarks() as remarks:
             runner.run(self.module, tuple(steps), done=self.done)
         self.done = (*self.done, *(step.name for step in steps))
-        self.facts.setdefault("remarks", []).extend(str(r) for r in remarks)
+        found = self.facts.setdefault("remarks", [])
+        found += [text for text in dict.fromkeys(map(str, remarks)) if text not in found]
 
     def lift_constants(self) -> None:
         """Take the data of array constants out of the module (`lift-constants`)."""

@@ -13,7 +13,8 @@ A group grows from one reduction (the seed) and one of its reduced loops, the *s
   elementwise nest reads together with a member, joins as a running member too;
 * an elementwise nest over the results joins the *finish*.
 
-Nothing may leave the group and come back (convexity): then the nests would need each other.
+Nothing may leave the group and come back (convexity): then the nests would need each other. What
+would multiply the work of the group stays apart (`work.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +29,11 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, Program, captured, top_level_op
+from neptune_mlir.transforms.fusion.work import MOST, Work, repetition
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
 # much for every element: a store and loads of the elements cost less time, and memory without end.
 MAX_REPEATED = 512
-
-# Accumulator columns that one program can hold. Past it the columns would be cut, and every
-# cut would compute the inner members again.
-MAX_COLUMNS = 1024
 
 
 @dataclass
@@ -63,6 +61,7 @@ class Group:
     before: int = 0  # some of them: sets (see `Dependencies`)
     after: int = 0
     near: int = 0  # nests that may join for what they read
+    heavy: dict[str, float] = field(default_factory=dict)  # stayed apart: times the work otherwise
 
     def know(self, axis: int, size: int) -> None:
         """A loop that became this axis has this size: what one member knows all do."""
@@ -138,18 +137,26 @@ class Grouping:
         return max(groups, key=lambda g: len(g.running) + len(g.inner), default=None)
 
     def grow(self, seed: str, loop: int) -> Group:
+        """The group of a seed and the loop that is its stream."""
+        apart: set[str] = set()
+        while True:
+            group = self._grown(seed, loop, apart)
+            shared = self._shared_inner(group)
+            if not shared:
+                self._absorb_maps(group)
+                return group
+            apart |= shared
+
+    def _grown(self, seed: str, loop: int, apart: set[str]) -> Group:
+        """`apart`: nests that are no inner members."""
         nest = self.program.nests[seed]
         group = Group([self._axis(nest, k) for k in range(len(nest.domain))], loop)
         group.running[seed] = tuple(range(len(nest.domain)))
         self._count_in(group, seed, inner=False)
         self._seed = (seed, loop)
-        self._grid = self._cut_axes(nest)
-        columns = [nest.domain[k] for k in nest.result_axes if k not in self._grid]
-        self._columns_fit = DYNAMIC not in columns and prod(columns) <= MAX_COLUMNS
+        self._grid, self._apart = self._cut_axes(nest), apart
         while len(group.running) < MAX_VALUES and self._add_one(group):
             pass
-        self._drop_shared_inner(group)
-        self._absorb_maps(group)
         return group
 
     def _axis(self, nest: Nest, loop: int) -> Axis:
@@ -196,7 +203,7 @@ class Grouping:
         if group.stream in at:
             # Computing it for every tile of an axis that it does not carry would repeat work.
             known = dict(zip(nest.result_axes, at, strict=True))
-            worthwhile = self._columns_fit and self._grid <= set(at) and _expands(nest)
+            worthwhile = self._grid <= set(at) and _expands(nest) and read.attr not in self._apart
             return worthwhile and self._place(group, read.attr, known, inner=True)
         if reader in group.inner:
             return False
@@ -310,7 +317,7 @@ class Grouping:
             return False
         if not inner and any(self.needs.of(i) & self.needs.bit(key) for i in group.inner):
             return False
-        if not self._convex(group, key, inner):
+        if not self._convex(group, key, inner) or self._repeats(group, key, known, inner):
             return False
         loops = []
         for loop in range(len(nest.domain)):
@@ -320,9 +327,29 @@ class Grouping:
             else:
                 loops.append(len(group.axes))
                 group.axes.append(self._axis(nest, loop))
+        group.heavy.pop(key, None)
         (group.inner if inner else group.running)[key] = tuple(loops)
         self._count_in(group, key, inner)
         return True
+
+    def _repeats(self, group: Group, key: str, known: dict[int, int], inner: bool) -> bool:
+        """Whether the group would do too much more work with `key` in it."""
+        nest, fresh = self.program.nests[key], len(group.axes)
+        sizes = {a: axis.size for a, axis in enumerate(group.axes)}
+        loops = tuple(known.get(k, fresh + k) for k in range(len(nest.domain)))
+        sizes |= {a: n for a, n in zip(loops, nest.domain, strict=True) if a >= fresh}
+        members = {True: dict(group.inner), False: dict(group.running)}
+        members[inner][key] = loops
+
+        def work(of: dict[str, tuple[int, ...]]) -> list[Work]:
+            nests = self.program.nests
+            return [Work(frozenset(at), frozenset(group.result_axes(nests[k], at)))
+                    for k, at in of.items()]  # fmt: skip
+
+        times = repetition(work(members[False]), work(members[True]), sizes, group.stream)
+        if times > MOST:
+            group.heavy[key] = times
+        return times > MOST
 
     def _count_in(self, group: Group, key: str, inner: bool) -> None:
         nest, loops = self.program.nests[key], group.loops(key)
@@ -358,24 +385,15 @@ class Grouping:
             return None
         return known if len(set(known.values())) == len(known) else None
 
-    def _drop_shared_inner(self, group: Group) -> None:
-        """An inner member that something outside also needs is computed again, or goes through
-        memory instead."""
-        changed = True
-        while changed:
-            changed = False
-            group.copied.clear()
-            for key in list(group.inner):
-                users = self._users(key)
-                members = (self.program.nests[k] for k in [*group.running, *group.inner])
-                allowed = self._maps | {nest.op.operation for nest in members}
-                shared = not users <= allowed
-                unused = not any(k in group for k in self.readers.get(key, ()))
-                if unused or (shared and not self._worth_repeating(key)):
-                    del group.inner[key]
-                    changed = True
-                elif shared:
-                    group.copied.add(key)
+    def _shared_inner(self, group: Group) -> set[str]:
+        """Inner members that something outside also needs, and that are too much to be computed
+        again: these go through memory instead. The others of them become `copied`."""
+        members = (self.program.nests[k] for k in [*group.running, *group.inner])
+        allowed = self._maps | {nest.op.operation for nest in members}
+        shared = {key for key in group.inner if not self._users(key) <= allowed}
+        group.copied.clear()
+        group.copied.update(key for key in shared if self._worth_repeating(key))
+        return shared - group.copied
 
     def _users(self, key: str) -> set[Any]:
         """The ops of the block that read a nest's result."""

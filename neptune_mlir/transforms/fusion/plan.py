@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What rolling update will fuse: groups of reductions, each with a solved chain.
 
-Which reductions can share a loop is `fusion_groups`; whether there is a correction, and
+Which reductions can share a loop is `groups.py`; whether there is a correction, and
 which, is `algebra.solver`. A reduction that the solver refuses is kept out of the group, and
 the rest is tried again.
 """
@@ -174,4 +174,10 @@ def _plan(program: Program, numerics: str, stored: set[str]) -> list[Fusion]:
             Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
         )
         grouping.fuse(group)
+        for key, times in group.heavy.items():
+            remark(
+                program.nests[key].location,
+                f"'{key}' is not fused with '{seed}': in one pass they would do {times:.1f} times "
+                "the work",
+            )
     return plan

@@ -123,8 +123,13 @@ def is_plain_read(term: Term) -> bool:
 def contraction_operands(body: Term) -> tuple[Term, Term] | None:
     """The two operands of a summed product whose factors vary along different axes.
 
-    None where one factor spans all axes (then there is nothing to contract).
+    None where one factor spans all axes (then there is nothing to contract). A product that is
+    written as one of two such operands is taken so: each then stands in the body.
     """
+    if body.op == "mul":
+        left, right = body.args
+        if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left):
+            return left, right
     groups: list[tuple[frozenset[int], list[Term]]] = []
     for factor in sorted(factors(body), key=lambda f: -len(T.axes_of(f))):
         axes = T.axes_of(factor)

@@ -103,7 +103,7 @@ def read_body(
             env[result] = _power(*(term_of(v) for v in operation.operands))
         else:
             args = [term_of(v) for v in operation.operands]
-            env[result] = _unsigned(operation, args) or _narrow(op_to_term(op, args))
+            env[result] = _unsigned(operation, args) or _without_abs(_narrow(op_to_term(op, args)))
     raise NoTermForm("the region has no yield")
 
 
@@ -205,6 +205,19 @@ def _narrow(term: Term) -> Term:
             narrow = {wide: source, literal: T.const(literal.value, source.dtype)}
             return T.make(term.op, *(narrow[a] for a in term.args))
     return term
+
+
+def _without_abs(term: Term) -> Term:
+    """|i - j| < w as two comparisons of positions, in which masks and windows are recognised."""
+    if term.op not in ("lt", "le", "gt", "ge") or term.args[0].op != "abs":
+        return term
+    (inside,), limit = term.args[0].args, term.args[1]
+    if T.is_float(inside.dtype):
+        return term
+    mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[term.op]
+    both = "and" if term.op in ("lt", "le") else "or"
+    below = T.make(mirrored, inside, T.make("neg", limit))
+    return T.make(both, T.make(term.op, inside, limit), below)
 
 
 def _power(base: Term, exponent: Term) -> Term:

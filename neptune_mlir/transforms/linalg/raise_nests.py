@@ -25,7 +25,6 @@ from neptune_mlir.transforms.linalg.raise_views import (
     Digits,
     Dims,
     Fixed,
-    NotRaised,
     Part,
     View,
     accesses,
@@ -135,9 +134,7 @@ class NestBuilder:
             found = dict.fromkeys(accesses(body))
             joined: set[tuple[int, int]] = set()
             for access in found:
-                used = [p for parts in access.dims for p in parts if not isinstance(p, Fixed)]
-                if len(used) != len(set(used)):
-                    raise NotRaised("a tensor is read along a diagonal")
+                access.check_distinct()
                 for parts in access.dims:
                     pairs = list(itertools.pairwise(parts))
                     if all(may_join(a, b) for a, b in pairs):

@@ -312,6 +312,8 @@ class _Structured:
                 raise NotRaised("it reads what another result is at each step")
             body = self._at_loops(term, leaves)
         if body.op == "read" or not accesses(body):
+            for access in accesses(body):
+                access.check_distinct()  # whoever reads the view could not be raised
             return View(dims, body, body.dtype)
         return View(dims, self._nest(flat, body, flat), body.dtype)
 

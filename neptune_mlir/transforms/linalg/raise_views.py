@@ -52,6 +52,12 @@ class Access:
     def digits(self) -> set[int]:
         return {p for parts in self.dims for p in parts if isinstance(p, int)}
 
+    def check_distinct(self) -> None:
+        """Raises NotRaised where one digit selects along two dimensions."""
+        used = [p for parts in self.dims for p in parts if isinstance(p, int)]
+        if len(used) != len(set(used)):
+            raise NotRaised("a tensor is read along a diagonal")
+
 
 @dataclass(frozen=True)
 class View:

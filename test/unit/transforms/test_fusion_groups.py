@@ -2,11 +2,14 @@
 # ruff: noqa: E501
 """Which reductions share a loop nest, where the answer is not plain."""
 
+import re
+
 import numpy as np
 import pytest
 
 import neptune_mlir
 from neptune_mlir.frontend.notation import Program, exp, inf, max, sum, where
+from neptune_mlir.transforms import registry
 from neptune_mlir.zoo import fusions
 
 
@@ -138,3 +141,78 @@ def test_gather_between_a_product_and_what_reads_both(n, c, known):
     y = x @ w.T
     got = neptune_mlir.compile(text)(x, w, at)
     np.testing.assert_allclose(got, y + np.tanh(y)[at], rtol=1e-5, atol=1e-5)
+
+
+# ---- counts of work
+
+
+def norm_and(products):
+    """A norm of rows that were computed, and products of these, each with so many columns."""
+    p = Program("norm")
+    i, k, m = p.axes("i k m", k=64, m=8)
+    x = sum(p.input("x", i, k, m)[i, k, m], m)
+    scale = 1 / sum(x * x, k)
+    for number, columns in enumerate(products):
+        (j,) = p.axes(f"j{number}", **{f"j{number}": columns})
+        p.output(sum(x * scale * p.input(f"w{number}", j, k)[j, k], k), i, j)
+    return p
+
+
+@pytest.mark.parametrize(
+    ("products", "members"),
+    [
+        ([4096], [2]),  # sums of rows again for each tile of columns: one part in 64
+        ([64, 128], [3]),  # a program holds the columns of both
+        ([512, 512], [2, 1]),  # each product again for each tile of the other's columns
+        ([4096, 4096], [2, 1]),
+    ],
+)
+def test_a_second_product_joins_where_its_columns_fit(products, members):
+    found = fusions(norm_and(products))
+    assert [len(f.group.running) for f in found] == members
+
+
+def two_products(columns):
+    """The sum over n of a product that is itself made of a product (over m) of each row."""
+    p = Program("nested")
+    j, n, m, k = p.axes("j n m k", j=128, n=256, m=512, k=columns)
+    h = sum(p.input("a", j, m)[j, m] * p.input("b", n, m)[n, m], m)
+    norm = sum(h * h, n)
+    p.output(sum(h / norm * p.input("c", k, n)[k, n], n), j, k)
+    return p
+
+
+def test_a_product_is_not_made_again_for_each_tile_of_columns():
+    assert [len(f.group.inner) for f in fusions(two_products(256))] == [1]
+    found = fusions(two_products(1000))
+    assert found and all(not f.group.inner for f in found)
+    with registry.collect_remarks() as remarks:
+        fusions(two_products(1000))
+    assert any("in one pass they would do 6.1 times the work" in str(r) for r in remarks)
+
+
+def test_every_axis_is_some_member_s():
+    """A product in the stream that is a result as well stays outside, and its loops with it."""
+    p = Program("kept")
+    i, j, d = p.axes("i j d", d=16)
+    s = sum(p.input("q", i, d)[i, d] * p.input("k", j, d)[j, d], d)
+    p.output(s, i, j)
+    p.output(sum(exp(s - max(s, j)), j), i)
+    for fusion in fusions(p):
+        group = fusion.group
+        used = {a for at in (*group.running.values(), *group.inner.values()) for a in at}
+        assert used == set(range(len(group.axes)))
+
+
+def test_scaled_operands_are_still_a_product_s():
+    """(g[k] * x[i, k]) * w[j, h, k] is a contraction whichever side has more axes."""
+    p = Program("scaled")
+    i, j, h, k = p.axes("i j h k", i=128, j=4, h=64, k=256)
+    x, g = p.input("x", i, k)[i, k], p.input("g", k)[k]
+    total = sum(x * x, k)
+    y = sum(g * x * p.input("w", j, h, k)[j, h, k], k)
+    p.output(y / total, i, j, h)
+    text = neptune_mlir.compile(p).ir("tile")
+    (grid,) = re.findall(r"scf.forall \(.*?\) (?:in|=) (.*?) shared_outs", text)
+    assert text.count("scf.forall (") == 1
+    assert "128" not in grid, "rows are cut into tiles, not taken one by one"

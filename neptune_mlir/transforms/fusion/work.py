@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How much more work nests do in one loop nest than each in its own: counts of points, no times.
+
+A program holds one tile of every axis that is cut into programs. A member that lacks such an axis
+is computed again for each of its tiles: beside a product with 4096 columns the sum of a norm costs
+64 passes over rows that the product reads 4096 times, which is nothing; a second product with other
+columns costs 64 products.
+
+Axes that all members have are rows, cut at no cost. The others are columns: where a program can
+hold all of them (COLUMNS) they are not cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from neptune_mlir.dialects.nests import DYNAMIC
+
+COLUMNS = 512  # accumulators, side by side, that a program holds for a row (see the pass `tile`)
+TILE = 64  # of columns that are cut
+UNKNOWN = 1024  # what an extent counts that only a call knows
+MOST = 1.5  # times the work of the nests on their own that is still worth one pass
+
+
+@dataclass(frozen=True)
+class Work:
+    """The fused axes that a nest runs over, and those that its result keeps."""
+
+    loops: frozenset[int]
+    result: frozenset[int]
+
+
+def repetition(
+    running: Sequence[Work], inner: Sequence[Work], sizes: Mapping[int, int], stream: int
+) -> float:
+    """The work of members in one loop nest, in multiples of their work in nests of their own.
+
+    Args:
+        running, inner: reductions that are carried through the loop, and that are computed in it.
+        sizes: extents of the fused axes, DYNAMIC where only a call knows.
+        stream: the axis of the loop.
+    """
+    extent = {a: UNKNOWN if n == DYNAMIC else n for a, n in sizes.items()}
+    members = [*running, *inner]
+    rows = frozenset.intersection(*(m.loops for m in members))
+    columns = [m.result - rows - {stream} for m in running]
+    held = sum(prod(extent[a] for a in own) for own in columns if own)
+    cut = frozenset().union(*columns) if held > COLUMNS else frozenset()
+
+    def points(member: Work) -> int:
+        return prod(extent[a] for a in member.loops)
+
+    def times(member: Work) -> int:
+        return prod(-(-extent[a] // TILE) for a in cut - member.loops)
+
+    return sum(points(m) * times(m) for m in members) / max(1, sum(map(points, members)))
