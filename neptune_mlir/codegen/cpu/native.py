@@ -14,6 +14,43 @@ from neptune_mlir.targets.cpu import CpuTarget
 
 _lock = threading.Lock()
 
+# Chips without AVX512-BF16: LLVM moves vectors of bfloat by way of float, whatever the program
+# says, and calls these (of libgcc, from GCC 13 on) for the way back. Nearest even; NaN stays NaN.
+# From double by way of the float that is rounded to odd, so that nothing is rounded twice.
+_CONVERSIONS = """
+define bfloat @__truncsfbf2(float %x) noinline {
+  %bits = bitcast float %x to i32
+  %high = lshr i32 %bits, 16
+  %odd = and i32 %high, 1
+  %half = add i32 %bits, 32767
+  %sum = add i32 %half, %odd
+  %near = lshr i32 %sum, 16
+  %quiet = or i32 %high, 64
+  %nan = fcmp uno float %x, %x
+  %word = select i1 %nan, i32 %quiet, i32 %near
+  %short = trunc i32 %word to i16
+  %r = bitcast i16 %short to bfloat
+  ret bfloat %r
+}
+define bfloat @__truncdfbf2(double %x) noinline {
+  %near = fptrunc double %x to float
+  %back = fpext float %near to double
+  %exact = fcmp ueq double %back, %x
+  %size = call double @llvm.fabs.f64(double %x)
+  %reached = call double @llvm.fabs.f64(double %back)
+  %over = fcmp ogt double %reached, %size
+  %bits = bitcast float %near to i32
+  %less = sext i1 %over to i32
+  %cut = add i32 %bits, %less
+  %odd = or i32 %cut, 1
+  %word = select i1 %exact, i32 %bits, i32 %odd
+  %f = bitcast i32 %word to float
+  %r = call bfloat @__truncsfbf2(float %f)
+  ret bfloat %r
+}
+declare double @llvm.fabs.f64(double)
+"""
+
 
 def object_code(text: str, target: CpuTarget, *, vectorize: bool) -> bytes:
     """The relocatable object of an LLVM IR module, optimised for `target`. Code that is in
@@ -57,6 +94,8 @@ def _machine(target: CpuTarget) -> llvm.TargetMachine:
 def _parse(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     try:
         module = llvm.parse_assembly(downgrade(text))
+        if "bfloat" in text:
+            module.link_in(llvm.parse_assembly(_CONVERSIONS))
         module.verify()
     except RuntimeError as error:
         raise ToolError(f"LLVM does not take the generated module: {error}") from None
