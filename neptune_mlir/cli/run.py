@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,7 +85,7 @@ def execute(options: argparse.Namespace) -> int:
     describe(kernel, report)
     if options.outputs:
         arrays: Any = {f"ret{k}": _storable(r, dtypes[k]) for k, r in enumerate(results)}
-        np.savez(options.outputs, **arrays)
+        _save(options.outputs, arrays)
     passed = True
     if options.check:
         from neptune_mlir.cli.check import check
@@ -149,6 +150,16 @@ def _torch_for(kernel: Any) -> Any:
             loc=where, hint=f"install torch for {'ROCm' if maker.name == 'AMD' else 'CUDA'}",
         )  # fmt: skip
     return torch
+
+
+def _save(path: str, arrays: Any) -> None:
+    """Write an npz file. Raises UsageError."""
+    if os.path.isdir(path):
+        raise UsageError(f"cannot write '{path}': it is a folder")
+    try:
+        np.savez(path, **arrays)
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {error.strerror}") from None
 
 
 def _storable(result: Any, dtype: str) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,15 @@ def read_source(path: str) -> Source:
 def load_inputs(path: str, arguments: Sequence[Any]) -> list[Any]:
     """arg0, arg1, ... of an npz file. Raises InputError."""
     try:
-        with np.load(path) as archive:
+        loaded = np.load(path)
+        if isinstance(loaded, np.ndarray):
+            raise InputError(f"'{path}' is one array, not an npz file", hint="see numpy.savez")
+        with loaded as archive:
             missing = [f"arg{k}" for k in range(len(arguments)) if f"arg{k}" not in archive]
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}")
             arrays = [archive[f"arg{k}"] for k in range(len(arguments))]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read '{path}': {error}") from None
     return [
         array.item() if argument.kind == "scalar" and array.ndim == 0 else array

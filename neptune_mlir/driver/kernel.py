@@ -28,15 +28,20 @@ class Source:
 
     @classmethod
     def of(cls, program: Any) -> Source:
-        """The text of a program: MLIR text, a path to some, a module, or a built program.
+        """The text of a program: MLIR text, a path to some (a string of one line that names a
+        file or ends in .mlir is one), a module, or a built program.
 
         Raises:
-            UsageError: something else.
+            UsageError: something else, or no such file.
         """
         if isinstance(program, Source):
             return program
-        if isinstance(program, os.PathLike):
-            return cls(Path(program).read_text(), os.fspath(program))
+        if isinstance(program, os.PathLike) or _is_path(program):
+            try:
+                return cls(Path(program).read_text(), os.fspath(program))
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise UsageError(f"cannot read '{os.fspath(program)}': {reason}") from None
         if isinstance(program, str):
             return cls(program)
         if callable(getattr(program, "module", None)):  # a program in index notation
@@ -47,6 +52,13 @@ class Source:
             f"cannot compile a {type(program).__name__}",
             hint="pass MLIR text, a path, an ir.Module or a program of neptune_mlir.ops",
         )
+
+
+def _is_path(program: Any) -> bool:
+    """Whether a string is a path: a program has an op, and so a bracket or a quote."""
+    if not isinstance(program, str) or set(program) & set("\n(\"{"):
+        return False
+    return program.endswith(".mlir") or os.path.isfile(program)
 
 
 class Kernel:

@@ -24,6 +24,7 @@ from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines.cases import Case, blocks_of, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms import registry
@@ -56,6 +57,8 @@ class Lowering:
             module = parse(text, source=source)
         if not list(functions(module)):
             raise InputError("the program has no function with a body", loc=source)
+        with bindings.source_name(source):
+            _check_signatures(module)
         return cls(module, {"provenance": provenance(text, source)})
 
     def copy(self) -> Lowering:
@@ -108,6 +111,25 @@ class Lowering:
         self.run(common.TO_TILES)
         self.facts["kernels"] = count(self.module, "scf.forall")
         legal.check_when_asked(self.module, "tile")
+
+
+def _check_signatures(module: Any) -> None:
+    """Raises InputError for an argument or a result that no call can pass."""
+    for function in functions(module):
+        arguments = function.regions[0].blocks[0].arguments
+        places = [(f"argument {k}", a.type, a.location) for k, a in enumerate(arguments)]
+        places += [(f"result {k}", kind, function.location)
+                   for k, kind in enumerate(function.type.results)]  # fmt: skip
+        for name, kind, location in places:
+            place = bindings.location_text(location)
+            if isinstance(kind, bindings.ir.UnrankedTensorType):
+                hint = "give the tensor a rank, with ? for unknown extents"
+                raise InputError(f"{name} has no rank", loc=place, hint=hint)
+            element = getattr(kind, "element_type", kind)
+            if str(element) not in ELEMENT_TYPES:
+                message = f"{name} has elements of type {element}, which nothing here holds"
+                hint = f"use one of {', '.join(ELEMENT_TYPES)}"
+                raise InputError(message, loc=place, hint=hint)
 
 
 class Program:

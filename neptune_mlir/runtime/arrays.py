@@ -24,6 +24,7 @@ _STORAGE = {
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
     "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
 }  # fmt: skip
+ELEMENT_TYPES = tuple(_STORAGE)  # what arrays of a call may be made of
 _NAMES = {name: kind for kind, name in _STORAGE.items() if kind not in ("bf16", "index")} | {
     "bfloat16": "bf16"
 }

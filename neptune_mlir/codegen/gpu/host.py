@@ -127,7 +127,7 @@ class GpuHost(HostReader):
         elif name == "scf.forall":
             self._kernel(op.operation)
         elif name == "func.return":
-            self.results = tuple(self.arrays[value] for value in op.operands)
+            self.results = tuple(list(self._result_buffer(value)) for value in op.operands)
         else:
             self.scalar(op, name)
 

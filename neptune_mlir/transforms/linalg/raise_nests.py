@@ -14,7 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
+from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce, tensor_type
 from neptune_mlir.dialects.program import cast
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.ir.bindings import ir
@@ -100,6 +100,12 @@ class NestBuilder:
         domain, extents = self.shape([self.digits.total(group) for group in groups])
         axes = [groups.index(group) for group in kept]
         term = self._over_loops(body, groups, loop_of)
+        if 0 in (domain[k] for k in axes):  # nothing to compute
+            kind = tensor_type(domain, axes, term.dtype)
+            unknown = [k for k, size in enumerate(domain) if size == DYNAMIC]
+            sizes = [e for k, e in zip(unknown, extents, strict=True) if k in axes]
+            empty = ir.Operation.create("tensor.empty", [kind], sizes)
+            return Access(self.values.key(empty.results[0]), tuple(kept))
         if combiner is None:
             tensor = build_map(self.values, term, domain, extents, result_axes=axes)
         else:

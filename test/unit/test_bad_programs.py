@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs and files that nothing can be done with: a message that says so, and no traceback; and
+arrays without elements, with which nothing is to be done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import neptune_mlir as neptune
+from neptune_mlir.cli.main import main
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.inputs import load_inputs
+from neptune_mlir.errors import InputError, UsageError
+
+TWICE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %r = arith.addf %x, %x : tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["complex<f32>", "i4", "f8E4M3FN"])
+def test_elements_that_nothing_holds(kind):
+    text = f"func.func @main(%y: f32, %x: tensor<4x{kind}>) -> f32 {{ return %y : f32 }}"
+    with pytest.raises(InputError, match=f"argument 1 has elements of type {kind}") as raised:
+        neptune.compile(text)
+    assert raised.value.loc == "<program>:1:26"
+    body = f"%r = tensor.empty() : tensor<4x{kind}> return %r : tensor<4x{kind}>"
+    result = f"func.func @main() -> tensor<4x{kind}> {{ {body} }}"
+    with pytest.raises(InputError, match=f"result 0 has elements of type {kind}"):
+        compiler.compile_unfused(result, "p", None)
+
+
+def test_tensors_without_a_rank():
+    text = "func.func @main(%x: tensor<*xf32>) -> tensor<*xf32> { return %x : tensor<*xf32> }"
+    with pytest.raises(InputError, match="argument 0 has no rank"):
+        neptune.compile(text)
+
+
+def test_a_path_as_a_string(tmp_path, monkeypatch):
+    (tmp_path / "twice.mlir").write_text(TWICE)
+    (tmp_path / "twice.txt").write_text(TWICE)
+    monkeypatch.chdir(tmp_path)
+    for path in ("twice.mlir", "twice.txt", str(tmp_path / "twice.mlir")):
+        kernel = neptune.compile(path)
+        assert np.array_equal(kernel(np.ones(4, np.float32)), np.full(4, 2))
+        assert kernel.source.name == path
+    with pytest.raises(UsageError, match=r"cannot read 'other.mlir': No such file"):
+        neptune.compile("other.mlir")
+    with pytest.raises(InputError, match="custom op 'other' is unknown"):
+        neptune.compile("other")  # no path, no program
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.save(tmp_path / "one.npy", np.ones(4, np.float32))
+    np.savez(tmp_path / "good.npz", arg0=np.ones(4, np.float32))
+    (tmp_path / "short.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:-60])
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "twice.mlir").write_text(TWICE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["one.npy", "short.npz", "empty.npz", "none.npz"])
+def test_inputs_that_are_no_archive(files, name):
+    plan = neptune.compile(TWICE).bundle.plan
+    assert np.array_equal(load_inputs(str(files / "good.npz"), plan.arguments)[0], np.ones(4))
+    with pytest.raises(InputError, match=name):
+        load_inputs(str(files / name), plan.arguments)
+
+
+@pytest.mark.parametrize("place", ["", "nowhere/y.npz"])
+def test_outputs_that_cannot_be_written(files, capsys, place):
+    program, out = str(files / "twice.mlir"), str(files / place)
+    assert main(["run", program, "--outputs", out]) != 0
+    said = capsys.readouterr().err
+    assert f"cannot write '{out}'" in said and "internal error" not in said
+    assert not list(files.parent.glob(f"{files.name}*.npz"))
+
+
+ROWS = """
+func.func @main(%x: tensor<3x0xf32>, %y: tensor<?x0xf32>)
+    -> (tensor<3x0xf32>, tensor<3xf32>, tensor<0xf32>, tensor<?x0xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %like = tensor.empty() : tensor<3x0xf32>
+  %soft = linalg.softmax dimension(1) ins(%x : tensor<3x0xf32>) outs(%like : tensor<3x0xf32>)
+      -> tensor<3x0xf32>
+  %rows = tensor.empty() : tensor<3xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%rows : tensor<3xf32>) -> tensor<3xf32>
+  %sum = linalg.reduce { arith.addf } ins(%x : tensor<3x0xf32>) outs(%start : tensor<3xf32>)
+      dimensions = [1]
+  %none = tensor.empty() : tensor<0xf32>
+  %at = linalg.fill ins(%zero : f32) outs(%none : tensor<0xf32>) -> tensor<0xf32>
+  %columns = linalg.reduce { arith.addf } ins(%x : tensor<3x0xf32>) outs(%at : tensor<0xf32>)
+      dimensions = [0]
+  %n = tensor.dim %y, %c0 : tensor<?x0xf32>
+  %new = tensor.empty(%n) : tensor<?x0xf32>
+  %twice = linalg.add ins(%y, %y : tensor<?x0xf32>, tensor<?x0xf32>) outs(%new : tensor<?x0xf32>)
+      -> tensor<?x0xf32>
+  return %soft, %sum, %columns, %twice
+      : tensor<3x0xf32>, tensor<3xf32>, tensor<0xf32>, tensor<?x0xf32>
+}
+"""
+
+
+def test_arrays_without_elements():
+    x, y = np.zeros((3, 0), np.float32), np.zeros((5, 0), np.float32)
+    soft, rows, columns, twice = neptune.compile(ROWS)(x, y)
+    assert soft.shape == (3, 0) and columns.shape == (0,) and twice.shape == (5, 0)
+    assert np.array_equal(rows, np.zeros(3))
+    for target in ("sm_80", "gfx942"):
+        assert len(compiler.compile_text(ROWS, "rows", target, None, None).plan.launches) == 1
