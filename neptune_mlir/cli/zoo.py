@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -71,7 +72,7 @@ def table(rows: list) -> str:
     return "\n".join([_aligned(cells), "", *notes]).rstrip()
 
 
-def _aligned(cells: list[tuple[str, ...]]) -> str:
+def _aligned(cells: Sequence[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
              for row in cells]  # fmt: skip

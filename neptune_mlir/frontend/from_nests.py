@@ -21,7 +21,7 @@ from neptune_mlir.driver.explain import written_name
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.expr import Expr
-from neptune_mlir.frontend.program import Program
+from neptune_mlir.frontend.program import Program, Tensor
 from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines.lowering import Lowering
@@ -209,8 +209,8 @@ class _Reader:
         if key not in self.arguments:
             raise self._refused(value)
         tensor = self.made.inputs[self.arguments[key]]
-        axes = tensor.shape  # type: ignore[union-attr]
-        return tensor[axes].term, tuple(a.number for a in axes)  # type: ignore[index]
+        assert isinstance(tensor, Tensor)  # a function at program level returns tensors
+        return tensor[tensor.shape].term, tuple(a.number for a in tensor.shape)
 
     def _refused(self, value: Any) -> InputError:
         op = value.owner

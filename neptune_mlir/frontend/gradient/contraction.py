@@ -19,11 +19,15 @@ from neptune_mlir.frontend.gradient.derivatives import wide
 
 def contraction(body: Term, inputs: Collection[str]) -> Term:
     """`body`, what a sum adds up, as a product with an element of an input; as it is where no
-    such factor has an axis of its own."""
+    such factor has an axis of its own. The factor with the first axis of the result comes first:
+    rows are those of the left operand."""
     for factor in _elements(body, inputs):
         found = split(body, lambda t, factor=factor: t is factor)  # type: ignore[misc]
         if found.over is factor and found.under is None and factor.axes - found.rest.axes:
-            return T.make("mul", _rounded(found.rest, factor, inputs), factor)
+            rest = found.rest
+            rows = min(rest.axes - factor.axes, default=-1) < min(factor.axes - rest.axes)
+            rest = _rounded(rest, factor, inputs)
+            return T.make("mul", *((rest, factor) if rows else (factor, rest)))
     return body
 
 

@@ -191,8 +191,6 @@ def _scaled(factor: float) -> Pullback:
     return lambda d, y, *_: times(d, times(y, _number(factor, y)))
 
 
-_NOTHING: tuple[None, ...] = (None, None, None)
-
 PULLBACKS: dict[str, tuple[Pullback | None, ...]] = {
     "add": (lambda d, *_: d, lambda d, *_: d),
     "sub": (lambda d, *_: d, lambda d, *_: minus(d)),
@@ -235,11 +233,10 @@ PULLBACKS: dict[str, tuple[Pullback | None, ...]] = {
         lambda d, y, c, a, b: choose(c, zero(d), d),
     ),
     "cast": (lambda d, y, a: d,),
-} | {
-    op: _NOTHING[: OPS[op]]
-    for op in ("floordiv", "floor", "ceil", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
-               "xor", "not")
 }  # fmt: skip
+for _step in ("floordiv", "floor", "ceil", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
+              "not"):  # fmt: skip
+    PULLBACKS[_step] = (None,) * OPS[_step]
 
 
 def wide(dtype: str) -> str:

@@ -171,7 +171,9 @@ class Grouping:
                     return True
         siblings = group.near & self._reductions & ~group.members
         return any(
-            self._may_join(key, group) and self._join_sibling(group, key)
+            self._may_join(key, group)
+            and not self.meant_inside(key)
+            and self._join_sibling(group, key)
             for key in self.needs.names(siblings)
         )
 
@@ -399,6 +401,18 @@ class Grouping:
         """The ops of the block that read a nest's result."""
         uses = self.program.values[key].uses
         return {top_level_op(use.owner, self.program.block) for use in uses}
+
+    def meant_inside(self, key: str) -> bool:
+        """Whether streams that read a nest would rather compute it than read it from memory, as
+        they would if it shared a loop of its own: it needs no other reduction."""
+        nest = self.program.nests[key]
+        if any(self.program.nests[r.attr].kind == "reduce" for r in self.reads[key]):
+            return False
+        ops = {self.program.nests[k].op.operation for k in self.readers.get(key, ())}
+        reductions = any(self.program.nests[k].kind == "reduce" for k in self.readers.get(key, ()))
+        return (
+            reductions and self._users(key) <= ops and _expands(nest) and self._worth_repeating(key)
+        )
 
     def _worth_repeating(self, key: str) -> bool:
         nest = self.program.nests[key]

@@ -140,7 +140,9 @@ def _plan(program: Program, numerics: str, stored: set[str]) -> list[Fusion]:
     grouping = Grouping(program, excluded, stored)
     place = {op.operation: k for k, op in enumerate(program.block.operations)}
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
-    seeds.sort(key=lambda k: len(group.running) if (group := grouping.best(k)) else 0)
+    seeds.sort(key=lambda k: (
+        not grouping.meant_inside(k), len(group.running) if (group := grouping.best(k)) else 0
+    ))  # fmt: skip
     while seeds:
         seed = seeds.pop()
         if seed in grouping.taken:

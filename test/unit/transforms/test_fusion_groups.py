@@ -80,6 +80,47 @@ def test_a_sum_for_each_row_is_not_the_one_for_all():
     runs_right(sum)
 
 
+def scores_of_three(stored=False):
+    """Scores that a softmax over the keys and a sum over the queries read; `stored`: a result."""
+    p = Program("scores")
+    i, j, d, e = p.axes("i j d e", i=300, j=500, d=8, e=8)
+    q, k, v = p.input("q", i, d), p.input("k", j, d), p.input("v", j, e)
+    s = sum(q[i, d] * k[j, d], d)
+    w = exp(s - max(s, j))
+    p.output(sum(w * v[j, e], j) / sum(w, j), i, e)
+    p.output(sum(exp(s / 100) * q[i, d], i), j, d)
+    if stored:
+        p.output(s, i, j)
+    return p
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_contraction_that_several_read_is_computed_by_each_or_stored_anyway(stored):
+    program = scores_of_three(stored)
+    found = fusions(program)
+    assert stored or sorted(len(f.group.running) for f in found) == [1, 3]
+    assert all(bool(f.group.inner) != stored for f in found)
+    kernel = neptune_mlir.compile(program)
+    assert ("300x500" in kernel.ir("tile")) == stored
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(n).astype(np.float32) for n in ((300, 8), (500, 8), (500, 8))]
+    for got, wanted in zip(kernel(*arrays), program.reference(*arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-4)
+
+
+def test_an_axis_that_programs_cut_is_reduced_elsewhere():
+    """A sum over rows and columns reads what a sum over the rows reads, which keeps the columns."""
+    p = Program("cut")
+    b, i, j, d = p.axes("b i j d", b=3, d=4)
+    x, y = p.input("x", b, i, j)[b, i, j], p.input("y", i, d)
+    p.output(sum(x * y[i, d], i), b, j, d)
+    p.output(sum(x * x, b, i, j))
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(n).astype(np.float32) for n in ((3, 70, 90), (70, 4))]
+    for got, wanted in zip(neptune_mlir.compile(p)(*arrays), p.reference(*arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-4)
+
+
 GATHERED = """
 func.func @f(%x: tensor<{n}x5xf32>, %w: tensor<{c}x5xf32>, %at: tensor<{n}xi64>) -> tensor<{n}x{c}xf32> {{
   %zero = arith.constant 0.0 : f32
