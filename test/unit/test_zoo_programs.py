@@ -46,8 +46,7 @@ def test_survives_adversarial_inputs(example):
         assert report.ok, report.failure
 
 
-# The others take half a minute each to compile on a busy machine.
-QUICK_GRADIENTS = ("softmax", "logsumexp", "cross_entropy", "variance")
+QUICK_GRADIENTS = ("logsumexp", "cross_entropy")  # the others take seconds each to compile
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])

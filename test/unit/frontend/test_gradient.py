@@ -55,7 +55,9 @@ def compare(program, arrays, seed=0, tolerance=1e-9):
     return dict(zip(names, got, strict=True))
 
 
-@pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
+@pytest.mark.parametrize("hard", [
+    pytest.param(False, id="plain"), pytest.param(True, id="hard", marks=pytest.mark.nightly),
+])  # fmt: skip
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
 def test_zoo(example, hard):
     make = example.hard if hard and example.hard else example.inputs
@@ -318,7 +320,12 @@ def test_differences_notice_a_wrong_gradient():
     assert differences(program, [x], [d], 0, gradient * 1.001, rng) > 1e-5
 
 
-@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+SAVES = ("softmax_weighted_sum", "attention_lse", "layer_norm_matmul", "performer")
+
+
+@pytest.mark.parametrize("example", [
+    pytest.param(e, id=e.name, marks=[] if e.name in SAVES else pytest.mark.nightly) for e in ZOO
+])  # fmt: skip
 def test_saving_changes_nothing(example):
     """Backward from what forward saved is the gradient; nothing as large as scores is saved."""
     program = example.build()
