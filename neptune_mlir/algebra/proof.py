@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -171,6 +171,28 @@ def cases(left: Term, right: Term, normal: Normaliser) -> list[tuple[Term, Term]
                 found += cases(substitute(left, table), substitute(right, table), normal)
             return found
     return [(left, right)]
+
+
+def outcomes(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
+    """Both sides under each outcome of the conditions of selects that they share."""
+    for n in walk(left):
+        if n.op == "select" and not n.args[0].is_const:
+            for outcome in (False, True):
+                table = {n.args[0]: const(outcome, "i1")}
+                yield from outcomes(*(_decided(substitute(t, table)) for t in (left, right)))
+            return
+    yield left, right
+
+
+def _decided(t: Term) -> Term:
+    """Without selects whose condition is known."""
+
+    def rule(n: Term) -> Term | None:
+        if n.op == "select" and n.args[0].is_const:
+            return n.args[1] if n.args[0].value else n.args[2]
+        return None
+
+    return rewrite(t, rule)
 
 
 def obligations(

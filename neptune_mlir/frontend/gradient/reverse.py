@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import Split, split
-from neptune_mlir.algebra.invariance import free_value
 from neptune_mlir.algebra.proof import Proof
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import InputError
@@ -36,6 +35,7 @@ from neptune_mlir.frontend.gradient.derivatives import (
     converted,
     is_zero,
     masks_outside,
+    minus,
     over,
     plus,
     pull,
@@ -43,6 +43,7 @@ from neptune_mlir.frontend.gradient.derivatives import (
     wide,
 )
 from neptune_mlir.frontend.gradient.exchange import exchanged
+from neptune_mlir.frontend.gradient.invariance import free_value
 from neptune_mlir.frontend.gradient.known_sums import known_sum
 from neptune_mlir.frontend.program import Program, Step, Tensor
 
@@ -244,6 +245,8 @@ class Reverse:
 
     def _sum(self, body: Term, axes: frozenset[int]) -> Term:
         """The sum of a term, all of which varies along the axes."""
+        if body.op == "neg":  # what is added up is a product, not what is subtracted
+            return minus(self._sum(body.args[0], axes))
         rest = known = T.const(0.0, body.dtype)
         found = [(addend, known_sum(self.made, addend, axes)) for addend in addends_of(body)]
         for addend, value in found:

@@ -19,9 +19,8 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.invariance import outcomes
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
+from neptune_mlir.algebra.proof import PROVED, Obligation, discharge, outcomes
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import FREE, read_nest

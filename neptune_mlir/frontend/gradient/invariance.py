@@ -22,7 +22,7 @@ from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import TooComplex, add, mono_mul, mono_pow, to_term
-from neptune_mlir.algebra.proof import PROVED, Obligation, Proof, discharge
+from neptune_mlir.algebra.proof import PROVED, Obligation, Proof, discharge, outcomes
 from neptune_mlir.algebra.terms import Term
 
 MAX_CANDIDATES = 8  # values tried for one maximum, the largest first
@@ -186,25 +186,3 @@ class _Moves:
         except TooComplex:
             return None
         return None
-
-
-def outcomes(left: Term, right: Term) -> Iterable[tuple[Term, Term]]:
-    """Both sides under each outcome of the conditions of selects that they share."""
-    for n in T.walk(left):
-        if n.op == "select" and not n.args[0].is_const:
-            for outcome in (False, True):
-                table = {n.args[0]: T.const(outcome, "i1")}
-                yield from outcomes(*(_decided(T.substitute(t, table)) for t in (left, right)))
-            return
-    yield left, right
-
-
-def _decided(t: Term) -> Term:
-    """Without selects whose condition is known."""
-
-    def rule(n: Term) -> Term | None:
-        if n.op == "select" and n.args[0].is_const:
-            return n.args[1] if n.args[0].value else n.args[2]
-        return None
-
-    return T.rewrite(t, rule)
