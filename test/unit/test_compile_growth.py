@@ -147,6 +147,15 @@ def test_long_chains_are_cut():
     assert len(maps) == -(-300 // inline_maps.MAX_OPS)
 
 
+def test_long_maps_have_small_tiles():
+    """A GPU thread spells all of its elements: of longer bodies it has fewer."""
+    few, many = (
+        len(compiler.emit_text(chain(n), "chain", "sm_80", None, None, "target")[0].splitlines())
+        for n in (30, 120)
+    )
+    assert many < 1.5 * few
+
+
 def nested(n: int) -> T.Term:
     """x <- x*x + x, n times: a tree of more than 2^n nodes."""
     x = T.ref("m", T.index(0))

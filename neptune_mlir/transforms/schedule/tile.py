@@ -18,6 +18,7 @@ looks at the part that an axis plays, never at what the program is for:
 * parallel axes without a contraction: outside a stream the last, when reads run along it, is
   uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
   known at run time, `columns`); the last of the rest 16; all others 1;
+* on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
 * of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
   until a tile has TILE_WORDS;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
@@ -57,6 +58,7 @@ WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
+MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 
 
@@ -192,7 +194,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     elif parallel:
         if axis is not None and not rows and not stream and (wishes.held or wishes.warp_groups):
             rows, stream = _whole_rows(nests, axis, domain[axis], wishes.held)
-        sizes[parallel[-1]] = rows or 16
+        sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
         if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
@@ -225,6 +227,15 @@ def _words(nests: Sequence[FusedNest]) -> int:
     """32-bit words of the widest element that a kernel computes."""
     kinds = {nest.dtype for nest in nests}
     return 2 if kinds & {"f64", "i64", "index"} else 1
+
+
+def _rows(op: Any, nests: Sequence[FusedNest]) -> int:
+    """Rows of a kernel without a contraction."""
+    if not _chip_of(op) or any(nest.combiner for nest in nests):
+        return 16
+    bodies = [nest.body for nest in nests if nest.body is not None]
+    operations = sum(not n.is_leaf for body in bodies for n in T.walk(body))
+    return 1 << max(1, 16 * MAP_OPS // max(operations, MAP_OPS)).bit_length() - 1
 
 
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
