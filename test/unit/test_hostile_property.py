@@ -19,7 +19,9 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 QUICK, NIGHTLY, BATCH = 60, 3000, 50
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 
-# Programs among the quick ones that are still wrong. What is right has to go from the list.
+# Not defects, but over the bound. 14: a fourth power around a mean whose weights leave one element is
+# 0 to the last bit unfused, and noise of 1e-33 beside values of 1e-12 where the mean is rounded
+# otherwise than its element. What is right has to go from the list.
 KNOWN: set[int] = {14}
 
 
