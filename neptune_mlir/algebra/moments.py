@@ -139,7 +139,7 @@ def moments(
     dtype: str,
 ) -> Term:
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
-    terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
+    terms = [_anchored(chain, t, p, dtype) for t, p in differences]
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
                     dtype)  # fmt: skip
     top = tuple((d.top, *(0 for _ in d.factors)) for d in terms)
@@ -235,7 +235,7 @@ def _expanded(
     return total
 
 
-def _anchored(chain: Chain, difference: Term, top: int, own: Poly, dtype: str) -> Difference:
+def _anchored(chain: Chain, difference: Term, top: int, dtype: str) -> Difference:
     flat = chain.linear.poly(difference)
     data: Poly = {}
     moving: Poly = {}
@@ -246,23 +246,20 @@ def _anchored(chain: Chain, difference: Term, top: int, own: Poly, dtype: str) -
     anchors = []
     for m, c in sorted(moving.items(), key=lambda mc: mono_key(mc[0])):
         alone = len(moving) == 1
-        anchors.append(_anchor(chain, value, m, c, own if alone else None, dtype))
+        anchors.append(_anchor(chain, value, m, c, alone, dtype))
     return Difference(value, tuple(anchors), top)
 
 
-def _anchor(
-    chain: Chain, data: Term, m: Mono, c: Fraction, own: Poly | None, dtype: str
-) -> Anchor:
-    """The anchor for the reference c * m of a difference from `data`, which is summed with the
-    weights `own`; None where it has other anchors too."""
+def _anchor(chain: Chain, data: Term, m: Mono, c: Fraction, alone: bool, dtype: str) -> Anchor:
+    """The anchor for the reference c * m of a difference from `data`."""
     folded = chain.facts.folded
     factor = make_mono((t, e) for t, e in m if kind(t, folded) == "data")
     rest = make_mono((t, e) for t, e in m if kind(t, folded) != "data")
     spelled = mono_term(factor, ONE, dtype) if factor else None
     reference = mono_term(rest, c, dtype)
     found = None
-    if own is not None:
-        found = _of_sum(chain, data, spelled, rest, c, own, dtype)
+    if alone:
+        found = _of_sum(chain, data, spelled, rest, c, dtype)
     if found is None:
         return Anchor(_guarded(chain, reference), spelled)
     value, gap = found
@@ -297,14 +294,14 @@ def _is_sum(chain: Chain, t: Term) -> bool:
 
 
 def _of_sum(
-    chain: Chain, data: Term, factor: Term | None, m: Mono, c: Fraction, own: Poly, dtype: str
+    chain: Chain, data: Term, factor: Term | None, m: Mono, c: Fraction, dtype: str
 ) -> Found | None:
     """t = φ Σ q g, for the difference g - t k: a mean where φ is 1 / Σ q k, or close to it.
 
     The loop takes the mean a = Σ q g / Σ q k of the data so far. Where the sign of q k is not
-    known its sum may come close to 0 on the way; then a is `_nearest` to the data. Either way
-    r = Σ q (g - a k) is what rounding the anchor lost (and what its weights differ by), and
-    t = φ (a Σ q k + r), so the gap is
+    known its sum may come close to 0 on the way; then the mean has the weights |q k|, which lies
+    among the quotients g / k of the data. Either way r = Σ q (g - a k) is what rounding the anchor
+    lost (and what its weights differ by), and t = φ (a Σ q k + r), so the gap is
 
         a - t = a (1 - φ Σ q k) - φ r
 
@@ -323,9 +320,12 @@ def _of_sum(
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
     near = make("div", total, make("cast", count, dtype=total.dtype))
     if chain.facts.sign(chain.raw(count.attr)) != 1:
-        if keep or any(has_ref(t) for m in own for t, _ in m):
+        if keep:
             return None
-        near = _nearest(chain, total.attr, data, factor, to_term(own, dtype))
+        signed = make("select", make("lt", body, const(0.0, dtype)),
+                      make("neg", chain.raw(total.attr)), chain.raw(total.attr))  # fmt: skip
+        size = chain.at(chain.emit(f"{total.attr}.size", "add", make("abs", body)))
+        near = make("div", chain.at(chain.emit(f"{total.attr}.sized", "add", signed)), size)
     near = _guarded(chain, near)
     difference = Difference(data, (Anchor(near, factor),), 1)
     names = _family(chain, f"{total.attr}.rest", weight, keep, [difference], dtype)
@@ -341,19 +341,6 @@ def _of_sum(
         return near, make("neg", part(rest))
     missing = make("sub", const(1.0, dtype), part(count))
     return near, make("sub", make("mul", near, missing), part(rest))
-
-
-def _nearest(chain: Chain, name: str, data: Term, factor: Term | None, weight: Term) -> Term:
-    """a = Σ |w| g k / Σ |w| k k, of which Σ |w| (g - a k)^2 is least: no move of it makes that sum
-    larger than it ends, however the weights of the reference itself come and go."""
-    if chain.facts.sign(weight) != 1:
-        weight = make("abs", weight)
-    above, below = data, const(1.0, data.dtype)
-    if factor is not None:
-        above, below = make("mul", data, factor), make("mul", factor, factor)
-    over = chain.emit(f"{name}.sized", "add", _weighted(weight, above))
-    under = chain.emit(f"{name}.size", "add", _weighted(weight, below))
-    return make("div", chain.at(over), chain.at(under))
 
 
 def _of_other_data(
