@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.dialects.verify_matmul import START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -267,7 +268,8 @@ def is_tile(value: Any, forall: Any) -> bool:
 
 @dataclass(frozen=True)
 class Generic:
-    """A `linalg.generic` of one result: the loop of each operand's dimensions, loop extents."""
+    """A `linalg.generic` of one result, or a `neptune.mma_start` (which has no body): the loop of
+    each operand's dimensions, loop extents."""
 
     op: Any
     maps: tuple[tuple[int, ...], ...]  # of the inputs, then of the result
@@ -311,12 +313,16 @@ def read_generic(op: Any) -> Generic:
         maps.append(tuple(ir.AffineDimExpr(e).position for e in results))
     if len(op.results) != 1:
         raise LoweringError("a tile op with several results", loc=location_text(op.location))
-    kinds = [str(a) for a in op.attributes["iterator_types"]]
-    extents = [0] * len(kinds)
-    for value, loops in zip(op.operands, maps, strict=True):
-        for d, loop in enumerate(loops):
+    loops = {loop for found in maps for loop in found}
+    reduced = tuple(sorted(loops - set(maps[-1])))
+    if op.name != START:
+        kinds = [str(a) for a in op.attributes["iterator_types"]]
+        loops = set(range(len(kinds)))
+        reduced = tuple(k for k, kind in enumerate(kinds) if "reduction" in kind)
+    extents = [0] * len(loops)
+    for value, along in zip(op.operands, maps, strict=True):
+        for d, loop in enumerate(along):
             extents[loop] = shape_of(value)[d]
-    reduced = tuple(k for k, kind in enumerate(kinds) if "reduction" in kind)
     return Generic(op, tuple(maps), tuple(extents), reduced)
 
 
@@ -339,21 +345,26 @@ def read_contraction(g: Generic) -> Contraction | None:
     """The contraction that a generic is, or None."""
     if len(g.inputs) != 2 or len(g.reduced) != 1 or len(g.extents) != 3:
         return None
-    arguments = list(g.block.arguments)
-    combine = reduction_of(g)
-    if combine is None or combine[0] != "arith.addf":
-        return None
-    product = owner(combine[1])
-    if product is None or product.name != "arith.mulf":
-        return None
-    factors = [_source(v) for v in product.operands]
-    if sorted(arguments.index(f) if f in arguments else -1 for f in factors) != [0, 1]:
+    if g.op.name != START and not _multiplies_and_adds(g):
         return None
     a, b, c = (set(loops) for loops in g.maps)
     m, n, k = a & c - b, b & c - a, (a & b) - c
     if not (len(m) == len(n) == len(k) == 1 and len(a) == len(b) == len(c) == 2):
         return None
     return Contraction(m.pop(), n.pop(), k.pop(), 0, 1)
+
+
+def _multiplies_and_adds(g: Generic) -> bool:
+    """Whether the body adds the product of the two inputs to the result."""
+    arguments = list(g.block.arguments)
+    combine = reduction_of(g)
+    if combine is None or combine[0] != "arith.addf":
+        return False
+    product = owner(combine[1])
+    if product is None or product.name != "arith.mulf":
+        return False
+    factors = [_source(v) for v in product.operands]
+    return sorted(arguments.index(f) if f in arguments else -1 for f in factors) == [0, 1]
 
 
 def _source(value: Any) -> Any:

@@ -10,7 +10,7 @@ Two levels share the nests:
   accumulated under an old reference.
 
 At the tile level the dialect adds what warps share: a `neptune.producer` and rings of tiles,
-asynchronous references (`neptune.aref_...`, at the end).
+asynchronous references (`neptune.aref_...`), and asynchronous matmuls (`neptune.mma_...`).
 
 Common vocabulary of the nests (`map`, `reduce`, `accumulate`, `correct`):
 

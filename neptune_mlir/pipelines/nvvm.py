@@ -184,6 +184,7 @@ def to_kernels(
     if skew:
         found.append(Step("skew-loops"))  # of specialised kernels
     found.append(Step("keep-references", {"keeps": bool(keeps)}))
+    found.append(Step("split-matmuls"))  # of specialised kernels
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 
 

@@ -49,6 +49,7 @@ _MODULES: dict[str, str] = {
     "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
     "skew-loops": "neptune_mlir.transforms.hopper.skew_loops",
+    "split-matmuls": "neptune_mlir.transforms.hopper.split_matmuls",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",
     "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
     "distribute-tiles": "neptune_mlir.codegen.distribute_tiles",

@@ -166,7 +166,7 @@ class KeptIteration(KeptReference):
 
     def __init__(self, chain: SkewedLoops, loop: Any):
         super().__init__(chain.kernel, loop, chain.skews[loop], chain.layouts)
-        self.leading, self.consumer = self.skew.leading, chain.kernel.consumer
+        self.leading = self.skew.leading
 
     def write(
         self, operations: Sequence[Any], went: Any, total: list[Any], correct: Correct
@@ -232,7 +232,7 @@ class KeptIteration(KeptReference):
         with s.scope(again.then_block):
             g = read_generic(self.leading)
             tiles = [*(kernel.tile(v) for v in g.inputs), kernel.tile(g.init)]
-            scf.YieldOp(self.consumer.by_warp(g, kernel._oriented(g), tiles, layout).values)
+            scf.YieldOp(kernel.compute.matrix(g, kernel._oriented(g), tiles, layout).values)
         with s.scope(again.else_block):
             scf.YieldOp(list(tried))
         kernel.tiles[self.leading.results[0]] = Held(layout, list(again.results))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.layouts import Layout, parse_layout
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -26,6 +26,7 @@ from neptune_mlir.analysis.tiles import (
     load_window,
     nested,
     owner,
+    read_generic,
     shape_of,
     tuned,
 )
@@ -41,6 +42,7 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.skewed import Fragments, SkewedLoops, take_turns
 from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
+from neptune_mlir.dialects.verify_matmul import START, WAIT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets import warp_groups
@@ -79,7 +81,7 @@ class ConsumerMemory(Memory):
 
 
 class ConsumerCompute(Compute):
-    """Matrix products by wgmma."""
+    """Matmuls of warp groups by wgmma; `matrix` is one that each warp does on its own."""
 
     group: Any = None  # which consumer group this thread belongs to, i32
     smem: Any = None
@@ -97,13 +99,6 @@ class ConsumerCompute(Compute):
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
-
-    def matrix(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
-        return Held(layout, hopper.wait_products(0, self.issue(g, p, tiles, layout)))
-
-    def by_warp(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> Held:
-        """A product that each warp does on its own, where not all of a group do."""
-        return super().matrix(g, p, tiles, layout)
 
     def _operand(
         self, g: Generic, k: int, tile: Any, which: str, p: Contraction, grid: L.WarpGrid,
@@ -501,6 +496,7 @@ class SpecializedWriter(KernelWriter):
     # ---- the consumers
 
     def _consume(self) -> None:
+        self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
         self.written: list[Any] = []  # what a chain of loops wrote with its first one
         for op in self.body.operations:
             self._op(op.operation)
@@ -513,8 +509,25 @@ class SpecializedWriter(KernelWriter):
             self._await(op.results[0], self.counts[self.signatures[self._loop_of(op)]])
         elif op.name == RELEASE:
             self._release(op.operands[0], self.counts[self.signatures[self._loop_of(op)]])
+        elif op.name == START:
+            self._start(op)
+        elif op.name == WAIT:
+            self._wait(op)
         else:
             super()._op(op)
+
+    def _start(self, op: Any) -> None:
+        g = read_generic(op)
+        text = ir.StringAttr(op.attributes["neptune.layout"]).value
+        layout, tiles = parse_layout(text, shape_of(g.init)), [*map(self.tile, op.operands)]
+        begun = self.consumer.issue(g, self._oriented(g), tiles, layout)
+        self.running[g.result] = Held(layout, begun)
+
+    def _wait(self, op: Any) -> None:
+        begun = self.running.pop(op.operands[0])
+        pending = ir.IntegerAttr(op.attributes["pending"]).value
+        values = hopper.wait_products(pending, begun.values)
+        self.tiles[op.results[0]] = Held(begun.layout, values)
 
     def release_after(self, loop: Any) -> None:
         """Write the releases that stand right behind a loop."""
