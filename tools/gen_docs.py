@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from neptune_mlir.dialects import aref, matmul, neptune  # noqa: E402
+from neptune_mlir.dialects import aref, matmul, neptune, warps  # noqa: E402
 from neptune_mlir.transforms import registry  # noqa: E402
 
 MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
@@ -35,7 +35,7 @@ def passes() -> str:
 
 def dialect() -> str:
     parts = ["# The `neptune` dialect", MADE]
-    parts += [_block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul)]
+    parts += [_block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul, warps)]
     for op in neptune.Neptune.operations:
         parts += [f"## `{op.OPERATION_NAME}`", _block(inspect.getdoc(op) or "")]
     return "\n\n".join(parts) + "\n"

@@ -51,7 +51,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def element_of(value: Any) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
+    return str(element_type(value))
+
+
+def element_type(value: Any) -> Any:
+    return ir.RankedTensorType(value.type).element_type
 
 
 def is_tensor(value: Any) -> bool:

@@ -33,7 +33,7 @@ class ArefCreateOp(Neptune.Operation, name="aref_create"):
     Example: `%ring = "neptune.aref_create"() : () -> !neptune.aref<tensor<128x64xf16>, 4 : i64>`
 
     Rejected: use outside the body of an `scf.forall`; another type than a ring of 1 slot or more,
-    of tiles of static shape; a ring that is not put in as many places as it is got in.
+    of tiles of static shape; a ring that is put and never got, or got and never put.
     """
 
     result: ext.Result[ArefType]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from neptune_mlir.dialects import aref  # noqa: F401  (its ops belong to the dialect)
+from neptune_mlir.dialects import aref, matmul, warps  # noqa: F401  (their ops belong to the dialect)
 from neptune_mlir.dialects.neptune import Neptune
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, load_dialect, lock

@@ -10,7 +10,8 @@ Two levels share the nests:
   accumulated under an old reference.
 
 At the tile level the dialect adds what warps share: a `neptune.producer` and rings of tiles,
-asynchronous references (`neptune.aref_...`), and asynchronous matmuls (`neptune.mma_...`).
+asynchronous references (`neptune.aref_...`), asynchronous matmuls (`neptune.mma_...`), and ops
+about warps (`neptune.warp_all` and others).
 
 Common vocabulary of the nests (`map`, `reduce`, `accumulate`, `correct`):
 

@@ -56,7 +56,7 @@ def create(op: Any) -> None:
     _in_forall(op)
     _ring(op, op.results[0])
     puts, gets = (len(_users(op.results[0], name)) for name in (PUT, GET))
-    if puts != gets:
+    if (puts == 0) != (gets == 0):
         raise _Rejected(op, f"is put in {puts} places and got in {gets}")
 
 

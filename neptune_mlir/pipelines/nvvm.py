@@ -67,7 +67,7 @@ def compile_tiles(
         options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`); `keeps`: whether
             loops may keep their references (`keep-references`); and `hopper`: on sm_90a, kernels
             that allow it get a producer and consumers (`specialize-warps`, its option `turns`),
-            their loops `skew`ed (`skew-loops`).
+            their loops `skew`ed (software-pipelined, `schedule-loops`).
 
     Raises:
         LoweringError: the program cannot be lowered.
@@ -181,10 +181,10 @@ def to_kernels(
         Step("defer-joins"),
         Step("partition-warps"),
     ]
-    if skew:
-        found.append(Step("skew-loops"))  # of specialised kernels
     found.append(Step("keep-references", {"keeps": bool(keeps)}))
-    found.append(Step("split-matmuls"))  # of specialised kernels
+    if chip.warp_groups:
+        found += [Step("lazy-rescaling"), Step("split-matmuls")]
+        found += [Step("schedule-loops"), Step("pipeline-loops")] if skew else []
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 
 

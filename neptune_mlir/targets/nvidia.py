@@ -11,6 +11,25 @@ from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 
 @dataclass(frozen=True)
+class Rates:
+    """What a multiprocessor does in a cycle, to compare orders of ops by.
+
+    Attributes:
+        multiply_adds: of matmuls with 16-bit factors.
+        lanes: plain operations on 32-bit floats.
+        special: exponentials and the like.
+        shared: bytes that shared memory gives.
+        spill: cycles that the threads of a warp group take to store a word each and load it again.
+    """
+
+    multiply_adds: int = 2048
+    lanes: int = 128
+    special: int = 16
+    shared: int = 128
+    spill: int = 8
+
+
+@dataclass(frozen=True)
 class NvidiaTarget(GpuTarget):
     """One chip architecture; `name` is also what `ptxas -arch` takes.
 
@@ -18,10 +37,12 @@ class NvidiaTarget(GpuTarget):
         ptx: PTX version to emit, as LLVM's feature string.
         warp_groups: whether four warps multiply together from shared memory (wgmma), so that
             kernels can be made of specialised warps.
+        rates: of a multiprocessor.
     """
 
     ptx: str
     warp_groups: bool = False
+    rates: Rates = Rates()  # those of sm_90a; the order of loops of other chips does not ask
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -61,7 +61,7 @@ class Choice:
         columns: of a tile, where columns of the result are cut; 0 for the rule's.
         slots: of the rings that streamed tiles go through; 0 for as many as the rule gives.
         turns: whether groups take turns at the matrix units.
-        skew: whether the last product of a loop is delayed by an iteration.
+        skew: whether loops are software-pipelined (`schedule-loops`).
         resident: whether blocks stay and take program after program.
         boxed: whether results may leave by the copy engine.
         keeps: whether iterations may keep their reference.

@@ -25,13 +25,8 @@ FLOORS = (
     "pipelines", "passes", "driver", "frontend", "ops", "", "torch", "zoo", "bench", "tune", "cli",
 )  # fmt: skip
 
-# Imports that still go up. The list can only shrink: lazy rescaling and software pipelining share
-# their reading of loops (`chain_of`), and the portable kernel writer knows one loop of sm_90a.
-UPWARD = {
-    ("codegen.gpu.kernels", "codegen.nvidia.kept"),
-    ("transforms.gpu.defer_joins", "transforms.hopper.skew_loops"),
-    ("transforms.gpu.keep_references", "transforms.hopper.skew_loops"),
-}
+# Imports that still go up. The list can only shrink.
+UPWARD: set[tuple[str, str]] = set()
 
 
 def short(path: Path) -> str:

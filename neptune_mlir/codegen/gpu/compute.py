@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, parse_layout
+from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -98,11 +98,16 @@ def _steps(
     return steps, slots
 
 
+def _in_pairs(kind: Any, layout: Layout) -> bool:
+    return isinstance(kind, (ir.F16Type, ir.BF16Type)) and layout.registers % 2 == 0
+
+
 class Compute:
     """Emits the generics of a kernel. `scalar` gives a value of the tile program."""
 
     def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
         self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
+        self.halves: dict[Any, Any] = {}  # pairs that were unpacked -> the word
 
     # ---- tiles as registers
 
@@ -166,11 +171,46 @@ class Compute:
         self.memory.barrier()
         return tile
 
+    # ---- tiles as loops and branches carry them: two 16-bit floats share a register
+
+    def carry(self, tile: Tile, kind: Any, layout: Layout) -> list[Any]:
+        """The registers of a tile; zeros where nothing was ever written."""
+        values = self.registers(tile, layout)
+        values = [self.memory.zero(kind) if v is None else v for v in values]
+        if not _in_pairs(kind, layout):
+            return values
+        return self.words(values)
+
+    def words(self, values: Sequence[Any]) -> list[Any]:
+        """Pairs of 16-bit floats as words."""
+        found = []
+        for pair in zip(values[::2], values[1::2], strict=True):
+            word = self.halves.get(pair)
+            if word is None:
+                word = self.s.op("llvm.bitcast", [self.memory.narrow(pair)], self.s.i32)
+            found.append(word)
+        return found
+
+    def carried_types(self, kind: Any, layout: Layout) -> list[Any]:
+        """Those of what `carry` gives."""
+        if _in_pairs(kind, layout):
+            return [self.s.i32] * (layout.registers // 2)
+        return [kind] * layout.registers
+
+    def carried(self, values: list[Any], kind: Any, layout: Layout) -> Held:
+        """The inverse of `carry`: takes from the front of `values`."""
+        held = [values.pop(0) for _ in self.carried_types(kind, layout)]
+        if _in_pairs(kind, layout):
+            pair = ir.VectorType.get([2], kind)
+            pairs = [self.s.op("llvm.bitcast", [word], pair) for word in held]
+            halves = [self.memory.unpack(two, 2, kind) for two in pairs]
+            self.halves.update({tuple(two): word for two, word in zip(halves, held, strict=True)})
+            held = [v for two in halves for v in two]
+        return Held(layout, held)
+
     # ---- scalar bodies
 
-    def evaluate(
-        self, g: Generic, points: Iterable[Point], wanted: Any = None
-    ) -> Iterator[Any]:
+    def evaluate(self, g: Generic, points: Iterable[Point], wanted: Any = None) -> Iterator[Any]:
         """The scalar code of points of a tile op, one after the other in one block; `wanted` is a
         value of the body (default: the yield)."""
         if wanted is None:
@@ -259,13 +299,15 @@ class Compute:
             groups[tuple(offset)].append(r)
         return [groups[w] for w in wanted]
 
-    def join(self, g: Generic, tile: Held) -> Held:
-        """What lanes left apart in a partial reduction, together."""
-        found = reduction_of(g)
-        assert found is not None
-        text = ir.StringAttr(g.op.attributes["neptune.iteration"]).value
-        iteration = parse_layout(text, g.extents)
-        values = [self._across_lanes(found[0], value, iteration, g) for value in tile.values]
+    def join(self, tile: Tile, distances: Sequence[int]) -> Tile:
+        """The sums of what lanes hold apart, that differ by these distances."""
+        if not isinstance(tile, Held):  # zero in all lanes
+            return tile
+        values = list(tile.values)
+        for k, value in enumerate(values):
+            for distance in distances:
+                value = self.s.combine("arith.addf", value, self.shuffle(value, distance))
+            values[k] = value
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
@@ -487,7 +529,8 @@ class Compute:
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [
                 chip.fragment(
-                    self.memory, [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
+                    self.memory,
+                    [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
                     i.together if which == "a" else 1,
                 )
                 for at in range(row, row + count)

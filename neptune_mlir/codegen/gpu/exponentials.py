@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.transforms.gpu.keep_references import SMALL
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.scalars import Scalars
@@ -35,7 +36,6 @@ LOG2_E = math.log2(math.e)
 _LOG2_E_LOST = 1.925963033500665e-08  # by rounding log2 e to f32
 _OVERFLOWS = 88.72283935546875  # of what ex2 is infinite, the least
 FMA = "llvm.intr.fma"
-SMALL = 2.0**20  # references under it lose at most 2^-4 to rounding
 FAR = 2.0**60  # scales between it and its inverse can be taken out again
 
 EQUAL, AT_LEAST, LESS, UNEQUAL = 1, 3, 4, 6  # ordered comparisons of floats

@@ -19,6 +19,7 @@ from neptune_mlir.analysis.layouts import Layout, blocked, parse_layout, parse_s
 from neptune_mlir.analysis.tiles import (
     Window,
     element_of,
+    element_type,
     is_inside,
     is_tensor,
     is_view,
@@ -33,15 +34,15 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.measured import MeasuredLoop
+from neptune_mlir.codegen.gpu.kept import KeptLoop
+from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
-from neptune_mlir.codegen.nvidia.kept import KeptLoop
+from neptune_mlir.dialects.verify_warps import JOIN
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.transforms.gpu.keep_references import KEEPS, MEASURED
-from neptune_mlir.transforms.hopper.skew_loops import chain_of, read_skew
+from neptune_mlir.transforms.gpu.keep_references import KEEPS, MODE
 
 
 @dataclass(frozen=True)
@@ -327,6 +328,13 @@ class KernelWriter:
         self.tiles[value] = tile
 
     def _generic(self, op: Any) -> None:
+        if MODE in op.attributes:
+            MeasuredOp(self, op).write()
+        else:
+            self.write_generic(op)
+
+    def write_generic(self, op: Any) -> None:
+        """The code of a tile op as its body has it."""
         g = read_generic(op)
         via = ir.StringAttr(op.attributes["neptune.via"]).value
         text = ir.StringAttr(op.attributes["neptune.iteration"]).value
@@ -420,10 +428,7 @@ class KernelWriter:
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loaded = self.elements_of([op])
-        kept = KeptLoop(self, op, read_skew(op), layouts) if KEEPS in op.attributes else None
-        measured: MeasuredLoop | None = kept
-        if kept is None and MEASURED in op.attributes:
-            measured = MeasuredLoop(self, op, read_skew(op), layouts)
+        kept = KeptLoop(self, op, layouts) if KEEPS in op.attributes else None
         tries = [kept.first(starts)] if kept else []
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
         with s.scope(loop.body), self.instead(loaded):
@@ -437,16 +442,13 @@ class KernelWriter:
                 tries = [kept.write(loop.inner_iter_args[-1])]
             else:
                 for operation in inner:
-                    (measured.op if measured else self._op)(operation.operation)
+                    self._op(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *ahead, *tries])
         self.memory.release(top)
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration
-        results = list(loop.results)
-        if measured and chain_of(op) == [op]:
-            results = measured.leave(list(op.results), results)
-        self._bind_results(op, layouts, results)
+        self._bind(op.results, layouts, list(loop.results))
 
     def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
         """Single elements that loops read, loaded before them and not in each iteration."""
@@ -468,20 +470,11 @@ class KernelWriter:
         yield
         self.tiles |= before
 
-    def _bind_results(
-        self, op: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
-    ) -> None:
-        """`_bind` for the results of a loop, with what its lanes left apart (`defer-joins`)."""
-        self._bind(op.results, layouts, scalars)
-        if "neptune.joins" not in op.attributes:
-            return
-        block = op.regions[0].blocks[0]
-        end = block.operations[len(block.operations) - 1].operation
-        for k in ir.DenseI64ArrayAttr(op.attributes["neptune.joins"]):
-            reduction = read_generic(end.operands[k].owner.operation)
-            tile = self.tiles[op.results[k]]
-            assert isinstance(tile, Held)
-            self.tiles[op.results[k]] = self.compute.join(reduction, tile)
+    def _join(self, op: Any) -> None:
+        """What lanes left apart in partial sums (`defer-joins`), together."""
+        tile = self.tile(op.operands[0])
+        distances = list(ir.DenseI64ArrayAttr(op.attributes["distances"]))
+        self.tiles[op.results[0]] = self.compute.join(tile, distances)
 
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""
@@ -503,7 +496,7 @@ class KernelWriter:
             if layout is None:
                 scalars.append(self.scalar(value))
             elif isinstance(layout, Layout):
-                scalars += self.compute.registers(self.tile(value), layout)
+                scalars += self.compute.carry(self.tile(value), element_type(value), layout)
         return scalars
 
     def _bind(
@@ -516,8 +509,7 @@ class KernelWriter:
             elif isinstance(layout, View):
                 self.views[value] = layout
             else:
-                held = [scalars.pop(0) for _ in range(layout.registers)]
-                self.tiles[value] = Held(layout, held)
+                self.tiles[value] = self.compute.carried(scalars, element_type(value), layout)
 
 
 _HANDLERS: dict[str, str] = {
@@ -528,6 +520,7 @@ _HANDLERS: dict[str, str] = {
     "tensor.extract_slice": "_slice",
     "tensor.pad": "_load",
     "scf.for": "_for",
+    JOIN: "_join",
     "scf.forall.in_parallel": "_in_parallel",
     "tensor.insert_slice": "_insert",
 }

@@ -1,91 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Loops whose weights may be measured from a rounded reference (`keep-references` says which), for
-one thread: what is in `distribute_exponentials`, by the ops that it is about.
+"""Ops whose weights are measured from a rounded reference (`keep-references` marks them), for one
+thread: what is in `exponentials`, op by op.
 
-Weights are written for references of any size, the factor that corrects sums is one of what the
-weights are measured from, and who reads the reference behind the loop gets sums relative to it.
+`neptune.references` are the operands of an op that are references, the last one that which its
+result is measured from. One of them: the op makes weights. Two: it makes the factor from one to
+the other. `neptune.measured` says what is known of them:
+
+* `small`: all of them are;
+* `rows`: any may be large; each row has a condition of its own, so that the weights of a row do not
+  wait for the reference of the next one;
+* `warp`: as `rows`, with one condition for all rows of the warp, which takes fewer registers;
+* `back`: the result is what a sum has to be multiplied by, to be relative to the reference itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import parse_layout
 from neptune_mlir.analysis.tiles import read_generic, shape_of
-from neptune_mlir.codegen.gpu.compute import Held
+from neptune_mlir.codegen.gpu.compute import Held, Splat
 from neptune_mlir.codegen.gpu.exponentials import (
     are_small_in_warp,
     by_any_references,
     taken_back,
     unguarded,
 )
-from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.ir.bindings import ir, scf
-from neptune_mlir.transforms.gpu.keep_references import MEASURED, read_guess
-from neptune_mlir.transforms.hopper.skew_loops import Skew
+from neptune_mlir.transforms.gpu.keep_references import (
+    MODE,
+    REFERENCES,
+    condition_of,
+    exponent_of,
+)
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
 
 
-class MeasuredLoop:
-    """Writes the ops of iterations that look for their reference, and what is behind them."""
+class MeasuredOp:
+    """Writes one marked op; `mode` in place of what the op says."""
 
-    by_rows = True  # the weights of a row do not wait for the reference of the next one
+    def __init__(self, kernel: KernelWriter, op: Any, mode: str = ""):
+        self.kernel, self.s, self.op = kernel, kernel.s, op
+        self.mode = mode or ir.StringAttr(op.attributes[MODE]).value
+        numbers = ir.DenseI64ArrayAttr(op.attributes[REFERENCES])
+        self.references = [self._registers(op.operands[k]) for k in numbers]
 
-    def __init__(self, kernel: KernelWriter, loop: Any, skew: Skew, layouts: Sequence[Any]):
-        self.kernel, self.s, self.skew, self.layouts = kernel, kernel.s, skew, layouts
-        self.guess, self.body = read_guess(loop, skew), loop.regions[0].blocks[0]
-        self.measured = MEASURED in loop.attributes
-        self.delayed: list[Any] | None = []  # ops that are to be written behind the weights
-
-    def op(self, op: Any) -> None:
-        """Write an op; but the factor, and what it goes into, behind the weights: these take
-        longer, and must not wait until the references of all rows are known."""
-        weighing = op == self.guess.weighing
-        waiting = [v for other in self.delayed or () for v in other.results]
-        if not self.measured:
-            self.kernel._op(op)
-        elif self.delayed is not None and not weighing and (
-            op == self.guess.factor or any(v in waiting for v in op.operands)
-        ):  # fmt: skip
-            self.delayed.append(op)
-        elif weighing:
-            self._weigh(op)
-            delayed, self.delayed = self.delayed or [], None
-            for other in delayed:
-                self.op(other)
-        elif op == self.guess.factor:
-            self._correct(op)
+    def write(self) -> None:
+        if self.mode == "small":
+            self._by_plain_code(small=True)
+        elif self.mode == "back":
+            factors = [taken_back(self.s, g) for g in self.references[-1]]
+            self._bind(factors)
+        elif len(self.references) == 2:
+            self._correct()
         else:
-            self.kernel._op(op)
+            self._weigh()
+
+    def _by_plain_code(self, *, small: bool) -> None:
+        held = [v for registers in self.references for v in registers]
+        with self.s.measured_from(held, small=small):
+            self.kernel.write_generic(self.op)
+
+    def _bind(self, values: list[Any]) -> None:
+        result = self.op.results[0]
+        layout = parse_layout(self._text("neptune.layout"), shape_of(result))
+        self.kernel.tiles[result] = Held(layout, values)
+
+    def _text(self, name: str) -> str:
+        return str(ir.StringAttr(self.op.attributes[name]).value)
 
     def _together(self, references: list[Any]) -> list[list[Any]]:
         """Those that one condition is for."""
-        return [[g] for g in references] if self.by_rows else [references]
+        return [[g] for g in references] if self.mode == "rows" else [references]
 
-    def _correct(self, op: Any) -> None:
+    def _correct(self) -> None:
         """Write the factor."""
-        s, factor = self.s, op.results[0]
-        layout, small = self._layout_of(factor), None
-        for rows in self._together(self._registers(self.guess.moved.results[0])):
+        s, small = self.s, None
+        for rows in self._together(self.references[-1]):
             small = s.both(small, are_small_in_warp(s, rows))
+        result = self.op.results[0]
+        layout = parse_layout(self._text("neptune.layout"), shape_of(result))
         branch = scf.IfOp(small, [s.f32] * layout.registers, has_else=True)
         for are_small, block in ((True, branch.then_block), (False, branch.else_block)):
-            with s.scope(block), self.measuring(small=are_small):
-                self.kernel._op(op)
-                scf.YieldOp(self._registers(factor))
-        self.kernel.tiles[factor] = Held(layout, list(branch.results))
+            with s.scope(block):
+                self._by_plain_code(small=are_small)
+                scf.YieldOp(self.kernel.compute.registers(self.kernel.tile(result), layout))
+        self._bind(list(branch.results))
 
-    def _weigh(self, op: Any) -> None:
+    def _weigh(self) -> None:
         """Write the weights by references of any size."""
-        s, compute, g = self.s, self.kernel.compute, read_generic(op)
-        text = ir.StringAttr(op.attributes["neptune.iteration"]).value
-        iteration = parse_layout(text, g.extents)
+        s, compute, g = self.s, self.kernel.compute, read_generic(self.op)
+        iteration = parse_layout(self._text("neptune.iteration"), g.extents)
         points = compute.points(g, self.kernel.operands(g), iteration)
-        difference, condition = self.guess.exponent.operands, self.guess.condition
+        difference, condition = exponent_of(self.op).operands, condition_of(self.op)
         values, references = (list(compute.evaluate(g, points, v)) for v in difference)
         if condition is not None:  # as in the maximum; not for the weights, or it stays around
             none, live = s.constant(float("-inf"), s.f32), compute.evaluate(g, points, condition)
@@ -101,38 +110,10 @@ class MeasuredLoop:
                 made[r] = weight
         self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)
 
-    def measuring(self, *, small: bool) -> AbstractContextManager[None]:
-        """For ops of differences from references."""
-        if not self.measured:
-            return nullcontext()
-        values = (self.guess.reference, self.guess.moved.results[0])
-        held = [v for value in values for v in self._registers(value)]
-        return self.s.measured_from(held, small=small)
-
-    def leave(self, results: Sequence[Any], values: list[Any]) -> list[Any]:
-        """Registers of all that the loop carries, behind it (`values`), as others are to see them:
-        sums are made relative to the reference itself where somebody reads that as well."""
-        kernel, guess, arguments = self.kernel, self.guess, list(self.body.arguments)[1:]
-        at, total = guess.carried
-        readers = (use.owner.operation.name for use in results[at].uses)
-        if not self.measured or all(name == RELEASE for name in readers):
-            return values
-        kernel._bind(arguments, self.layouts, list(values))
-        factors = [taken_back(self.s, g) for g in self._registers(guess.reference)]
-        kernel.tiles[guess.factor.results[0]] = Held(self._layout_of(guess.reference), factors)
-        for op in (guess.scaled, *self.skew.corrections):
-            kernel._op(op)
-        left = list(arguments)
-        left[total] = guess.scaled.results[0]
-        left[self.skew.carried] = read_generic(self.skew.delayed).init
-        return kernel._spread(left, self.layouts)
-
     def _registers(self, value: Any) -> list[Any]:
-        """What a thread holds of a tile."""
-        return list(self.kernel.compute.registers(self.kernel.tile(value), self._layout_of(value)))
-
-    def _layout_of(self, value: Any) -> Any:
-        if isinstance(value.owner, ir.Block):
-            return self.layouts[list(value.owner.arguments).index(value) - 1]
-        op = value.owner.operation
-        return parse_layout(ir.StringAttr(op.attributes["neptune.layout"]).value, shape_of(value))
+        """What a thread holds of a row's reference or factor."""
+        tile = self.kernel.tile(value)
+        if isinstance(tile, Splat):
+            return [tile.value]
+        assert isinstance(tile, Held)
+        return list(tile.values)

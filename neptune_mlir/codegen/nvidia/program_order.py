@@ -38,7 +38,7 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
     if not (kernel.resident or kernel.blocks > 1) or len(kernel.bounds) < 2:
         return None
     *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
-    loops = [loop for loop in kernel.signatures if loop is not None]
+    loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
     if any(_reads(v, last, kernel) for loop in loops for v in list(loop.operands)[:2]):
         return LongestFirst(kernel)
     loads = [

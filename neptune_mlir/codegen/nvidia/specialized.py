@@ -2,17 +2,14 @@
 """A specialised kernel (`partition-warps`) as the code of one thread of sm_90a.
 
 The consumers run the tile program: their warps come first in a block, so layouts number them as
-in any kernel. The producer is one warp of the last warp group. Of a ring, each slot has a barrier
-that TMA completes ("full": a put does, a get waits) and one that the consumers complete ("empty":
-releases do, a put waits). A counter, the number of iterations so far, names slot and phase; it
-goes on from loop to loop. Rings that are put and got in the same places have one counter.
+in any kernel. The producer is one warp of the last warp group. They meet at rings (`rings`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -21,16 +18,16 @@ from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     Window,
-    element_bytes,
     element_of,
+    element_type,
     load_window,
     nested,
-    owner,
     read_generic,
     shape_of,
     tuned,
 )
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Splat, Tile
+from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
@@ -40,36 +37,22 @@ from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
-from neptune_mlir.codegen.nvidia.skewed import Fragments, SkewedLoops, take_turns
-from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, RELEASE, ring_type
+from neptune_mlir.codegen.nvidia.rings import Rings
+from neptune_mlir.dialects.verify_aref import GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_matmul import START, WAIT
+from neptune_mlir.dialects.verify_warps import AWAIT_TURN, FENCE, GIVE_TURN, WARP_ALL
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.transforms.gpu.keep_references import AGAIN
 from neptune_mlir.transforms.hopper.partition_warps import RESERVED, producer_of
-from neptune_mlir.transforms.hopper.skew_loops import chain_of
+from neptune_mlir.transforms.hopper.pipeline_loops import SKIPS_ONES
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
+FIRST_TURN = 2  # that of the first group's turn
 
 # of a tensor map: the tensor's number, the dimension of rows (-1: none), rows and columns of a box
 Box = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True)
-class Ring:
-    """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot.
-    `by_warps`: each warp releases a slot, for it reads the tile on its own; products are over for
-    a group at once."""
-
-    offset: int
-    full: int
-    empty: int
-    bytes: int
-    slot: int
-    stages: int
-    by_warps: bool
 
 
 class ConsumerMemory(Memory):
@@ -136,8 +119,7 @@ class ConsumerCompute(Compute):
             a = self._descriptor(address, 16)
             a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
         else:
-            words = isinstance(a_tile, Fragments)
-            a = a_tile.words if words else self.fragments(g, p, a_tile, layout)
+            a = self.fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         dtype = element_of(g.inputs[p.b])
@@ -158,15 +140,11 @@ class ConsumerCompute(Compute):
 
     def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
         """The words of operand A, as the accumulator's layout leaves them in this thread."""
-        s = self.s
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
         grid = self._grid(layout, g, p)
         needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
         values = self.registers(tile, needed)
-        return [
-            s.op("llvm.bitcast", [self.memory.narrow(values[j : j + 2])], s.i32)
-            for j in range(0, len(values), 2)
-        ]
+        return self.words(values)
 
 
 class SpecializedWriter(KernelWriter):
@@ -179,7 +157,7 @@ class SpecializedWriter(KernelWriter):
         self.blocks = tuned(self.forall, "blocks", 1)
         self.group_threads = GROUP * self.target.wave
         self.producer = producer_of(self.forall).regions[0].blocks[0]
-        self._read_rings()
+        self.rings = Rings(self)
         types = self._argument_types()
         self.resident = "neptune.resident" in self.forall.attributes
         queue = ProgramQueue.operands if self.resident else ()
@@ -278,7 +256,7 @@ class SpecializedWriter(KernelWriter):
     def streamed_offsets(self) -> list[tuple[Any, ...]]:
         """Where the tiles stand that loops of the producer load."""
         puts = [op for op in nested(self.producer) if op.name == PUT]
-        return [self._source(op).offsets for op in puts if self._loop_of(op) is not None]
+        return [self._source(op).offsets for op in puts if op.block != self.producer]
 
     def _box(self, window: Window) -> Box:
         *rows, columns = window.shape
@@ -316,56 +294,11 @@ class SpecializedWriter(KernelWriter):
 
     # ---- rings and barriers
 
-    def _read_rings(self) -> None:
-        """Which loops use which rings: those that are got in the same loops have one counter.
-
-        Raises LoweringError where the counters of producer and consumers could part.
-        """
-        self.signatures: dict[Any, Any] = {}  # loop (None: no loop) -> what names its counter
-        self.counter: dict[Any, Any] = {}  # ring -> the same
-        puts, partner = self._places(self.producer, PUT), {None: None}
-        for ring, loops in self._places(self.body, GET).items():
-            key = self.counter[ring] = tuple(loops)
-            alike = all(self.signatures.setdefault(x, key) == key for x in loops)
-            feeding = zip(puts[ring], loops, strict=True)  # (as many: the verifier counts them)
-            paired = all(partner.setdefault(put, got) == got for put, got in feeding)
-            if not alike or not paired or len(set(loops)) < len(loops):
-                raise LoweringError(
-                    "rings that a loop uses together are not put and got in the same loops",
-                    loc=location_text(owner(ring).location),
-                    hint="each loop of the producer feeds one of the consumers'",
-                )
-        self.counts: dict[Any, Any] = dict.fromkeys(self.signatures.values(), 0)
-
-    def _places(self, block: Any, name: str) -> dict[Any, list[Any]]:
-        """By ring, the loops in which ops of a name use it (None: no loop), in order."""
-        found: dict[Any, list[Any]] = {}
-        for op in nested(block):
-            if op.name == name:
-                found.setdefault(op.operands[0], []).append(self._loop_of(op))
-        return found
-
-    def _loop_of(self, op: Any) -> Any:
-        """The loop that a put, get or release stands in; None for no loop."""
-        return None if op.block in (self.body, self.producer) else op.parent
-
     def _place_rings(self) -> None:
         """Shared memory for every ring, and for results on their way out."""
-        created = [op.operation.results[0] for op in self.body.operations if op.name == CREATE]
-        kinds = [ring_type(ring.type) for ring in created]
-        sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
-        apart = [-(-size // warp_groups.ATOM) * warp_groups.ATOM for size in sizes]
-        tiles = [
-            self._take_tiles(step * slots) for step, (_, slots) in zip(apart, kinds, strict=True)
-        ]
+        self.rings.place()
         self.staged, self.room = self._stage_results()
-        self.rings = {}
-        for ring, at, size, step, (_, slots) in zip(
-            created, tiles, sizes, apart, kinds, strict=True
-        ):
-            full = self.memory.take(2 * 8 * slots)
-            by_warps = self._is_read_by_warps(ring)
-            self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
+        self.rings.place_barriers()
         self.gate = self.memory.take(8)
         self.boxed: BoxedResults | None = None
         if self.staged is not None and "neptune.boxed" in self.forall.attributes:
@@ -379,25 +312,15 @@ class SpecializedWriter(KernelWriter):
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
             size = warp_groups.STAGED * self.warps * room
             if self.memory.top + size + RESERVED <= self.target.shared_for(self.blocks):
-                return self._take_tiles(size), room
+                return self.take_tiles(size), room
         return None, 0
 
-    def _take_tiles(self, size: int) -> int:
+    def take_tiles(self, size: int) -> int:
         memory = self.memory
         memory.top = -(-memory.top // warp_groups.ATOM) * warp_groups.ATOM
         return memory.take(size)
 
-    def _is_read_by_warps(self, ring: Any) -> bool:
-        """Whether something else than products of warp groups reads the tiles of a ring."""
-        gets = [use.owner.operation for use in ring.uses if use.owner.operation.name == GET]
-        readers = [use.owner.operation for op in gets for use in op.results[0].uses]
-        return any(
-            AGAIN in op.attributes or ("neptune.via" in op.attributes
-            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma")
-            for op in readers
-        )  # fmt: skip
-
-    def pass_gate(self) -> None:
+    def pass_gate(self, _: Any = None) -> None:
         """Wait for what is over from the start: the assembler moves no arithmetic across a wait.
 
         Without it, arithmetic that is to run beside a product stands behind the wait for the
@@ -407,11 +330,7 @@ class SpecializedWriter(KernelWriter):
 
     def _start_barriers(self) -> None:
         hopper.init_barrier(self.address(self.gate), 1)  # never completes its first phase
-        for ring in self.rings.values():
-            for k in range(ring.stages):
-                hopper.init_barrier(self.address(ring.full + 8 * k), 1)
-                arrivals = self.warps if ring.by_warps else self.groups
-                hopper.init_barrier(self.address(ring.empty + 8 * k), arrivals)
+        self.rings.start_barriers(self.warps, self.groups)
         if self.queue is not None:
             self.queue.start_barriers()
         hopper.publish_barriers()
@@ -420,34 +339,23 @@ class SpecializedWriter(KernelWriter):
         s = self.s
         return s.op("arith.addi", [self.smem, s.value(offset, s.i32)], s.i32)
 
-    def _slot(self, ring: Ring, count: Any) -> tuple[Any, Any]:
-        """Slot and parity of the phase of iteration `count`."""
-        s = self.s
-        slot, phase = s.mod(count, ring.stages), s.mod(s.div(count, ring.stages), 2)
-        return slot, s.value(phase, s.i32)
-
     # ---- programs
 
     def _programs(self, write: Callable[[], None], producing: bool) -> None:
         """What a role does in all programs of this block. Rings go on from one to the next."""
-        keys = list(self.counts)
-        self.counts = dict.fromkeys(keys, 0)
+        self.rings.restart()
         if self.queue is None:
             write()
             return
+        groups = self.rings.together()
 
-        def one(counts: Sequence[Any]) -> Sequence[Any]:
-            self.counts = dict(zip(keys, counts, strict=True))
+        def one(positions: Sequence[Any]) -> Sequence[Any]:
+            self.rings.bind(groups, positions)
             write()
-            return [self.s.value(count) for count in self.counts.values()]
+            return self.rings.values(groups)
 
         end = self.queue.produce if producing else self.queue.consume
-        end([self.s.value(0)] * len(keys), one)
-
-    def _end_program(self) -> None:
-        once = self.signatures.get(None)
-        if once is not None:
-            self.counts[once] = self.s.add(self.counts[once], 1)
+        end([self.s.value(0)] * len(groups), one)
 
     # ---- the producer
 
@@ -455,34 +363,33 @@ class SpecializedWriter(KernelWriter):
         for op in self.producer.operations:
             operation = op.operation
             if operation.name == PUT:
-                self._put(operation, self.counts[self.counter[operation.operands[0]]], {})
+                self._put(operation, {})
             elif operation.name == "scf.for":
                 self._put_all(operation)
-        self._end_program()
 
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""
-        s, block = self.s, op.regions[0].blocks[0]
+        s, block, rings = self.s, op.regions[0].blocks[0], self.rings
         puts = [o.operation for o in block.operations if o.operation.name == PUT]
         if not puts:
             return
-        key = self.counter[puts[0].operands[0]]  # that of all of them
-        loop = scf.ForOp(*(self.scalar(v) for v in op.operands), [s.value(self.counts[key])])
+        groups = rings.advancing(op)
+        loop = scf.ForOp(*(self.scalar(v) for v in op.operands), rings.values(groups))
         with s.scope(loop.body):
-            count = loop.inner_iter_args[0]
+            rings.bind(groups, list(loop.inner_iter_args))
+            first, begun = rings.rings[puts[0].operands[0]], rings.positions[puts[0].operands[0]]
             for put in puts:
-                self._put(put, count, {block.arguments[0]: loop.induction_variable})
-            first = self.rings[puts[0].operands[0]]
+                self._put(put, {block.arguments[0]: loop.induction_variable})
             if len(puts) > 1 and first.stages > 1:
-                with under(s, s.less(count, 1)):  # what later tiles take of memory's rate is not
-                    # to come before what the block's first product waits for
+                with under(s, s.less(begun.base, 1)):  # what later tiles take of memory's rate is
+                    # not to come before what the block's first product waits for
                     hopper.wait_barrier(self.address(first.full), s.constant(0, s.i32))
-            scf.YieldOp([s.value(s.add(count, 1))])
-        self.counts[key] = loop.results[0]
+            scf.YieldOp(rings.values(groups))
+        rings.bind(groups, list(loop.results))
 
-    def _put(self, op: Any, count: Any, local: Any) -> None:
-        s, ring, window = self.s, self.rings[op.operands[0]], self._source(op)
-        slot, parity = self._slot(ring, count)
+    def _put(self, op: Any, local: Any) -> None:
+        s, ring, window = self.s, self.rings.rings[op.operands[0]], self._source(op)
+        slot, parity = self.rings.slot(ring, self.rings.take(op.operands[0]))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
         full = self.address(s.add(s.mul(slot, 8), ring.full))
@@ -497,22 +404,17 @@ class SpecializedWriter(KernelWriter):
 
     def _consume(self) -> None:
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
-        self.written: list[Any] = []  # what a chain of loops wrote with its first one
         for op in self.body.operations:
             self._op(op.operation)
-        self._end_program()
 
     def _op(self, op: Any) -> None:
-        if op in self.written:
-            return
         if op.name == GET:
-            self._await(op.results[0], self.counts[self.signatures[self._loop_of(op)]])
+            tiles: dict[Any, Any] = self.tiles
+            tiles[op.results[0]] = self.rings.get(op)
         elif op.name == RELEASE:
-            self._release(op.operands[0], self.counts[self.signatures[self._loop_of(op)]])
-        elif op.name == START:
-            self._start(op)
-        elif op.name == WAIT:
-            self._wait(op)
+            self.rings.release(op)
+        elif op.name in _OPS:
+            _OPS[op.name](self, op)
         else:
             super()._op(op)
 
@@ -529,62 +431,128 @@ class SpecializedWriter(KernelWriter):
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
 
-    def release_after(self, loop: Any) -> None:
-        """Write the releases that stand right behind a loop."""
-        operations = [op.operation for op in self.body.operations]
-        for op in operations[operations.index(loop) + 1 :]:
-            if op.name != RELEASE:
-                break
-            self._op(op)
-            self.written.append(op)
+    def _turn(self, op: Any) -> None:
+        turn = take_turns(self)
+        if turn is not None and op.name == AWAIT_TURN:
+            hopper.await_turn(turn[0], 2 * self.group_threads)
+        elif turn is not None:
+            hopper.give_turn(turn[1], 2 * self.group_threads)
 
-    def _await(self, tile: Any, count: Any) -> None:
-        s, ring = self.s, self._ring_of(tile)
-        slot, parity = self._slot(ring, count)
-        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.full)), parity)
-        address = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        tiles: dict[Any, Any] = self.tiles
-        *rows, columns = shape_of(tile)
-        tiles[tile] = PanelTile(address, math.prod(rows), columns, element_of(tile))
+    def _warp_all(self, op: Any) -> None:
+        s, tile = self.s, self.tile(op.operands[0])
+        assert isinstance(tile, Held)
+        every = None
+        for value in tile.values:
+            every = s.both(every, value)
+        self.scalars[op.results[0]] = self.chip.in_all_lanes(s, every)
 
-    def _release(self, tile: Any, count: Any) -> None:
-        s, ring = self.s, self._ring_of(tile)
-        slot, _ = self._slot(ring, count)
-        together = self.target.wave * (1 if ring.by_warps else GROUP)
-        if ring.by_warps:
-            hopper.converge()
-        thread = s.value(s.mod(self.threads.id, together), s.i32)
-        hopper.arrive_if_first(self.address(s.add(s.mul(slot, 8), ring.empty)), thread)
-
-    def _ring_of(self, tile: Any) -> Ring:
-        return self.rings[owner(tile).operands[0]]
+    def _generic(self, op: Any) -> None:
+        if SKIPS_ONES not in op.attributes:
+            super()._generic(op)
+            return
+        s, g = self.s, read_generic(op)
+        tiles = dict(zip(g.maps, map(self.tile, g.inputs), strict=False))
+        scaled = tiles.pop(g.maps[-1])
+        (factor,) = tiles.values()
+        if not isinstance(factor, Held) or not isinstance(scaled, Held) or any(
+            v.type != s.f32 for v in factor.values
+        ):  # fmt: skip
+            super()._generic(op)
+            return
+        skips = self.chip.in_all_lanes(s, within(s, factor.values, EQUAL, 1.0))
+        branch = scf.IfOp(skips, [v.type for v in scaled.values], has_else=True)
+        with s.scope(branch.then_block):
+            scf.YieldOp(scaled.values)
+        with s.scope(branch.else_block):
+            super()._generic(op)
+            scf.YieldOp(self.compute.registers(self.tile(g.result), scaled.layout))
+        self.tiles[g.result] = Held(scaled.layout, list(branch.results))
 
     def _for(self, op: Any) -> None:
-        if op not in self.signatures:
+        groups = self.rings.advancing(op)
+        if not groups:
             super()._for(op)
             return
-        if "neptune.skew" in op.attributes:
-            chain = chain_of(op)
-            self.written += chain
-            with self.instead(self.elements_of(chain)):
-                SkewedLoops(self, chain).write()
-            return
-        s, key = self.s, self.signatures[op]
         body = op.regions[0].blocks[0]
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         layouts = self._carried_layouts(op, starts)
-        first, loaded = s.value(self.counts[key]), self.elements_of([op])
-        loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), first])
-        with s.scope(loop.body), self.instead(loaded):
+        first, loaded = self.rings.values(groups), self.elements_of([op])
+        loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), *first])
+        with self.s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
-            *arguments, count = loop.inner_iter_args
-            self.counts[key] = count
+            arguments = list(loop.inner_iter_args)
             self._bind(body.arguments[1:], layouts, arguments)
+            self.rings.bind(groups, arguments)
             *inner, end = body.operations
             for operation in inner:
                 self._op(operation.operation)
             yielded = self._spread(end.operation.operands, layouts)
-            scf.YieldOp([*yielded, s.value(s.add(count, 1))])
-        *results, self.counts[key] = loop.results
-        self._bind_results(op, layouts, results)
+            scf.YieldOp([*yielded, *self.rings.values(groups)])
+        results = list(loop.results)
+        self.rings.bind(groups, results[len(results) - len(groups) :])
+        self._bind(op.results, layouts, results)
+
+    def _if(self, op: Any) -> None:
+        """A branch of which all threads of a warp take the same side."""
+        condition, layouts = self.scalar(op.operands[0]), self._carried_layouts(op, op.results)
+        self.tiles |= self.elements_of([op])
+        groups = self.rings.advancing(op)
+        before = self.rings.positions
+        kinds = [
+            kind for value, layout in zip(op.results, layouts, strict=True)
+            for kind in (self.compute.carried_types(element_type(value), layout)
+                         if isinstance(layout, Layout) else [value.type])
+        ]  # fmt: skip
+        known = self.s.constant_of(condition)
+        if known is not None:  # one side alone
+            *inner, end = op.regions[not known].blocks[0].operations
+            for operation in inner:
+                self._op(operation.operation)
+            self._bind(op.results, layouts, self._spread(end.operation.operands, layouts))
+            return
+        branch = scf.IfOp(condition, [*kinds, *[self.s.index] * len(groups)], has_else=True)
+        for region, block in zip(op.regions, (branch.then_block, branch.else_block), strict=True):
+            self.rings.positions = dict(before)
+            *inner, end = region.blocks[0].operations
+            with self.s.scope(block):
+                for operation in inner:
+                    self._op(operation.operation)
+                yielded = self._spread(end.operation.operands, layouts)
+                scf.YieldOp([*yielded, *self.rings.values(groups)])
+        results = list(branch.results)
+        self.rings.bind(groups, results[len(kinds) :])
+        self._bind(op.results, layouts, results)
+
+
+def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
+    """The barriers of this group's turn and of the next one's, where groups take turns.
+
+    Between chains one turn is always given and not taken: at first, by the last group to the
+    first.
+    """
+    if "neptune.turns" not in kernel.forall.attributes or kernel.groups == 1:
+        return None
+    if kernel.turn is None:
+        s, group = kernel.s, kernel.consumer.group
+        mine = s.op("arith.addi", [group, s.constant(FIRST_TURN, s.i32)], s.i32)
+        after = s.op("arith.addi", [mine, s.constant(1, s.i32)], s.i32)
+        last = s.op("arith.cmpi", [group, s.constant(kernel.groups - 1, s.i32)], s.i1,
+                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
+        first = s.constant(FIRST_TURN, s.i32)
+        with under(s, last):
+            hopper.give_turn(first, 2 * kernel.group_threads)
+        kernel.turn = mine, s.select(last, first, after)
+    return kernel.turn
+
+
+# ops that other kernels do not have
+_OPS: dict[str, Callable[[SpecializedWriter, Any], None]] = {
+    "scf.if": SpecializedWriter._if,
+    WARP_ALL: SpecializedWriter._warp_all,
+    START: SpecializedWriter._start,
+    WAIT: SpecializedWriter._wait,
+    FENCE: SpecializedWriter.pass_gate,
+    AWAIT_TURN: SpecializedWriter._turn,
+    GIVE_TURN: SpecializedWriter._turn,
+}

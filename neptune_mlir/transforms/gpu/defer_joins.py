@@ -8,9 +8,8 @@ Between iterations only products with values that all lanes agree on touch `l`, 
 products is the product of the sum (privatization over lanes; the loop's first value is zero, of
 which every lane may have a copy). Reductions across warps stay as they are.
 
-The reduction gets `neptune.partial`, and the last of the loops that hand the value on
-`neptune.joins`, the numbers of such values. Layouts must have been assigned; `distribute-tiles`
-writes the result.
+The reduction gets `neptune.partial`, and a `neptune.join_lanes` stands behind the last of the loops
+that hand the value on. Layouts must have been assigned.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import parse_layout
 from neptune_mlir.analysis.tiles import foralls, nested, owner, read_generic, reduction_of
+from neptune_mlir.dialects.verify_warps import JOIN
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.hopper.skew_loops import chain_of
+from neptune_mlir.transforms.gpu.streams import chain_of
 from neptune_mlir.transforms.registry import register
 
 
@@ -37,16 +37,34 @@ def defer_joins(module: Any) -> None:
 
 
 def _defer(chain: list[Any]) -> None:
-    deferred = []
     for k, start in enumerate(list(chain[0].operands)[3:]):
         sums = [_sum_carried(loop, k) for loop in chain]
         if _is_zero(start) and all(op is not None for op in sums):
-            deferred.append(k)
             for op in sums:
                 op.attributes["neptune.partial"] = ir.UnitAttr.get(op.context)
-    if deferred:
-        with chain[-1].context:
-            chain[-1].attributes["neptune.joins"] = ir.DenseI64ArrayAttr.get(deferred)
+            _join_behind(chain[-1], k, read_generic(sums[-1]))
+
+
+def _join_behind(loop: Any, k: int, g: Any) -> None:
+    """Join result k of a loop over the lanes that share a row of a reduction."""
+    result, operations = loop.results[k], [op.operation for op in loop.block.operations]
+    users = dict.fromkeys(use.owner.operation for use in result.uses)
+    iteration = parse_layout(ir.StringAttr(g.op.attributes["neptune.iteration"]).value, g.extents)
+    distances = [
+        distance << step
+        for distance, d in iteration.digits_along(g.reduced, "lane")
+        for step in range(d.size.bit_length() - 1)
+    ]
+    with loop.context, loop.location:
+        with ir.InsertionPoint(operations[operations.index(loop) + 1]):
+            joined = ir.Operation.create(
+                JOIN, results=[result.type], operands=[result],
+                attributes={"distances": ir.DenseI64ArrayAttr.get(distances)},
+            ).results[0]  # fmt: skip
+    for user in users:
+        for n, operand in enumerate(user.operands):
+            if operand == result:
+                user.operands[n] = joined
 
 
 def _is_zero(value: Any) -> bool:

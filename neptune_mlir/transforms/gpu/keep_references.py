@@ -18,14 +18,16 @@ mask (`lower-to-tiles`), where a bias that falls with the distance is largest.
 
 The numbers in range are as exact as with the maximum: floating-point numbers have the same
 relative error everywhere. The pass marks the loops of a chain (`neptune.keeps`), all or none:
-skewed ones of specialised warps, and portable ones whose rows are those of one warp and whose
-weights stay in its registers. Skewed loops are to try whose first product is marked
-(`neptune.again`): all, unless a mask has loops at both ends of a stream, which run for a tile or
-two and are not worth the code. `distribute-tiles` writes the result.
+those of specialised warps whose weights take the registers of the scores, and portable ones whose
+rows are those of one warp and whose weights stay in its registers. Loops of specialised warps are
+to try whose first matmul is marked (`neptune.again`): all, unless a mask has loops at both ends of
+a stream, which run for a tile or two and are not worth the code. `lazy-rescaling` rewrites these
+loops, `distribute-tiles` writes portable ones.
 
-Tries are by references that are small (`distribute_exponentials`). Chains with free references,
-kept or not, whose weights are exponentials of a difference from one are marked as well
-(`neptune.measured`): these may be measured from what rounding makes of the reference.
+Tries are by references that are small (`codegen.gpu.exponentials`). In chains with free references,
+kept or not, whose weights are exponentials of a difference from one, the ops that make weights and
+factors are marked as well (`neptune.measured`): these may be measured from what rounding makes of
+the reference. Where somebody reads the reference behind the loops, sums are taken back there.
 """
 
 from __future__ import annotations
@@ -38,19 +40,23 @@ from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_g
 from neptune_mlir.dialects.nests import FREE
 from neptune_mlir.dialects.verify_aref import RELEASE
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.hopper.skew_loops import (
-    Skew,
+from neptune_mlir.transforms.gpu.copies import Copies
+from neptune_mlir.transforms.gpu.streams import (
+    Accumulation,
     Unfit,
     chain_of,
     is_product,
     multiplies,
-    read_skew,
+    read_accumulation,
 )
 from neptune_mlir.transforms.registry import register, remark
 
 KEEPS = "neptune.keeps"
-MEASURED = "neptune.measured"
+MODE, REFERENCES = "neptune.measured", "neptune.references"
 AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
+LARGEST = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
+LITTLE = 0.9  # factors of references that hardly move
+SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with log2 e is rounded
 
 
 @register("keep-references", "look for new references only where weights leave their range")
@@ -64,9 +70,7 @@ def keep_references(module: Any, *, keeps: bool = True) -> None:
                 continue
             chain = chain_of(op)
             seen += chain
-            written = all("neptune.skew" in x.attributes if specialised else _multiplies(x)
-                          for x in chain)  # fmt: skip
-            if not written or not any(map(_free, chain)):
+            if not all(map(_multiplies, chain)) or not any(map(_free, chain)):
                 continue
             try:
                 _measure(chain)
@@ -81,36 +85,93 @@ def keep_references(module: Any, *, keeps: bool = True) -> None:
 
 
 def _measure(chain: list[Any]) -> None:
-    """Mark the loops of a chain, if weights may be measured from rounded references in all of
-    them. Raises Unfit."""
-    guesses = [read_guess(loop, read_skew(loop)) for loop in chain]
-    alike = all(guess.carried == guesses[0].carried for guess in guesses)
-    if alike and all(guess.exponent is not None for guess in guesses):
-        for loop in chain:
-            loop.attributes[MEASURED] = ir.UnitAttr.get(loop.context)
+    """Mark ops of a chain, if weights may be measured from rounded references in all of its loops.
+    Raises Unfit."""
+    parts_of = [read_accumulation(loop) for loop in chain]
+    guesses = [read_guess(*pair) for pair in zip(chain, parts_of, strict=True)]
+    if any(g.carried != guesses[0].carried or g.exponent is None for g in guesses):
+        return
+    for guess in guesses:
+        new, old = guess.moved.results[0], guess.reference
+        _mark(guess.weighing, [new], "rows")
+        _mark(guess.factor, [old, new], "rows")
+        _delay_factor(guess)
+    _take_back(chain[-1], guesses[-1], parts_of[-1])
+
+
+def _mark(op: Any, references: list[Any], mode: str) -> None:
+    numbers = [list(op.operands).index(value) for value in references]
+    op.attributes[REFERENCES] = ir.DenseI64ArrayAttr.get(numbers, op.context)
+    op.attributes[MODE] = ir.StringAttr.get(mode, op.context)
+
+
+def _delay_factor(guess: Guess) -> None:
+    """Put the factor, and what it goes into, behind the weights: these take longer, and must not
+    wait until the references of all rows are known."""
+    operations = [op.operation for op in guess.weighing.block.operations]
+    waiting: dict[Any, None] = {}
+    for op in operations[: operations.index(guess.weighing)]:
+        if op == guess.factor or any(owner(v) in waiting for v in op.operands):
+            waiting[op] = None
+    for op in reversed(waiting):
+        op.move_after(guess.weighing)
+
+
+def _take_back(loop: Any, guess: Guess, parts: Accumulation) -> None:
+    """Behind the last loop of a chain, where somebody reads its reference: make sums relative to
+    the reference itself."""
+    at, total = guess.carried
+    readers = [use.owner.operation for use in loop.results[at].uses]
+    if not readers:
+        return
+    body, results = loop.regions[0].blocks[0], list(loop.results)
+    given = dict(zip(list(body.arguments)[1:], results, strict=True))
+    given[guess.moved.results[0]] = results[at]
+    users = {k: [use.owner.operation for use in results[k].uses] for k in (total, parts.carried)}
+    operations = [op.operation for op in loop.block.operations]
+    behind = (op for op in operations[operations.index(loop) + 1 :] if op.name != RELEASE)
+    with loop.context, loop.location, ir.InsertionPoint(next(behind)):
+        copies = Copies(body, given)
+        back = copies.write(guess.factor)  # from the reference to itself: 1 but for rounding
+        back.attributes[MODE] = ir.StringAttr.get("back")
+        for op in (guess.scaled, *parts.corrections):
+            copies.write(op)
+    made = {total: guess.scaled.results[0], parts.carried: read_generic(parts.delayed).init}
+    for k, value in made.items():
+        for user in users[k]:
+            for n, operand in enumerate(user.operands):
+                if operand == results[k]:
+                    user.operands[n] = copies.values[value]
 
 
 def _keep(chain: list[Any], specialised: bool) -> None:
     """Mark the loops of a chain. Raises Unfit."""
-    skews = [read_skew(loop) for loop in chain]
-    for loop, skew in zip(chain, skews, strict=True):
+    parts_of = [read_accumulation(loop) for loop in chain]
+    for loop, parts in zip(chain, parts_of, strict=True):
         if not specialised:
-            _check_stays_in_warp(loop, skew)
-    guesses = [read_guess(*pair) for pair in zip(chain, skews, strict=True)]
+            _check_stays_in_warp(loop, parts)
+    guesses = [read_guess(*pair) for pair in zip(chain, parts_of, strict=True)]
+    for parts, guess in zip(parts_of, guesses, strict=True):
+        if specialised and not _takes_registers(parts, guess):
+            raise Unfit("its weights do not take the registers of its scores")
     if not _is_masked(chain[0]) and any(map(_moves_with_position, chain)):
         raise Unfit("its scores depend on their place in the stream, which no mask ends")
     if any(guess.carried != guesses[0].carried for guess in guesses):
         raise Unfit("the next one carries reference and sum in another order")
     masked = [loop for loop in chain if _is_masked(loop)]
-    for loop, skew in zip(chain, skews, strict=True):
+    for guess in guesses:
+        for op in (guess.weighing, guess.factor):
+            if MODE in op.attributes:  # new references are rare: few registers count for more
+                op.attributes[MODE] = ir.StringAttr.get("warp", op.context)
+    for loop, parts in zip(chain, parts_of, strict=True):
         loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
         if specialised and (len(masked) < 2 or loop not in masked):
-            skew.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+            parts.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What moves a reference in a skewed loop.
+    """What moves a reference in a loop.
 
     Attributes:
         reference: the old reference, an argument of the loop's body.
@@ -141,8 +202,8 @@ class Guess:
     def exponent(self) -> Any:
         """The scalar op in `weighing` that takes the reference from a value: where weights are
         exponentials of just that, and the factor one of two references' difference. Else None."""
-        found = _exponent(self.weighing)
-        moved = _exponent(self.factor)
+        found = exponent_of(self.weighing)
+        moved = exponent_of(self.factor)
         if found is None or moved is None:
             return None
         old, new = (_source(v, self.factor) for v in moved.operands)
@@ -151,22 +212,16 @@ class Guess:
         return found if _source(_guarded(found.operands[1]), self.weighing) == new else None
 
     @property
-    def condition(self) -> Any:
-        """What weights are 0 without, in the body of `weighing`; None if there is nothing."""
-        last = _last(self.weighing)
-        return last.operands[0] if last.name == "arith.select" else None
-
-    @property
     def outputs(self) -> list[Any]:
         """What the rest of the iteration reads: reference, sum, weights."""
         return [self.moved.results[0], self.total.results[0], self.weights]
 
 
-def read_guess(loop: Any, skew: Skew) -> Guess:
+def read_guess(loop: Any, parts: Accumulation) -> Guess:
     """Raises Unfit when the loop has another shape."""
     body = loop.regions[0].blocks[0]
     *inner, end = [op.operation for op in body.operations]
-    if skew.leading is None:
+    if parts.leading is None:
         raise Unfit("nothing to try again")
     free = _free(loop)
     if len(free) != 1:
@@ -176,12 +231,12 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
     yielded = list(end.operands)
     if reference not in list(body.arguments) or new not in yielded:
         raise Unfit("its reference is not carried")
-    if not skew.scales or len(skew.handed) != 1:
+    if not parts.scales or len(parts.handed) != 1:
         raise Unfit("its corrections do more than scale by one factor")
-    factor = owner(skew.handed[0])
+    factor = owner(parts.handed[0])
     if not _is_one_for_equals(factor, reference, new):
         raise Unfit("its factor is not known to be 1 where the reference stays")
-    readers = [op for op in _readers(factor.results[0]) if op not in skew.corrections]
+    readers = [op for op in _readers(factor.results[0]) if op not in parts.corrections]
     if len(readers) != 1 or not _scales(readers[0], body, factor.results[0]):
         raise Unfit("its factor scales more than one sum")
     (scaled,) = readers
@@ -196,7 +251,7 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
         if op not in (end, factor, weights):
             raise Unfit("its reference is read by more than exponentials")
     for op in _readers(weights.results[0]):
-        if op not in (total, skew.delayed, *skew.late):
+        if op not in (total, parts.delayed, *parts.late):
             raise Unfit("its exponentials are read by more than a sum and a product")
     arguments = list(body.arguments)
     if any(op not in (moved, factor) for op in _readers(reference)):
@@ -206,11 +261,11 @@ def read_guess(loop: Any, skew: Skew) -> Guess:
     if (yielded.index(new), yielded.index(total.results[0])) != carried:
         raise Unfit("it carries reference and sum on in another order")
     guess = Guess(reference, moved, factor, scaled, total, carried)
-    theirs = (moved, factor, scaled, total, weights, skew.delayed, *skew.late, *skew.corrections)
-    for op in inner[inner.index(skew.leading) + 1 :]:
+    theirs = (moved, factor, scaled, total, weights, parts.delayed, *parts.late, *parts.corrections)
+    for op in inner[inner.index(parts.leading) + 1 :]:
         if op.name != "linalg.generic" or op in theirs:
             continue
-        if any(reader in (*skew.late, end) for reader in _readers(op.results[0])):
+        if any(reader in (*parts.late, end) for reader in _readers(op.results[0])):
             raise Unfit("the last product reads more than its exponentials")
     return guess
 
@@ -220,18 +275,18 @@ def _multiplies(loop: Any) -> bool:
     return any(is_product(op.operation) for op in loop.regions[0].blocks[0].operations)
 
 
-def _check_stays_in_warp(loop: Any, skew: Skew) -> None:
+def _check_stays_in_warp(loop: Any, parts: Accumulation) -> None:
     """Raises Unfit when warps cannot decide on their own: they share rows, or tiles that they
     try lie in shared memory, or come there in the iteration."""
-    if skew.leading is None:
+    if parts.leading is None:
         raise Unfit("nothing to try again")
     if ir.IntegerAttr(loop.attributes["neptune.stages"]).value < 2:
         raise Unfit("its tiles are not brought ahead")
     *inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations]
-    for op in inner[inner.index(skew.leading) + 1 :]:
+    for op in inner[inner.index(parts.leading) + 1 :]:
         if op.name == "linalg.copy":
             raise Unfit("its weights move between threads")
-        if op.name != "linalg.generic" or op == skew.delayed:
+        if op.name != "linalg.generic" or op == parts.delayed:
             continue
         g = read_generic(op)
         if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
@@ -239,6 +294,16 @@ def _check_stays_in_warp(loop: Any, skew: Skew) -> None:
         layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
         if layout.digits_along(g.reduced, "warp"):
             raise Unfit("its rows are those of several warps")
+
+
+def _takes_registers(parts: Accumulation, guess: Guess) -> bool:
+    """Whether weights and scores, and sums and references, are tiles of one type and layout."""
+    pairs = ((parts.leading, guess.weighing), (guess.moved, guess.total))
+    return all(
+        one.results[0].type == other.results[0].type
+        and one.attributes["neptune.layout"] == other.attributes["neptune.layout"]
+        for one, other in pairs
+    )
 
 
 def _is_masked(loop: Any) -> bool:
@@ -313,7 +378,7 @@ def _is_exponential(op: Any) -> bool:
     return last is not None and last.name == "math.exp"
 
 
-def _exponent(op: Any) -> Any:
+def exponent_of(op: Any) -> Any:
     """The difference whose exponential a tile op gives, if it is in its body and read once."""
     last = _last(op)
     candidates = last.operands if last.name == "arith.select" else last.results
@@ -324,6 +389,13 @@ def _exponent(op: Any) -> Any:
     if not isinstance(difference.results[0].type, ir.F32Type):
         return None
     return difference if len(list(difference.results[0].uses)) == 1 else None
+
+
+def condition_of(op: Any) -> Any:
+    """What weights are 0 without, in the body of the op that makes them; None if there is
+    nothing."""
+    last = _last(op)
+    return last.operands[0] if last.name == "arith.select" else None
 
 
 def _guarded(value: Any) -> Any:

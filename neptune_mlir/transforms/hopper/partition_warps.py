@@ -10,7 +10,7 @@ runs. Loops with equal loads share their rings, for they run one after another.
 The program then falls in two. A `neptune.producer` repeats the loops for their loads alone, with
 the index computations that these need, and puts each tile. What is left is the consumers': a
 load has become `neptune.aref_get`, in a loop as late as its first reader, with
-`neptune.aref_release` behind its last one. `skew-loops` and `distribute-tiles` take it from here.
+`neptune.aref_release` behind its last one. `split-matmuls` takes it from here.
 """
 
 from __future__ import annotations
@@ -52,6 +52,32 @@ def producer_of(forall: Any) -> Any:
 
 def _producers(forall: Any) -> list[Any]:
     return [op for op in nested(forall.regions[0].blocks[0]) if op.name == PRODUCER]
+
+
+def check_rings(forall: Any) -> None:
+    """Raises LoweringError where the consumers of a marked program could get other tiles than its
+    producer puts: each loop of the producer feeds one of the consumers', ring by ring."""
+    body, producer = forall.regions[0].blocks[0], producer_of(forall).regions[0].blocks[0]
+    puts, gets = (_places(block, name) for block, name in ((producer, PUT), (body, GET)))
+    partner: dict[Any, Any] = {}  # loop of the producer (None: no loop) -> of the consumers
+    for ring, loops in gets.items():
+        feeding = zip(puts[ring], loops, strict=False)
+        paired = all(partner.setdefault(put, got) == got for put, got in feeding)
+        if not paired or not len(puts[ring]) == len(loops) == len(set(loops)):
+            raise LoweringError(
+                "rings that a loop uses together are not put and got in the same loops",
+                loc=location_text(owner(ring).location),
+                hint="each loop of the producer feeds one of the consumers'",
+            )
+
+
+def _places(block: Any, name: str) -> dict[Any, list[Any]]:
+    """By ring, the loops in which ops of a name use it (None: no loop), in order."""
+    found: dict[Any, list[Any]] = {}
+    for op in nested(block):
+        if op.name == name:
+            found.setdefault(op.operands[0], []).append(None if op.block == block else op.parent)
+    return found
 
 
 class _Partition:
@@ -212,4 +238,4 @@ def _readers(value: Any, block: Any) -> list[Any]:
     return [op.operation for op in block.operations if op.operation in readers]
 
 
-__all__ = ["RESERVED", "partition_warps", "producer_of"]
+__all__ = ["RESERVED", "check_rings", "partition_warps", "producer_of"]

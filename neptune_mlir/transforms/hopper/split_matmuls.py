@@ -8,7 +8,7 @@
 The two ops stand side by side, so the meaning does not change; passes behind this one may move ops
 between them. Only contractions that `assign-layouts` gave to matrix instructions (`neptune.via`)
 take part, and only those of consumers (`partition-warps`): a warp group starts its matmuls
-together. A contraction that stays is one that each warp does on its own.
+together. A contraction that stays is one that each warp does on its own (`neptune.again`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from neptune_mlir.analysis.tiles import foralls, nested
 from neptune_mlir.dialects.matmul import PendingType
 from neptune_mlir.dialects.verify_matmul import START, WAIT
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.hopper.skew_loops import is_product
+from neptune_mlir.transforms.gpu.keep_references import AGAIN
+from neptune_mlir.transforms.gpu.streams import is_product
+from neptune_mlir.transforms.hopper.partition_warps import check_rings
 from neptune_mlir.transforms.registry import register
 
 _BODY = ("iterator_types", "operandSegmentSizes")  # attributes of a linalg.generic alone
@@ -30,9 +32,14 @@ def split_matmuls(module: Any) -> None:
     for forall in foralls(module):
         if "neptune.consumers" not in forall.attributes:
             continue
-        for op in list(nested(forall.regions[0].blocks[0])):
-            if is_product(op) and op.name != START and "neptune.skew" not in op.parent.attributes:
-                _split(op)
+        matmuls = [
+            op for op in nested(forall.regions[0].blocks[0])
+            if is_product(op) and op.name != START and AGAIN not in op.attributes
+        ]  # fmt: skip
+        if matmuls:
+            check_rings(forall)  # passes behind this one give rings more places
+        for op in matmuls:
+            _split(op)
 
 
 def _split(op: Any) -> None:

@@ -1,7 +1,7 @@
 // A left factor that a loop computes from the tiles that it loads (here scaled rows, and beside them
 // the sum of their squares): the tiles come through rings, warps read them as the instruction takes
 // the factor, and the product waits for the next iteration.
-// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" --partition-warps --skew-loops 2>&1 | filecheck %s
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" --partition-warps --split-matmuls --schedule-loops 2>&1 | filecheck %s
 // RUN: neptune-opt %s --assign-layouts="target=sm_80 warps=8" 2>&1 | filecheck %s --check-prefix=PORTABLE
 
 // CHECK-NOT: remark
@@ -23,8 +23,7 @@
 // CHECK: neptune.layout = "reg[1:2*1 0:2*8 1:8*8] lane[1:4*2 0:8*1] warp[0:8*16]"
 // CHECK: "neptune.aref_release"(%[[T]])
 // CHECK: "neptune.aref_get"(%[[W]])
-// CHECK: neptune.via = "mma"
-// CHECK: neptune.skew
+// CHECK: "neptune.mma_start"{{.*}}neptune.stage = 1
 
 // PORTABLE-LABEL: func.func @rms
 // PORTABLE: [128, 64] [1, 1] {neptune.layout = "shared[2*128 7>>0]"}

@@ -2,9 +2,9 @@
 // gets and releases. The first two loops load equal tiles and share a ring; the third has its own.
 // RUN: neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --partition-warps | filecheck %s
 // RUN: neptune-opt %s --specialize-warps=resident=false --assign-layouts=target=sm_90a --partition-warps | filecheck %s --check-prefix=ALONE
-// RUN: neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --partition-warps --skew-loops --distribute-tiles=entry=three_loops 2>/dev/null | filecheck %s --check-prefix=CODE
+// RUN: neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --partition-warps --split-matmuls --distribute-tiles=entry=three_loops 2>/dev/null | filecheck %s --check-prefix=CODE
 // RUN: not neptune-opt %s --specialize-warps --partition-warps 2>&1 | filecheck %s --check-prefix=LAYOUTS
-// RUN: not neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --skew-loops 2>&1 | filecheck %s --check-prefix=ORDER
+// RUN: not neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --split-matmuls 2>&1 | filecheck %s --check-prefix=ORDER
 // RUN: not neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --distribute-tiles=entry=three_loops 2>&1 | filecheck %s --check-prefix=ORDER
 // RUN: sed -e 's/linear_dim_0>\]/linear_dim_0>], neptune.consumers = 1 : i64/' %s | not neptune-opt - --assign-layouts=target=sm_90a --partition-warps 2>&1 | filecheck %s --check-prefix=UNFIT
 

@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: func.func @sums
 // CHECK: neptune.partial
-// CHECK: neptune.joins = array<i64: 0>
+// CHECK: "neptune.join_lanes"({{.*}}) {distances = array<i64: 
 // CHECK-LABEL: func.func @read_again
 // CHECK-NOT: neptune.partial
 // CHECK-LABEL: func.func @given_start

@@ -12,13 +12,14 @@ from moving_scores import inputs
 from run_kernels import Specialised
 
 from neptune_mlir import ops
-from neptune_mlir.codegen.nvidia import hopper, kept
-from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.targets.tuned import Choice
+from neptune_mlir.transforms.hopper import lazy_rescaling
 
 HEAD, STREAM = 64, 64
 CHOICE = Choice(128, STREAM, resident=False)
-AWAIT = SpecializedWriter._await
+GET = Rings.get
 
 
 def check(kind, n, choice=CHOICE, heads=1, blocks=1, **settings):
@@ -194,7 +195,7 @@ def test_standardized_rows_with_large_means_and_without_numbers(cols):
 
 
 def test_the_simulator_sees_a_tile_that_is_not_released(monkeypatch):
-    monkeypatch.setattr(SpecializedWriter, "_release", lambda *_: None)
+    monkeypatch.setattr(Rings, "release", lambda *_: None)
     with pytest.raises(AssertionError, match="a wait that does not end"):
         check("plain", 333)
 
@@ -207,23 +208,23 @@ def test_the_simulator_sees_a_tile_that_is_released_too_early(monkeypatch):
 
 
 def test_the_simulator_sees_a_tile_that_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(SpecializedWriter, "_await", _await_nothing)
+    monkeypatch.setattr(Rings, "get", _get_at_once)
     with pytest.raises(AssertionError):
         check("plain", 333)
 
 
-def _await_nothing(self, tile, count):
+def _get_at_once(self, op):
     wait = hopper.wait_barrier
     hopper.wait_barrier = lambda *_: None
     try:
-        AWAIT(self, tile, count)
+        return GET(self, op)
     finally:
         hopper.wait_barrier = wait
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_out_of_range_are_seen(monkeypatch):
-    monkeypatch.setattr(kept, "LARGEST", 2.0**40)
+    monkeypatch.setattr(lazy_rescaling, "LARGEST", 2.0**40)
     check("plain", 333)
     with pytest.raises(AssertionError):
         check("rising", 333)

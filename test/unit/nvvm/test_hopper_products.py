@@ -22,7 +22,7 @@ def compiled(program):
 def test_a_norm_before_a_product(tmp_path):
     """The rows' squares are summed and their elements scaled beside the product before."""
     bundle = compiled(ops.rms_norm_matmul(cols=1024, out=1024, dtype="f16"))
-    assert not any("specialised" in r or "skewed" in r for r in bundle.facts["remarks"])
+    assert not any("specialised" in r or "pipelined" in r for r in bundle.facts["remarks"])
     image, few = bundle.facts["images"]
     (figures,) = image["kernels"].values()
     assert figures["threads"] == 3 * 128 and figures["spills"] == 0 and image["notes"] == []

@@ -9,7 +9,6 @@ import pytest
 from tile_programs import attention
 
 from neptune_mlir.analysis.tiles import foralls, load_window, nested
-from neptune_mlir.codegen.distribute_tiles import distribute_tiles
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
@@ -17,6 +16,7 @@ from neptune_mlir.pipelines import gpu
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import loads_of
+from neptune_mlir.transforms.hopper.split_matmuls import split_matmuls
 
 
 def assigned():
@@ -89,4 +89,4 @@ def test_a_producer_that_feeds_another_loop_is_refused():
             put.move_after(here)
         module.operation.verify()
         with pytest.raises(LoweringError, match="not put and got in the same loops"):
-            distribute_tiles(module)
+            split_matmuls(module)

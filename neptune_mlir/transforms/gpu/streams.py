@@ -1,82 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `skew-loops`: in streamed loops, the last product is delayed by an iteration (sm_90a).
+"""What streamed loops of tile IR consist of, for passes that look for more than one op.
 
-A loop of the form
+Loops that follow each other and carry on with the results of the one before form a chain: what one
+leaves for later, the next one finishes. Passes that change what a loop carries change all of them.
+
+Loops of one kind rescale what they sum (`read_accumulation`):
 
     for i:  s = A * K[i];  (m, l, c, p) = f(s, m, l);  acc = c(acc) + p * V[i]
-
-keeps matrix units idle while f runs, and the other way round. Skewed, an iteration issues the
-first product of its own and the last of the iteration before, and f runs beside the latter:
-
-    for i:  issue s = A * K[i];  issue acc += p * V[i-1];  wait s;  f;  wait acc;  acc = c(acc)
-
-(software pipelining; for attention it is the overlap inside a warp group of FlashAttention-3,
-section 3.2). What a loop computes does not matter, only its shape: two products, the first of
-loaded tiles, the last of a computed left factor, added to a carried tile that nothing else reads;
-or the last one alone, its left factor made of loaded tiles beside the product before it.
-Loops that follow each other and carry on with the results of the one before form a chain: what
-one leaves for later, the next one finishes. A loop that fits gets `neptune.skew`; a chain is
-skewed as a whole or not at all, with a remark. `distribute-tiles` writes the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.tiles import (
-    foralls,
     is_blank,
     is_inside,
     is_tensor,
     nested,
     owner,
-    shape_of,
-    tuned,
 )
 from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.hopper.partition_warps import producer_of
-from neptune_mlir.transforms.registry import register, remark
 
 
 class Unfit(Exception):
-    """Why a loop cannot be skewed, or cannot keep its reference; a remark tells it."""
-
-
-@register("skew-loops", "delay the last product of streamed loops by an iteration")
-def skew_loops(module: Any) -> None:
-    for forall in foralls(module):
-        if "neptune.consumers" not in forall.attributes or not tuned(forall, "skew", 1):
-            continue
-        producer_of(forall)  # or there are no rings to tell loads by
-        for chain in _chains(forall):
-            try:
-                skews = [read_skew(loop) for loop in chain]
-            except Unfit as reason:
-                remark(chain[0].location, f"a loop is not skewed: {reason}")
-                continue
-            if any(_hands_on(s) != _hands_on(skews[0]) for s in skews):
-                remark(chain[0].location, "a loop is not skewed: the next one has other tiles")
-                continue
-            for loop in chain:
-                loop.attributes["neptune.skew"] = ir.UnitAttr.get()
+    """Why a loop does not qualify for a rewrite; a remark tells it."""
 
 
 @dataclass(frozen=True)
-class Skew:
-    """What a loop that can be skewed consists of.
+class Accumulation:
+    """The parts of a loop whose last matmul adds to a carried tile.
 
     Attributes:
-        leading: the first product, if there are two.
-        delayed: the last product.
+        leading: the first matmul, if there are two.
+        delayed: the last matmul.
         carried: the number of the carried tile that it is added to.
-        late: the ops that make the delayed product's left factor, and nothing else.
-        corrections: the ops that change this tile before the product is added.
+        late: the ops that make the last matmul's left factor, and nothing else.
+        corrections: the ops that change this tile before the matmul adds to it.
         handed: tiles of the same iteration that the corrections read.
         scales: whether all that corrections do is to multiply by elements of those.
-        loads: shapes of the tiles of the first product's and of the delayed product's loads.
     """
 
     leading: Any
@@ -86,7 +51,6 @@ class Skew:
     corrections: tuple[Any, ...]
     handed: tuple[Any, ...]
     scales: bool
-    loads: tuple[tuple[int, ...], ...]
 
     @property
     def products(self) -> list[Any]:
@@ -99,6 +63,16 @@ def chain_of(loop: Any) -> list[Any]:
     while (found := _next(chain[-1])) is not None:
         chain.append(found)
     return chain
+
+
+def chains_of(forall: Any, wanted: Callable[[Any], bool]) -> list[list[Any]]:
+    """The chains of loops in a tile program whose first loop is wanted."""
+    found: list[list[Any]] = []
+    for op in forall.regions[0].blocks[0].operations:
+        loop = op.operation
+        if loop.name == "scf.for" and not any(loop in chain for chain in found) and wanted(loop):
+            found.append(chain_of(loop))
+    return found
 
 
 def _next(loop: Any) -> Any:
@@ -117,17 +91,7 @@ def _next(loop: Any) -> Any:
     return found
 
 
-def _chains(forall: Any) -> list[list[Any]]:
-    chains: list[list[Any]] = []
-    for op in forall.regions[0].blocks[0].operations:
-        loop = op.operation
-        streams = loop.name == "scf.for" and "neptune.stages" in loop.attributes
-        if streams and not any(loop in chain for chain in chains):
-            chains.append(chain_of(loop))
-    return chains
-
-
-def read_skew(loop: Any) -> Skew:
+def read_accumulation(loop: Any) -> Accumulation:
     """Raises Unfit when the loop has another shape."""
     body = loop.regions[0].blocks[0]
     *inner, end = [op.operation for op in body.operations]
@@ -158,14 +122,17 @@ def read_skew(loop: Any) -> Skew:
     if any(_reads_position(op, loop) for op in corrections):
         raise Unfit("a correction that depends on the iteration's number")
     handed = dict.fromkeys(
-        v for op in corrections for v in op.operands
-        if v not in made and v != body.arguments[1 + carried]
-        and is_inside(v, loop) and not is_blank(v)
+        v
+        for op in corrections
+        for v in op.operands
+        if v not in made
+        and v != body.arguments[1 + carried]
+        and is_inside(v, loop)
+        and not is_blank(v)
     )
-    shapes = tuple(shape_of(v) for v in [*first, *last])
     changed = {body.arguments[1 + carried], *made}
     scales = bool(corrections) and all(multiplies(op, changed, handed) for op in corrections)
-    return Skew(leading, delayed, carried, tuple(late), corrections, tuple(handed), scales, shapes)
+    return Accumulation(leading, delayed, carried, tuple(late), corrections, tuple(handed), scales)
 
 
 def multiplies(op: Any, changed: set[Any], handed: Any) -> bool:
@@ -199,17 +166,6 @@ def _corrections(inner: Sequence[Any], delayed: Any, accumulator: Any, end: Any)
     return tuple(found)
 
 
-def _hands_on(skew: Skew) -> Any:
-    """What the loops of a chain must have alike: one finishes what the one before leaves."""
-    corrections = [
-        (str(op.attributes["indexing_maps"]),
-         [inside.operation.name for inside in op.regions[0].blocks[0].operations])
-        for op in skew.corrections
-    ]  # fmt: skip
-    handed = [str(v.type) for v in skew.handed]
-    return skew.loads, skew.carried, skew.scales, corrections, handed
-
-
 def _reads_position(op: Any, loop: Any) -> bool:
     """Whether the body of a tile op reads a value of the loop around it."""
     return any(
@@ -238,4 +194,4 @@ def _read_only_by(value: Any, op: Any) -> bool:
     return bool(readers) and all(reader == op for reader in readers)
 
 
-__all__ = ["Skew", "chain_of", "read_skew", "skew_loops"]
+__all__ = ["Accumulation", "chain_of", "chains_of", "read_accumulation"]

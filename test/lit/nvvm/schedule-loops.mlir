@@ -1,14 +1,29 @@
-// exp(A K^T) V, streamed: the second product can wait for the next iteration, unless its own
-// iteration reads it.
-// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --skew-loops 2>%t.err | filecheck %s
+// exp(A K^T) V, streamed: S = A K^T runs for its own iteration, exp and the second matmul for the
+// one before. Where the sum is read in its own iteration, that runs late too. A matmul of loaded
+// tiles has nothing beside it and stays.
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
 
 // CHECK-LABEL: func.func @fits
-// CHECK: neptune.skew, neptune.stages = 4
-// CHECK-LABEL: func.func @read_again
-// CHECK-NOT: neptune.skew
+// CHECK: scf.for {{.*}}iter_args
+// CHECK: "neptune.aref_get"{{.*}}neptune.order = 0 : i64, neptune.stage = 0
+// CHECK: "neptune.mma_start"{{.*}}neptune.order = 1 : i64, neptune.stage = 0
+// CHECK: "neptune.mma_wait"{{.*}}neptune.order = 5 : i64, neptune.stage = 0
+// CHECK: "neptune.aref_release"{{.*}}neptune.order = 6 : i64, neptune.stage = 0
+// CHECK: linalg.generic{{.*}}neptune.order = 2 : i64, neptune.stage = 1
+// CHECK: "neptune.aref_get"{{.*}}neptune.order = 3 : i64, neptune.stage = 1
+// CHECK: "neptune.mma_start"{{.*}}neptune.order = 4 : i64, neptune.stage = 1
+// CHECK: "neptune.mma_wait"{{.*}}neptune.order = 7 : i64, neptune.stage = 1
+// CHECK: "neptune.aref_release"{{.*}}neptune.order = 8 : i64, neptune.stage = 1
 
-// REMARK: remark: a loop is not skewed: the last product is read in its own iteration
+// CHECK-LABEL: func.func @read_again
+// CHECK: "neptune.mma_wait"{{.*}}tensor<128x64xf32>
+// CHECK: linalg.generic{{.*}}outs({{.*}}tensor<128x64xf32>){{.*}}neptune.stage = 1
+
+// CHECK-LABEL: func.func @loaded
+// CHECK-NOT: neptune.stage =
+
+// REMARK-COUNT-1: remark: a loop is not pipelined: nothing runs beside its matmuls
 
 #mk = affine_map<(i, j, k) -> (i, k)>
 #nk = affine_map<(i, j, k) -> (j, k)>
@@ -114,6 +129,36 @@ func.func @read_again(%a: tensor<128x64xf16>, %k: tensor<1024x64xf16>, %v: tenso
         linalg.yield %t : f32
       } -> tensor<128x64xf32>
       scf.yield %twice : tensor<128x64xf32>
+    }
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %sum into %dst[0, 0] [128, 64] [1, 1] : tensor<128x64xf32> into tensor<128x64xf32>
+    }
+  } {mapping = [#gpu.block<linear_dim_0>]}
+  return %out : tensor<128x64xf32>
+}
+
+func.func @loaded(%x: tensor<128x1024xf16>, %w: tensor<1024x64xf16>) -> tensor<128x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c1024 = arith.constant 1024 : index
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<128x64xf32>
+  %out = scf.forall (%b) in (1) shared_outs(%dst = %e) -> (tensor<128x64xf32>) {
+    %o = tensor.empty() : tensor<128x64xf32>
+    %start = linalg.fill ins(%zero : f32) outs(%o : tensor<128x64xf32>) -> tensor<128x64xf32>
+    %sum = scf.for %j = %c0 to %c1024 step %c64 iter_args(%acc = %start) -> (tensor<128x64xf32>) {
+      %xt = tensor.extract_slice %x[0, %j] [128, 64] [1, 1] : tensor<128x1024xf16> to tensor<128x64xf16>
+      %wt = tensor.extract_slice %w[%j, 0] [64, 64] [1, 1] : tensor<1024x64xf16> to tensor<64x64xf16>
+      %next = linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%xt, %wt : tensor<128x64xf16>, tensor<64x64xf16>) outs(%acc : tensor<128x64xf32>) {
+      ^bb0(%p: f16, %q: f16, %w0: f32):
+        %pf = arith.extf %p : f16 to f32
+        %qf = arith.extf %q : f16 to f32
+        %m = arith.mulf %pf, %qf : f32
+        %t = arith.addf %w0, %m : f32
+        linalg.yield %t : f32
+      } -> tensor<128x64xf32>
+      scf.yield %next : tensor<128x64xf32>
     }
     scf.forall.in_parallel {
       tensor.parallel_insert_slice %sum into %dst[0, 0] [128, 64] [1, 1] : tensor<128x64xf32> into tensor<128x64xf32>

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The rings of a specialised kernel: slots in shared memory, their barriers, positions in them.
+
+Of a ring, each slot has a barrier that TMA completes ("full": a put does, a get waits) and one that
+the consumers complete ("empty": releases do, a put waits). The number of tiles that were put (or
+got) so far names slot and phase. Each ring has a number of its own; loops and branches carry one
+for all rings that advance together in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.tiles import element_bytes, element_of, nested, owner, shape_of
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, ring_type
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import warp_groups
+from neptune_mlir.transforms.gpu.keep_references import AGAIN
+from neptune_mlir.transforms.hopper.specialize_warps import GROUP
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot.
+    `by_warps`: each warp releases a slot, for it reads the tile on its own; matmuls are over for
+    a group at once."""
+
+    offset: int
+    full: int
+    empty: int
+    bytes: int
+    slot: int
+    stages: int
+    by_warps: bool
+
+
+@dataclass(frozen=True)
+class Position:
+    """A number of tiles, `base` (an int or an index value) and `more`."""
+
+    base: Any
+    more: int = 0
+
+
+class Rings:
+    """The rings of one kernel, as its producer or its consumers see them."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.kernel = kernel
+        self.created = [
+            op.operation.results[0] for op in kernel.body.operations if op.operation.name == CREATE
+        ]
+        self.uses: dict[Any, list[Any]] = {ring: [] for ring in self.created}
+        self.puts: dict[Any, list[Any]] = {ring: [] for ring in self.created}
+        for found, block in ((self.uses, kernel.body), (self.puts, kernel.producer)):
+            for op in nested(block):
+                if op.name in (GET, PUT):
+                    found[op.operands[0]].append(op)
+        self.positions: dict[Any, Position] = {}  # of the next put or get
+        self.got: dict[Any, Position] = {}  # of tiles that were not released
+        self.rings: dict[Any, Ring] = {}
+
+    # ---- places
+
+    def place(self) -> None:
+        """Shared memory for the slots."""
+        kinds = [ring_type(ring.type) for ring in self.created]
+        self.sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
+        self.apart = [-(-size // warp_groups.ATOM) * warp_groups.ATOM for size in self.sizes]
+        self.slots = [slots for _, slots in kinds]
+        take = self.kernel.take_tiles
+        self.offsets = [take(n * k) for n, k in zip(self.apart, self.slots, strict=True)]
+
+    def place_barriers(self) -> None:
+        """Shared memory for the barriers, behind all tiles."""
+        given = zip(self.created, self.offsets, self.sizes, self.apart, self.slots, strict=True)
+        for ring, at, size, step, slots in given:
+            full = self.kernel.memory.take(2 * 8 * slots)
+            by_warps = self._is_read_by_warps(ring)
+            self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
+
+    def _is_read_by_warps(self, ring: Any) -> bool:
+        """Whether something else than matmuls of warp groups reads the tiles of a ring."""
+        readers = [use.owner.operation for op in self.uses[ring] for use in op.results[0].uses]
+        return any(
+            AGAIN in op.attributes or ("neptune.via" in op.attributes
+            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma")
+            for op in readers
+        )  # fmt: skip
+
+    def start_barriers(self, warps: int, groups: int) -> None:
+        for ring in self.rings.values():
+            for k in range(ring.stages):
+                hopper.init_barrier(self.kernel.address(ring.full + 8 * k), 1)
+                arrivals = warps if ring.by_warps else groups
+                hopper.init_barrier(self.kernel.address(ring.empty + 8 * k), arrivals)
+
+    # ---- positions
+
+    def restart(self) -> None:
+        """Producer and consumers each begin at the first slots."""
+        self.positions = dict.fromkeys(self.created, Position(0))
+
+    def together(self) -> list[list[Any]]:
+        """Rings that are put in the same places: at the end of a program their positions are
+        equal, those of the consumers too, for these get what was put."""
+        found: dict[Any, list[Any]] = {}
+        for ring, puts in self.puts.items():
+            found.setdefault(tuple(self._place(op) for op in puts), []).append(ring)
+        return list(found.values())
+
+    def advancing(self, within: Any) -> list[list[Any]]:
+        """Rings that advance in a loop or branch, together those that do so in the same places and
+        from the same position."""
+        found: dict[Any, list[Any]] = {}
+        for ring in self.created:
+            ops = [*self.uses[ring], *self.puts[ring]]
+            places = tuple(self._place(op) for op in ops if _is_within(op, within))
+            if places:
+                found.setdefault((self.positions[ring], places), []).append(ring)
+        return list(found.values())
+
+    def _place(self, op: Any) -> Any:
+        """What an op stands in: an op and the number of its region."""
+        parent = op.parent
+        blocks = [region.blocks[0] for region in parent.regions if len(region.blocks)]
+        return parent, blocks.index(op.block)
+
+    def values(self, groups: Sequence[Sequence[Any]]) -> list[Any]:
+        """The positions of groups of rings, as index values."""
+        s = self.kernel.s
+        here = [self.positions[group[0]] for group in groups]
+        return [s.value(s.add(p.base, p.more)) for p in here]
+
+    def bind(self, groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> None:
+        """The inverse of `values`."""
+        for group, value in zip(groups, values, strict=True):
+            self.positions.update(dict.fromkeys(group, Position(value)))
+
+    def take(self, ring: Any) -> Position:
+        """The position of the next tile, which the one behind it follows."""
+        position = self.positions[ring]
+        self.positions[ring] = Position(position.base, position.more + 1)
+        return position
+
+    def slot(self, ring: Ring, position: Position) -> tuple[Any, Any]:
+        """Slot, and parity of the phase."""
+        s = self.kernel.s
+        count = s.add(position.base, position.more)
+        slot, phase = s.mod(count, ring.stages), s.mod(s.div(count, ring.stages), 2)
+        return slot, s.value(phase, s.i32)
+
+    # ---- what consumers do
+
+    def get(self, op: Any) -> PanelTile:
+        """Wait for a tile."""
+        kernel, s, tile = self.kernel, self.kernel.s, op.results[0]
+        ring, self.got[tile] = self.rings[op.operands[0]], self.take(op.operands[0])
+        slot, parity = self.slot(ring, self.got[tile])
+        hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.full)), parity)
+        address = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
+        *rows, columns = shape_of(tile)
+        return PanelTile(address, math.prod(rows), columns, element_of(tile))
+
+    def release(self, op: Any) -> None:
+        """Give a tile's slot back."""
+        kernel, s = self.kernel, self.kernel.s
+        (tile,) = op.operands
+        ring = self.rings[owner(tile).operands[0]]
+        slot, _ = self.slot(ring, self.got.pop(tile))
+        together = kernel.target.wave * (1 if ring.by_warps else GROUP)
+        if ring.by_warps:
+            hopper.converge()
+        thread = s.value(s.mod(kernel.threads.id, together), s.i32)
+        hopper.arrive_if_first(kernel.address(s.add(s.mul(slot, 8), ring.empty)), thread)
+
+
+def _is_within(op: Any, other: Any) -> bool:
+    while op is not None and op != other:
+        op = op.parent
+    return op is not None

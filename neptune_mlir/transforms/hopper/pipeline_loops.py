@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `pipeline-loops`: loops in two stages become a prologue, a steady state and an epilogue.
+
+`schedule-loops` (or a script) gives each op of a loop's body a stage and a place in an order. An
+iteration of the new loop runs the ops of stage 0 for its own number and those of stage 1 for the
+number before:
+
+    for i: A(i); B(i)    ->    A(0); for i from 1: A(i), B(i-1) in the given order; B(last)
+
+What stage 1 reads of stage 0 is carried. A chain of loops has one prologue and one epilogue: the
+first iteration is that of the first loop that has one, found by branches, and each loop finishes
+what the one before leaves. The epilogue runs where there was an iteration at all.
+
+What the order is for is written as ops. Where arithmetic runs beside a late matmul,
+`neptune.issue_fence` keeps it in front of the wait. Where warp groups take turns
+(`neptune.turns`), `neptune.await_turn` and `neptune.give_turn` stand around the starts of an
+iteration, so that one group's arithmetic runs beside the other's matmuls. An op of stage 1 that
+only scales a carried tile gets `neptune.skips_ones`: factors of a running maximum's change are 1
+for most of a long stream, and a warp whose factors all are skips the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, is_tensor, owner
+from neptune_mlir.dialects.verify_aref import RELEASE
+from neptune_mlir.dialects.verify_matmul import START, WAIT, started_between
+from neptune_mlir.dialects.verify_warps import AWAIT_TURN, FENCE, GIVE_TURN
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import arith, ir, location_text, scf
+from neptune_mlir.transforms.gpu.copies import Copies
+from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
+from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
+from neptune_mlir.transforms.hopper.schedule_loops import ORDER, STAGE, late_signature
+from neptune_mlir.transforms.registry import register
+
+SKIPS_ONES = "neptune.skips_ones"
+
+
+@register("pipeline-loops", "write prologue, steady state and epilogue of scheduled loops")
+def pipeline_loops(module: Any) -> None:
+    for forall in foralls(module):
+        for chain in chains_of(forall, _is_scheduled):
+            with forall.context, chain[0].location:
+                _Pipeline(chain, "neptune.turns" in forall.attributes).write()
+
+
+def _is_scheduled(loop: Any) -> bool:
+    return any(STAGE in op.operation.attributes for op in loop.regions[0].blocks[0].operations)
+
+
+class _Body:
+    """The body of one loop, in stages."""
+
+    def __init__(self, loop: Any):
+        self.loop, self.graph = loop, LoopGraph(loop)
+        nodes = self.graph.nodes
+        for op in nodes:
+            if STAGE not in op.attributes or ORDER not in op.attributes:
+                raise LoweringError(
+                    f"'{op.name}' has no stage or no order, other ops of its loop have",
+                    loc=location_text(op.location), hint="run schedule-loops",
+                )  # fmt: skip
+        stage = {op: ir.IntegerAttr(op.attributes[STAGE]).value for op in nodes}
+        self.order = sorted(nodes, key=lambda op: ir.IntegerAttr(op.attributes[ORDER]).value)
+        self.stages = Stages(self.graph, stage)
+        self._check()
+
+    def _check(self) -> None:
+        """Raises LoweringError where the order breaks a dependence."""
+        done: set[Any] = set()
+        for op in self.order:
+            stage = self.stages.stage
+            if stage[op] not in (0, 1) or any(stage[x] > stage[op] for x in self.graph.needs[op]):
+                raise LoweringError(
+                    f"'{op.name}' is in stage {stage[op]}, and something that it reads in a later",
+                    loc=location_text(op.location), hint="there are stages 0 and 1",
+                )  # fmt: skip
+            if not self.stages.needs(op) <= done:
+                raise LoweringError(
+                    f"'{op.name}' comes before something that it reads in the order of its loop",
+                    loc=location_text(op.location), hint="change neptune.order",
+                )  # fmt: skip
+            done.add(op)
+
+    def of_stage(self, stage: int) -> list[Any]:
+        return [op for op in self.order if self.stages.stage[op] == stage]
+
+
+class _Pipeline:
+    """Writes one chain."""
+
+    def __init__(self, chain: Sequence[Any], turns: bool):
+        self.loops, self.turns = list(chain), turns
+        self.bodies = [_Body(loop) for loop in chain]
+        first = self.bodies[0]
+        signatures = [late_signature(body.stages, body.order) for body in self.bodies]
+        if any(signature != signatures[0] for signature in signatures):
+            raise LoweringError(
+                "loops that carry on with each other's results have other ops in stage 1",
+                loc=location_text(self.loops[0].location), hint="give them the same ones",
+            )  # fmt: skip
+        self.late, self.crossing = first.stages.late, first.stages.crossing
+        self.starts = list(self.loops[0].operands)[3:]
+        carried = list(self.loops[0].attributes["neptune.layout"])
+        texts = [ir.StringAttr.get(layout_text(v)) for v in self.crossing]
+        self.layouts = ir.ArrayAttr.get([*carried, *texts])
+        self.stand_ins = self._stand_ins()
+
+    def _stand_ins(self) -> dict[int, int]:
+        """By a carried value that stage 1 makes and never reads, what crosses stages and takes its
+        registers: it holds the start as long as no iteration ran."""
+        count, found = len(self.starts), {}
+        free = dict.fromkeys(range(len(self.crossing)))
+        for k in [k for k in self.late if k not in self.bodies[0].stages.read]:
+            for j in free:
+                same = self.crossing[j].type == self.starts[k].type
+                if same and self.layouts[count + j] == self.layouts[k]:
+                    found[k] = j
+                    del free[j]
+                    break
+        return found
+
+    def write(self) -> None:
+        last = self.loops[-1]
+        with ir.InsertionPoint(last):
+            i1 = ir.IntegerType.get_signless(1)
+            bounds = [list(loop.operands)[:3] for loop in self.loops]
+            runs = [arith.cmpi(2, low, high) for low, high, _ in bounds]  # signed, less
+            blank = [_blank(v) for v in self.crossing]
+            for k, j in self.stand_ins.items():
+                blank[j] = self.starts[k]
+            state = self._prologue(list(zip(self.bodies, bounds, runs, strict=True)), blank)
+            begun = arith.constant(i1, 0)
+            for body, (low, high, step), here in zip(self.bodies, bounds, runs, strict=True):
+                first = arith.andi(here, arith.xori(begun, arith.constant(i1, 1)))
+                low = arith.select(first, arith.addi(low, step), low)
+                begun = arith.ori(begun, here)
+                state = self._steady(body, (low, high, step), state)
+        self._move_releases()
+        with ir.InsertionPoint(self._behind()):
+            count = len(self.starts)
+            results = self._epilogue(self.bodies[-1], begun, state[:count], state[count:])
+        for old, new in zip(last.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        for loop in reversed(self.loops):
+            loop.erase()
+
+    # ---- the parts
+
+    def _prologue(self, rest: list[Any], blank: list[Any]) -> list[Any]:
+        """What the first iteration leaves, of the first loop that has one."""
+        if not rest:
+            return [*self.starts, *blank]
+        (body, (low, _, _), runs), *others = rest
+        types = [v.type for v in [*self.starts, *self.crossing]]
+        branch = scf.IfOp(runs, types, has_else=True)
+        branch.operation.attributes["neptune.layout"] = self.layouts
+        with ir.InsertionPoint(branch.then_block):
+            graph = body.graph
+            arguments = dict(zip(graph.arguments, self.starts, strict=True))
+            copy = Copies(body.graph.body, {graph.body.arguments[0]: low, **arguments})
+            for op in body.of_stage(0):
+                _write(copy, op)
+            carried = [
+                start if k in self.late else copy.value(v)
+                for k, (start, v) in enumerate(zip(self.starts, graph.yielded, strict=True))
+            ]
+            scf.YieldOp([*carried, *map(copy.value, body.stages.crossing)])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(self._prologue(others, blank))
+        _count_pending(branch.then_block)
+        return list(branch.results)
+
+    def _steady(self, body: _Body, bounds: tuple[Any, ...], state: list[Any]) -> list[Any]:
+        graph, stages = body.graph, body.stages
+        made = scf.ForOp(*bounds, state)
+        for name in body.loop.attributes:
+            made.operation.attributes[name] = body.loop.attributes[name]
+        made.operation.attributes["neptune.layout"] = self.layouts
+        with ir.InsertionPoint(made.body):
+            inside = list(made.inner_iter_args)
+            carried, crossing = inside[: len(self.starts)], inside[len(self.starts) :]
+            given = dict(zip(graph.arguments, carried, strict=True))
+            early = Copies(body.graph.body, {v: new for k, (v, new) in enumerate(given.items())
+                                 if k not in self.late})  # fmt: skip
+            early.values[graph.body.arguments[0]] = made.induction_variable
+            late = Copies(graph.body, given | dict(zip(stages.crossing, crossing, strict=True)))
+            self._write_both(body, early, late)
+            yielded = [
+                (late if k in self.late else early).value(v) for k, v in enumerate(graph.yielded)
+            ]
+            scf.YieldOp([*yielded, *map(early.value, stages.crossing)])
+        _count_pending(made.body)
+        return list(made.results)
+
+    def _write_both(self, body: _Body, early: Copies, late: Copies) -> None:
+        """The ops of both stages, in order."""
+        graph, stage = body.graph, body.stages.stage
+        starts = [op for op in body.order if op.name == START]
+        fenced = True  # no arithmetic since the last start
+        for op in body.order:
+            if self.turns and op == starts[0]:
+                ir.Operation.create(AWAIT_TURN)
+            if op.name == WAIT and stage[op] == 1 and not fenced:
+                ir.Operation.create(FENCE)
+                fenced = True
+            written = _write(late if stage[op] else early, op)
+            if stage[op]:
+                _mark_scaling(op, written, body)
+                for k in self.late:
+                    if owner(graph.yielded[k]) == op:
+                        early.values[graph.arguments[k]] = late.value(graph.yielded[k])
+            if op.name in ("linalg.generic", "scf.if"):
+                fenced = False
+            if op.name == START:
+                fenced = True
+            if self.turns and op == starts[-1]:
+                ir.Operation.create(GIVE_TURN)
+
+    def _epilogue(
+        self, body: _Body, begun: Any, carried: list[Any], crossing: list[Any]
+    ) -> list[Any]:
+        """Stage 1 of the last iteration."""
+        graph = body.graph
+        branch = scf.IfOp(begun, [carried[k].type for k in self.late], has_else=True)
+        texts = [self.layouts[k] for k in self.late]
+        branch.operation.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
+        with ir.InsertionPoint(branch.then_block):
+            given = dict(zip(graph.arguments, carried, strict=True))
+            given |= dict(zip(body.stages.crossing, crossing, strict=True))
+            copy = Copies(graph.body, given)
+            for op in body.of_stage(1):
+                _mark_scaling(op, _write(copy, op), body)
+            scf.YieldOp([copy.value(graph.yielded[k]) for k in self.late])
+        with ir.InsertionPoint(branch.else_block):
+            held = {k: crossing[j] for k, j in self.stand_ins.items()}
+            scf.YieldOp([held.get(k, carried[k]) for k in self.late])
+        _count_pending(branch.then_block)
+        results = list(carried)
+        for k, value in zip(self.late, branch.results, strict=True):
+            results[k] = value
+        return results
+
+    # ---- places
+
+    def _move_releases(self) -> None:
+        """Releases between the loops of a chain go behind it: all loops stand there now."""
+        last, block = self.loops[-1], self.loops[0].block
+        operations = [op.operation for op in block.operations]
+        between = operations[operations.index(self.loops[0]) : operations.index(last)]
+        for op in reversed([op for op in between if op.name == RELEASE]):
+            op.move_after(last)
+
+    def _behind(self) -> Any:
+        """The op that the epilogue stands before: tiles that only stage 0 read are released by
+        then."""
+        operations = [op.operation for op in self.loops[-1].block.operations]
+        rest = operations[operations.index(self.loops[-1]) + 1 :]
+        return next(op for op in rest if op.name != RELEASE)
+
+
+def _write(copies: Copies, op: Any) -> Any:
+    """A copy of an op, without its place in the schedule."""
+    made = copies.write(op)
+    for name in (STAGE, ORDER):
+        del made.attributes[name]
+    return made
+
+
+def _blank(value: Any) -> Any:
+    """What stands for a value of an iteration that there never was."""
+    if not is_tensor(value):
+        return arith.constant(value.type, 0)
+    return ir.Operation.create("tensor.empty", results=[value.type]).results[0]
+
+
+def _mark_scaling(op: Any, written: Any, body: _Body) -> None:
+    """`neptune.skips_ones`, for an op that multiplies a carried tile by what crosses stages."""
+    if op.name != "linalg.generic" or len(list(op.operands)) != 3:
+        return
+    carried = {body.graph.arguments[k] for k in body.stages.late}
+    if multiplies(op, carried, set(body.stages.crossing)):
+        written.attributes[SKIPS_ONES] = ir.UnitAttr.get()
+
+
+def _count_pending(block: Any) -> None:
+    """Let each wait leave those matmuls running that started behind its own."""
+    for op in block.operations:
+        wait = op.operation
+        if wait.name == WAIT:
+            kind = ir.IntegerType.get_signless(64)
+            later = started_between(owner(wait.operands[0]), wait)
+            wait.attributes["pending"] = ir.IntegerAttr.get(kind, later)

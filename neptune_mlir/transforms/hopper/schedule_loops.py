@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `schedule-loops`: which ops of a streamed loop run an iteration late, and in what order.
+
+A loop whose matmuls are split (`split-matmuls`) is modulo-scheduled in two stages. The pass tries
+every set of matmuls to run late (with all that reads their results, and with or without what only
+they read), orders the ops of both stages in one list, and estimates the cycles of an iteration by
+running the list on a model: matmuls on the matrix unit, one after another; everything else on the
+other lanes, beside them (`targets.nvidia.Rates`). Which other ops run late with the same matmuls is
+weighed against the words that are carried from stage to stage, for these may be spilled. Of sets of
+matmuls the fastest wins, then the one that carries the fewest words, then the smallest. A loop that
+gains nothing stays as it is.
+
+The list is made from the front: matmuls start as early as they can, other ops follow by the
+length of what depends on them, and a wait comes when nothing else is left. What is made for a
+late matmul in registers is made behind the wait for the matmul that reads these registers now.
+
+The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
+script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
+results form a chain, whose ops of stage 1 must be the same in each loop: one finishes what the one
+before leaves. (Modulo scheduling: Rau, 1994. That the schedules of FlashAttention-3 and -4 are
+optimal solutions of this problem: Twill, arXiv 2512.18134.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.tiles import (
+    element_bytes,
+    element_of,
+    foralls,
+    is_tensor,
+    owner,
+    read_generic,
+    shape_of,
+    tuned,
+)
+from neptune_mlir.dialects.verify_aref import GET, RELEASE
+from neptune_mlir.dialects.verify_matmul import START, WAIT
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.nvidia import Rates, nvidia
+from neptune_mlir.transforms.gpu.copies import is_free
+from neptune_mlir.transforms.gpu.streams import chains_of
+from neptune_mlir.transforms.hopper.lazy_rescaling import LIKELY
+from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
+from neptune_mlir.transforms.registry import register, remark
+
+STAGE, ORDER = "neptune.stage", "neptune.order"
+MOST = 6  # ops that may run late or not: all their sets are tried
+
+
+@register("schedule-loops", "choose which matmuls of a loop run an iteration late, and an order")
+def schedule_loops(module: Any) -> None:
+    for forall in foralls(module):
+        if "neptune.consumers" not in forall.attributes or not tuned(forall, "skew", 1):
+            continue
+        rates = nvidia(ir.StringAttr(forall.attributes["neptune.target"]).value).rates
+        for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
+            _schedule_chain(chain, rates)
+
+
+def _schedule_chain(chain: list[Any], rates: Rates) -> None:
+    graphs = [LoopGraph(loop) for loop in chain]
+    if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
+        remark(chain[0].location, "a loop is not pipelined: there is a loop within it")
+        return
+    best = _best([_schedules(graph, rates) for graph in graphs], rates)
+    if not any(best[0].stages.stage.values()):
+        remark(chain[0].location, "a loop is not pipelined: nothing runs beside its matmuls")
+        return
+    i64 = ir.IntegerType.get_signless(64, chain[0].context)
+    for schedule in best:
+        for k, op in enumerate(schedule.order):
+            op.attributes[STAGE] = ir.IntegerAttr.get(i64, schedule.stages.stage[op])
+            op.attributes[ORDER] = ir.IntegerAttr.get(i64, k)
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """One schedule of a loop: what it costs, and which of its matmuls are late."""
+
+    stages: Stages
+    order: tuple[Any, ...]
+    cycles: float
+    words: int
+
+    @property
+    def matmuls(self) -> tuple[int, ...]:
+        return tuple(self.stages.stage[op] for op in self.stages.graph.starts())
+
+    @property
+    def late(self) -> int:
+        return sum(self.stages.stage.values())
+
+
+def _schedules(graph: LoopGraph, rates: Rates) -> list[_Schedule]:
+    """All schedules of a loop; in the first no op is late."""
+    costs = {op: _cycles(op, rates) for op in graph.nodes}
+    return [s for late in _late_sets(graph) if (s := _schedule(graph, late, costs, rates))]
+
+
+def _best(found: Sequence[Sequence[_Schedule]], rates: Rates) -> tuple[_Schedule, ...]:
+    """A schedule for each loop of a chain, with the same late ops."""
+    by_signature = [
+        {late_signature(s.stages, s.order): s for s in schedules} for schedules in found
+    ]
+    together = [
+        tuple(known[signature] for known in by_signature) for signature in by_signature[0]
+        if all(signature in known for known in by_signature)
+    ]  # fmt: skip
+
+    def cost(chosen: tuple[_Schedule, ...], word: float) -> tuple[float, int, int]:
+        cycles = sum(s.cycles + word * s.words for s in chosen)
+        return cycles, sum(s.words for s in chosen), sum(s.late for s in chosen)
+
+    best: dict[Any, tuple[_Schedule, ...]] = {}  # by what matmuls are late
+    for chosen in sorted(together, key=lambda c: cost(c, rates.spill)):
+        best.setdefault(tuple(s.matmuls for s in chosen), chosen)
+    return min(best.values(), key=lambda c: cost(c, 0.0))
+
+
+# ---- stages
+
+
+def _late_sets(graph: LoopGraph) -> Iterator[set[Any]]:
+    """Sets of ops that may run late together; the first is empty."""
+    yield set()
+    starts = graph.starts()
+    for count in range(1, len(starts) + 1):
+        for chosen in itertools.combinations(starts, count):
+            late = _with_users(graph, set(chosen))
+            if late & set(starts) == set(chosen):
+                yield from _with_makers(graph, late)
+
+
+def _with_users(graph: LoopGraph, late: set[Any]) -> set[Any]:
+    """All that depends on late ops in their iteration, and the gets and releases of what only late
+    ops read."""
+    for op in graph.nodes:
+        if graph.needs[op] & late and op.name != RELEASE:
+            late.add(op)
+    for op in graph.nodes:
+        readers = [user for user in graph.users[op] if user.name != RELEASE]
+        if op.name == GET and readers and all(reader in late for reader in readers):
+            late.add(op)
+    return late | {op for op in graph.nodes if op.name == RELEASE and graph.tile_of(op) in late}
+
+
+def _with_makers(graph: LoopGraph, late: set[Any]) -> Iterator[set[Any]]:
+    """`late`, and some of the ops that only late ops read."""
+    able = set(late)
+    for op in reversed(graph.nodes):
+        users = graph.users[op]
+        plain = op.name not in (GET, RELEASE, START, WAIT) and not graph.reads_position(op)
+        yields = any(v in graph.yielded for v in op.results)
+        if plain and users and not yields and all(user in able for user in users):
+            able.add(op)
+    makers = [op for op in reversed(graph.nodes) if op in able - late][:MOST]
+    for count in range(len(makers) + 1):
+        for chosen in itertools.combinations(makers, count):
+            both = late | set(chosen)
+            if all(user in both for op in chosen for user in graph.users[op]):
+                yield both
+
+
+def _schedule(
+    graph: LoopGraph, late: set[Any], costs: dict[Any, float], rates: Rates
+) -> _Schedule | None:
+    """The schedule with these ops late, if there is one."""
+    stages = Stages(graph, {op: int(op in late) for op in graph.nodes})
+    if late and not _is_legal(stages):
+        return None
+    order = _order(stages, costs)
+    if order is None:
+        return None
+    carried = [graph.arguments[k] for k in stages.read]
+    words = sum(map(_words, [*stages.crossing, *carried]))
+    return _Schedule(stages, tuple(order), _interval(graph, order, costs, rates), words)
+
+
+def _is_legal(stages: Stages) -> bool:
+    """Whether what crosses stages can be carried, and late ops can be."""
+    graph = stages.graph
+    late = {graph.arguments[k] for k in stages.late}
+    for k, value in enumerate(graph.yielded):  # an argument that is handed on stays what it is
+        if value in late and graph.arguments[k] != value:
+            return False
+    for value in stages.crossing:
+        made = owner(value)
+        if made is not None and made.name in (GET, START):
+            return False
+        if is_tensor(value) and not layout_text(value).startswith(("reg", "lane", "warp")):
+            return False
+    return not any(graph.reads_position(op) for op in graph.nodes if stages.stage[op] == 1)
+
+
+# ---- order
+
+
+def _order(stages: Stages, costs: dict[Any, float]) -> list[Any] | None:
+    """The ops of both stages, as one iteration of the steady state runs them; None if each waits
+    for another."""
+    nodes = stages.graph.nodes
+    needs = {op: stages.needs(op) for op in nodes}
+    length = _lengths(nodes, needs, costs)
+    order: list[Any] = []
+    left = dict.fromkeys(nodes)
+    while left:
+        ready = [op for op in left if not needs[op] & left.keys()]
+        if not ready:
+            return None
+        chosen = _next_for_start(left, needs, costs) or ready
+        chosen = [op for op in chosen if op in ready]
+        plain = [op for op in chosen if op.name != WAIT]
+        free = [op for op in ready if op.name == RELEASE]
+        begun = [op for op in order if op.name == START]
+        if free or plain:
+            op = (free or sorted(plain, key=lambda x: -length[x]))[0]
+        else:  # in the order of their starts
+            op = min(chosen, key=lambda x: begun.index(owner(x.operands[0])))
+        order.append(op)
+        del left[op]
+    return order
+
+
+def _next_for_start(
+    left: dict[Any, None], needs: dict[Any, set[Any]], costs: dict[Any, float]
+) -> list[Any]:
+    """What is left of the ops up to the next start that needs no wait, itself included: of several
+    the one that is the fewest cycles away."""
+    found: list[tuple[float, list[Any]]] = []
+    for start in left:
+        if start.name != START:
+            continue
+        before: dict[Any, None] = {}
+        waiting = [start]
+        while waiting:
+            op = waiting.pop()
+            before[op] = None
+            waiting += [x for x in left if x in needs[op] and x not in before]
+        if not any(op.name == WAIT for op in before):
+            cycles = sum(costs[op] for op in before if op != start)
+            found.append((cycles, [op for op in left if op in before]))
+    return min(found, key=lambda pair: pair[0])[1] if found else []
+
+
+def _lengths(
+    nodes: Sequence[Any], needs: dict[Any, set[Any]], costs: dict[Any, float]
+) -> dict[Any, float]:
+    """The cycles of the longest path from each op to one that no other needs."""
+    users: dict[Any, list[Any]] = {op: [] for op in nodes}
+    for op in nodes:
+        for other in needs[op]:
+            users[other].append(op)
+    found: dict[Any, float] = {}
+
+    def length(op: Any, above: frozenset[Any]) -> float:
+        if op in above:
+            return math.inf
+        if op not in found:
+            rest = [length(user, above | {op}) for user in users[op]]
+            found[op] = costs[op] + max(rest, default=0.0)
+        return found[op]
+
+    for op in nodes:
+        length(op, frozenset())
+    return found
+
+
+# ---- the model
+
+
+def _interval(
+    graph: LoopGraph, order: Sequence[Any], costs: dict[Any, float], rates: Rates
+) -> float:
+    """Cycles from one iteration of the steady state to the next. The first op of a list that reads
+    a tile of a ring brings it to registers."""
+    now = free = 0.0  # of the lanes; when the matrix unit is free
+    done: dict[Any, float] = {}
+    ends = []
+    for _ in range(3):
+        read: set[Any] = set()
+        for op in order:
+            if op.name == START:
+                free = done[op] = max(now, free) + costs[op]
+            elif op.name == WAIT:
+                now = max(now, done.get(owner(op.operands[0]), 0.0))
+            else:
+                now += costs[op]
+                tiles = {v for v in graph.reads[op] if op.name == "linalg.generic"}
+                now += sum(_bytes(v) for v in tiles - read) / rates.shared
+                read |= tiles
+        ends.append(now)
+    return round(ends[-1] - ends[-2], 3)
+
+
+def _cycles(op: Any, rates: Rates) -> float:
+    """What an op takes of the unit that it runs on, alone."""
+    if op.name == START:
+        return math.prod(read_generic(op).extents) / rates.multiply_adds
+    if op.name == "scf.if":
+        sides = [
+            sum(_cycles(inner.operation, rates) for inner in block.operations)
+            for region in op.regions for block in region.blocks
+        ]  # fmt: skip
+        return sides[0] if LIKELY in op.attributes else max(sides)
+    if op.name != "linalg.generic":
+        return 0.0
+    *inside, _ = [x.operation.name for x in op.regions[0].blocks[0].operations]
+    special = sum(name.startswith("math.") for name in inside)
+    points = math.prod(read_generic(op).extents)
+    return points * (len(inside) / rates.lanes + special / rates.special)
+
+
+def _bytes(value: Any) -> int:
+    """Of a tile of a ring; 0 for another value."""
+    made = owner(value)
+    if made is None or made.name != GET:
+        return 0
+    return math.prod(shape_of(value)) * element_bytes(element_of(value))
+
+
+def _words(value: Any) -> int:
+    """32-bit words of a value in the registers of one thread."""
+    text = layout_text(value)
+    if not is_tensor(value) or not text:
+        return 1
+    registers = parse_layout(text, shape_of(value)).registers
+    return -(-registers * element_bytes(element_of(value)) // 4)
+
+
+# ---- chains
+
+
+def late_signature(stages: Stages, order: Sequence[Any]) -> Any:
+    """What the loops of a chain must have alike: types of what crosses stages, and the late ops,
+    with what they read by its place."""
+    graph = stages.graph
+    names: dict[Any, Any] = {v: ("carried", k) for k, v in enumerate(graph.arguments)}
+    names |= {v: ("crossing", k) for k, v in enumerate(stages.crossing)}
+
+    def name(value: Any) -> Any:
+        made = owner(value)
+        if value in names or made is None or not is_free(made):
+            return names.get(value, value)
+        return made.name, _attributes(made), tuple(map(name, made.operands))
+
+    def signature(op: Any, number: Any) -> Any:
+        names.update({v: (number, n) for n, v in enumerate(op.results)})
+        inside = []
+        for region in op.regions:
+            for block in region.blocks:
+                names.update({v: (number, "argument", n) for n, v in enumerate(block.arguments)})
+                for k, inner in enumerate(block.operations):
+                    inside.append(signature(inner.operation, (number, k)))
+        return op.name, _attributes(op), tuple(map(name, op.operands)), tuple(inside)
+
+    late = [op for op in order if stages.stage[op] == 1]
+    found = tuple(signature(op, k) for k, op in enumerate(late))
+    carried = tuple((str(v.type), layout_text(v)) for v in stages.crossing)
+    return carried, tuple(stages.late), found
+
+
+def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
+    """The attributes of an op as text, but for its place in the schedule."""
+    known = {name: str(op.attributes[name]) for name in op.attributes}
+    return tuple(sorted(item for item in known.items() if item[0] not in (STAGE, ORDER)))
