@@ -20,9 +20,9 @@ KINDS = ("mask", "mean", "moves", "one")
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 QUICK, NIGHTLY, BATCH, CASES = 3, 300, 20, 12
 
-# Kinds of inputs on which a program is over the bound on a chip. The exponential of a difference has
-# a relative error of |x| 2^-23 there (numerics.md). A row with one large logit has an entropy of
-# 1e-20, made of exp(-46) and nothing else.
+# Kinds of inputs on which a program is over the bound on a chip. The exponential of a difference
+# has a relative error of |x| 2^-23 there (numerics.md). A row with one large logit has an entropy
+# of 1e-20, made of exp(-46) and nothing else.
 KNOWN: dict[tuple[str, str], set[str]] = {
     ("entropy", "sm_80"): {"moves"},
     ("entropy", "gfx942"): {"moves"},
