@@ -83,7 +83,8 @@ def _build_without(name: str, loss: tuple[str, str]) -> Any:
 
 def run(folder: Path, rest: list[str]) -> int:
     environment = {**os.environ, "NEPTUNE_GPU_BUNDLES": str(folder.resolve())}
-    command = [sys.executable, "-m", "pytest", "test/gpu", "-m", "gpu", *rest]
+    plain = ["-o", "addopts=-q"]  # one process has the GPU
+    command = [sys.executable, "-m", "pytest", *plain, "test/gpu", "-m", "gpu", *rest]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

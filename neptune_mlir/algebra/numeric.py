@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra import rules
-from neptune_mlir.algebra.accuracy import rounded
 from neptune_mlir.algebra.chain import Reduction, Solution
+from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.terms import Term, is_float, walk
 
 Array = np.ndarray

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What `neptune run --check` does: the errors of the fused and the unfused program against float64.
 
-The rule is that of `algebra/accuracy.py`. `--check=hostile` applies it to the inputs of
-`algebra/hostile.py` as well.
+The rule is that of `algebra/numerics/accuracy.py`. `--check=hostile` applies it to the inputs of
+`algebra/numerics/hostile.py` as well.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra import hostile as hostile_inputs
-from neptune_mlir.algebra.accuracy import (
-    EPSILON,
-    TOLERANCE,
-    Comparison,
-)
-from neptune_mlir.algebra.judge import Programs, judge
+from neptune_mlir.algebra.numerics import hostile as hostile_inputs
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, TOLERANCE, Comparison
+from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import (
     hostile_extents,
@@ -103,7 +99,7 @@ def three_ways(
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of, other than through a sum; None where that cannot
     be told."""
-    from neptune_mlir.algebra.stress_inputs import scores_of
+    from neptune_mlir.algebra.numerics.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
     from neptune_mlir.dialects.context import parse
     from neptune_mlir.dialects.program import Program, functions
@@ -140,7 +136,7 @@ def _as_wide(value: Any) -> Any:
 
 
 def plain_values(value: Any, dtype: str) -> Any:
-    """An argument as `algebra/accuracy.py` has it; a number as its type rounds it."""
+    """An argument as `algebra/numerics/accuracy.py` has it; a number as its type rounds it."""
     if dtype not in EPSILON:
         return np.asarray(value)
     if isinstance(value, float | int):

@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
     import numpy as np
 
     from neptune_mlir.algebra import smtlib
-    from neptune_mlir.algebra.stress import stress
+    from neptune_mlir.algebra.numerics.stress import stress
 
     report: list[dict[str, Any]] = []
     smt2: list[str] = []

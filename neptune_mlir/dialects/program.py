@@ -313,3 +313,11 @@ class ExtentClasses:
         if x == y:
             return True
         return x in self._static and self._static[x] == self._static.get(y)
+
+
+def precision_of(function: Any) -> str:
+    """What a function allows the operands of its products to be rounded to ("": nothing)."""
+    attributes = function.operation.attributes
+    if PRECISION not in attributes:
+        return ""
+    return str(ir.StringAttr(attributes[PRECISION]).value)

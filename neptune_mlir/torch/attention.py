@@ -57,7 +57,9 @@ def attention(
     """
     k, v = _checked(q, k, v, enable_gqa)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    if torch.compiler.is_compiling() and (score_mod or mask_mod or block_mask is not None):
+    if torch.compiler.is_compiling() and (
+        score_mod is not None or mask_mod is not None or block_mask is not None
+    ):
         from neptune_mlir.torch.flex import call_flex
 
         return call_flex(q, k, v, score_mod, mask_mod, block_mask, scale, is_causal, return_lse)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.algebra.accuracy import TOLERANCE
+from neptune_mlir.algebra.numerics.accuracy import TOLERANCE
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.runtime.bundle import Bundle

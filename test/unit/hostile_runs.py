@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from hostile_programs import Choices, Grammar, shapes
 
-from neptune_mlir.algebra import hostile
-from neptune_mlir.algebra.accuracy import Comparison
-from neptune_mlir.algebra.judge import Programs, judge
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.accuracy import Comparison
+from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.cli.check import three_ways
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from neptune_mlir.algebra import accept
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
 from neptune_mlir.transforms.fusion import inline_maps
 

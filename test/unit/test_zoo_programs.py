@@ -36,7 +36,7 @@ def test_z3_agrees(example):
 
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
 def test_survives_adversarial_inputs(example):
-    from neptune_mlir.algebra.stress import stress
+    from neptune_mlir.algebra.numerics.stress import stress
 
     for fusion in fusions(example.build()):
         report = stress(

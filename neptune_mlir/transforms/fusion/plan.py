@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.accept import accept
 from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
-from neptune_mlir.algebra.stress import Report
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import Program, top_level_op

@@ -21,6 +21,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.lazy import lazily
+from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
     Running,
@@ -29,7 +30,6 @@ from neptune_mlir.algebra.solver import (
     new,
     old,
 )
-from neptune_mlir.algebra.stress import Report
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, reference

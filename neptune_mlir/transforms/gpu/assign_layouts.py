@@ -46,7 +46,7 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     words_held,
 )
-from neptune_mlir.dialects.program import PRECISION
+from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
@@ -587,14 +587,6 @@ class _Assignment:
 
     def _attribute(self, op: Any, name: str, text: str) -> None:
         op.attributes[name] = ir.StringAttr.get(text)
-
-
-def precision_of(function: Any) -> str:
-    """What a function allows the operands of its products to be rounded to ("": nothing)."""
-    attributes = function.operation.attributes
-    if PRECISION not in attributes:
-        return ""
-    return str(ir.StringAttr(attributes[PRECISION]).value)
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:

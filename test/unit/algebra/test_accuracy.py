@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.accuracy import (
+from neptune_mlir.algebra.numerics.accuracy import (
     EPSILON,
     LARGEST,
     Comparison,
@@ -16,7 +16,7 @@ from neptune_mlir.algebra.accuracy import (
     rounded,
     wiggled,
 )
-from neptune_mlir.algebra.judge import AGAIN, Programs, judge
+from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
 
 NAN, INF = np.nan, np.inf
 

@@ -30,9 +30,9 @@ from chains import (
 
 from neptune_mlir.algebra import solver
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
 from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
-from neptune_mlir.algebra.stress import stress
 from neptune_mlir.errors import InputError
 
 

@@ -4,8 +4,8 @@
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra import hostile
-from neptune_mlir.algebra.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
 
 SHAPE = (6, 40)
 
@@ -99,7 +99,7 @@ def test_imports_no_mlir():
     import sys
 
     code = (
-        "import sys, neptune_mlir.algebra.hostile\n"
+        "import sys, neptune_mlir.algebra.numerics.hostile\n"
         "assert not any(n.startswith(('torch_mlir', 'mlir')) for n in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -35,11 +35,11 @@ from chains import (
 )
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.accept import accept
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
-from neptune_mlir.algebra.stress import stress
 
 weights, y = read("weights", 0, 1), read("y", 0, 1)
 shown = E(T.read("shown", T.index(0), T.index(1), dtype="i1"))

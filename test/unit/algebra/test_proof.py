@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chains import AXIS, ZOO
 
 from neptune_mlir.algebra import smtlib
+from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.proof import REFUTED
 from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
-from neptune_mlir.algebra.stress import stress
 from neptune_mlir.algebra.terms import const, make
 
 

@@ -29,8 +29,8 @@ from chains import (
     where,
 )
 
+from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
-from neptune_mlir.algebra.stress import stress
 from neptune_mlir.algebra.terms import show
 
 

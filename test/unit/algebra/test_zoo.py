@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from chains import AXIS, UNFUSABLE, ZOO
 
-from neptune_mlir.algebra.accept import accept
+from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from neptune_mlir.algebra.terms import ref
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.accuracy import TOLERANCE, frobenius
+from neptune_mlir.algebra.numerics.accuracy import TOLERANCE, frobenius
 from neptune_mlir.codegen.triton import tool
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import random_inputs, to_float64

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
 
 Array = np.ndarray
 Shape = tuple[int, ...]

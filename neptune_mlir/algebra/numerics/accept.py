@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction, Solution, Unsolvable
+from neptune_mlir.algebra.numerics.stress import Report, stress
 from neptune_mlir.algebra.solver import solve_chain
-from neptune_mlir.algebra.stress import Report, stress
 from neptune_mlir.algebra.terms import Term, leaves
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.accuracy import (
+from neptune_mlir.algebra.numerics.accuracy import (
     EPSILON,
     WIGGLES,
     Array,
