@@ -4,8 +4,9 @@
 f16 and bf16 are widened first. Ops that are a few plain ones on any type (`isnan`, `ipowi`) become
 these. What has no expansion here (f64, sin, cos, tan) is left for `convert-math-to-libm`.
 `arith.maximumf` and `minimumf` are expanded too: x86 has no instruction for them, and LLVM's own
-expansion also orders zeros by sign, at twice the cost. So is `arith.truncf` from f64 to 16 bits,
-for which LLVM calls functions that not every C library has.
+expansion also orders zeros by sign, at twice the cost. Casts between f64 and 16 bits go through
+f32: LLVM calls functions for `arith.truncf` that not every C library has, and `arith-expand` knows
+no `arith.extf` of bf16 but to f32.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from neptune_mlir.transforms.math.functions import Functions
 from neptune_mlir.transforms.registry import register
 
 _ARITH = {"arith.maximumf", "arith.minimumf", "arith.remf"}
+_CASTS = {"arith.extf", "arith.truncf"}
 _KEPT_NARROW = {"math.absf", "math.copysign"}  # only touch the sign bit
 
 
@@ -27,8 +29,11 @@ def expand_math(module: Any, *, fma: str = "host", scalef: str = "host") -> None
     has_fma = _chosen(fma, "fma")
     has_scalef = _chosen(scalef, "avx512f")
     for op in _casts_past_f32(module):
+        wide = _like(op.operands[0].type, ir.F32Type.get(module.context))
         with ir.InsertionPoint(op), op.location:
-            op.operands[0] = _rounded_to_odd(op.operands[0])
+            narrows = op.name == "arith.truncf"
+            value = op.operands[0]
+            op.operands[0] = _rounded_to_odd(value) if narrows else arith.extf(wide, value)
     for op in _found(module):
         _replace_plain(op)
     builders: dict[Any, Functions] = {}
@@ -60,9 +65,11 @@ def _like(kind: Any, element: Any) -> Any:
 
 
 def _skips_f32(op: Any) -> bool:
-    """Is this a cast from f64 to f16 or bf16?"""
-    narrow = isinstance(_element(op.results[0].type), (ir.F16Type, ir.BF16Type))
-    return narrow and isinstance(_element(op.operands[0].type), ir.F64Type)
+    """Is this a cast between f64 and f16 or bf16?"""
+    ends = [_element(v.type) for v in (op.operands[0], op.results[0])]
+    return any(isinstance(e, ir.F64Type) for e in ends) and any(
+        isinstance(e, (ir.F16Type, ir.BF16Type)) for e in ends
+    )
 
 
 def _rounded_to_odd(value: Any) -> Any:
@@ -97,7 +104,7 @@ def _casts_past_f32(module: Any) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name == "arith.truncf" and _skips_f32(op):
+        if op.name in _CASTS and _skips_f32(op):
             found.append(op)
         return ir.WalkResult.ADVANCE
 
