@@ -224,7 +224,7 @@ def evaluate_op(op: str, v: list[Any], floating: bool) -> Any:
         case "div": return a / b if floating else int(a / b)
         case "rem": return math.fmod(a, b) if floating else a - b * int(a / b)
         case "floordiv": return a // b
-        case "pow": return a**b
+        case "pow": return math.pow(a, b) if floating else a**b
         case "max": return max(a, b)
         case "min": return min(a, b)
         case "neg": return -a

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from dataclasses import replace
@@ -14,10 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chains import AXIS, ZOO
 
 from neptune_mlir.algebra import smtlib
+from neptune_mlir.algebra.facts import evaluate_scalar
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.proof import REFUTED
 from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
-from neptune_mlir.algebra.terms import const, make
+from neptune_mlir.algebra.terms import const, make, ref
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -93,6 +95,12 @@ def test_planted_wrong_rule_is_caught(rule):
     assert proof.status == REFUTED
     assert any("counterexample" in o.by for o in proof.obligations)
     assert not stress(ZOO["causal"], bad, AXIS, length=8).ok
+
+
+def test_root_of_a_negative_number_is_undefined():
+    base, half = ref("a"), const(0.5, "f32")
+    assert math.isnan(evaluate_scalar(make("pow", base, half), {base: -2.0}))
+    assert make("pow", const(-2.0, "f32"), half).op == "pow"  # not folded
 
 
 @pytest.mark.parametrize("rule", WRONG)
