@@ -30,7 +30,7 @@ PLAIN: dict[str, hostile.Form] = {
     "wide": lambda g, s: g.standard_normal(s) * 60,  # exponents beyond each other's references
     "ties": lambda g, s: g.integers(-2, 3, s) * 1.0,
 }
-_SPARED = ("columns", "every other row", "all but the", "of any kind")  # little that others lack
+_SPARED = ("columns", "every other row", "all but the")  # little that others lack
 _WEIGHTS = ("weights 0 or 1", "weights 0 at the start", "weights 0 at the end", "weights sum to 1")
 _MEAN, _SMALL, _LARGE = "mean 1e+03", "magnitude 1e-20", "magnitude 1e+20"
 

@@ -42,6 +42,7 @@ from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 
 weights, y = read("weights", 0, 1), read("y", 0, 1)
+along = read("along", 1)
 shown = E(T.read("shown", T.index(0), T.index(1), dtype="i1"))
 count = cast(E(T.ref("c", T.index(0), dtype="i64")), "f32")
 counted = Reduction("c", "add", cast(shown, "i64").term, "i64")
@@ -124,6 +125,10 @@ LOST = {
     "third powers of units": [
         reduction("s", "add", x), reduction("q", "add", square(centred)),
         reduction("z", "add", square(centred * rsqrt(ref("q"))) * (centred * rsqrt(ref("q")))),
+    ],
+    "a weighted residual, of rows of every magnitude": [
+        reduction("xy", "add", along * (x * y)), reduction("xx", "add", along * (x * x)),
+        reduction("r", "add", along * square(y - ref("xy") / (ref("xx") + 1e-6) * x)),
     ],
 }  # fmt: skip
 
