@@ -15,13 +15,20 @@ from neptune_mlir.pipelines.runner import Step
 
 LIFT = (Step("lift-constants"),)
 
-IMPORT = (
-    *LIFT,
+RAISE = (
+    Step("spread-conditions"),
+    Step("convert-elementwise-to-linalg"),
     Step("raise-linalg"),
     Step("widen-sums"),
+)
+
+IMPORT = (
+    *LIFT,
+    *RAISE,
     Step("canonicalize"),
     Step("cse"),
     *LIFT,  # canonicalize makes some of what was built from numbers
+    *RAISE,  # and choices between tensors of branches
     Step("equal-extents"),
 )
 

@@ -30,7 +30,9 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
         kernel = {"spills": spills[len(tiles)]}
         tiles.append(str(module))
         facts = {"images": [{"kernels": {"k": kernel}}], "remarks": []}
-        return SimpleNamespace(facts=facts)
+        made = SimpleNamespace(facts=facts)
+        made.with_data = lambda data: made
+        return made
 
     monkeypatch.setattr(nvvm, "compile_tiles", compile_tiles)
     text = Source.of(ops.operator("prefill_causal")).text

@@ -14,12 +14,12 @@ def test_names_are_their_keys():
 
 
 def test_code_runs_where_cuda_says():
-    assert nvidia("sm_80").runs_on((8, 0))
-    assert nvidia("sm_80").runs_on((8, 9))  # same major, newer minor
-    assert not nvidia("sm_89").runs_on((8, 6))
-    assert not nvidia("sm_80").runs_on((9, 0))  # machine code does not cross majors
-    assert nvidia("sm_90a").runs_on((9, 0))
-    assert not nvidia("sm_90a").runs_on((10, 0))
+    assert nvidia("sm_80").runs_on("sm_80")
+    assert nvidia("sm_80").runs_on("sm_89")  # same major, newer minor
+    assert not nvidia("sm_89").runs_on("sm_86")
+    assert not nvidia("sm_80").runs_on("sm_90")  # machine code does not cross majors
+    assert nvidia("sm_90a").runs_on("sm_90")
+    assert not nvidia("sm_90a").runs_on("sm_100")
 
 
 def test_unknown_target():
