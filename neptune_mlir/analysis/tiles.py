@@ -367,11 +367,11 @@ def _multiplies_and_adds(g: Generic) -> bool:
     product = owner(combine[1])
     if product is None or product.name != "arith.mulf":
         return False
-    factors = [_source(v) for v in product.operands]
+    factors = [unrounded(v) for v in product.operands]
     return sorted(arguments.index(f) if f in arguments else -1 for f in factors) == [0, 1]
 
 
-def _source(value: Any) -> Any:
+def unrounded(value: Any) -> Any:
     """The value that a factor takes, before it was widened (and perhaps rounded before that)."""
     for name in ("arith.extf", "arith.truncf"):
         op = owner(value)

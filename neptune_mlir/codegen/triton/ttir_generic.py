@@ -12,7 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Generic, element_of, owner, reduction_of, rounding_of
+from neptune_mlir.analysis.tiles import (
+    Generic,
+    element_of,
+    owner,
+    reduction_of,
+    rounding_of,
+    unrounded,
+)
 from neptune_mlir.codegen.triton.ttir_scalars import Scalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
 from neptune_mlir.errors import LoweringError
@@ -309,19 +316,9 @@ class _Product:
         if product is None or product.name != "arith.mulf" or product.block != g.block:
             return None
         arguments = list(g.block.arguments)[:2]
-        factors = [_unrounded(v) for v in product.operands]
+        factors = [unrounded(v) for v in product.operands]
         if sorted(arguments.index(f) if f in arguments else -1 for f in factors) != [0, 1]:
             return None
         if any(element_of(v) not in _DOT_TYPES for v in [*g.inputs, g.result]):
             return None
         return _Product(g) if element_of(g.result) in ("f32", "f64") else None
-
-
-def _unrounded(value: Any) -> Any:
-    """The value that a factor takes, before it was widened (and perhaps rounded before that)."""
-    for name in ("arith.extf", "arith.truncf"):
-        op = owner(value)
-        if op is None or op.name != name:
-            return value
-        value = op.operands[0]
-    return value

@@ -3,7 +3,7 @@
 
 Kernel-level ops are `neptune.stream`, `neptune.private`, `neptune.global` and lone maps and
 reduces, with their `neptune.tile`. docs/architecture.md ("Tile IR") is the contract of what
-comes out; `lower_to_tiles_kernel` says which role each axis plays.
+comes out; `analysis/tile_axes.py` says which role each axis plays.
 """
 
 from __future__ import annotations
