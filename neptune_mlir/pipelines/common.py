@@ -24,11 +24,11 @@ RAISE = (
 
 IMPORT = (
     *LIFT,
+    Step("canonicalize"),  # branches become choices between tensors, which are nests too
+    *LIFT,  # and some of what was built from numbers becomes array constants
     *RAISE,
     Step("canonicalize"),
     Step("cse"),
-    *LIFT,  # canonicalize makes some of what was built from numbers
-    *RAISE,  # and choices between tensors of branches
     Step("equal-extents"),
 )
 
