@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from neptune_mlir.dialects import aref, matmul, neptune, warps  # noqa: E402
+from neptune_mlir.dialects import aref, attributes, matmul, neptune, warps  # noqa: E402
+from neptune_mlir.dialects.attribute_types import Attribute  # noqa: E402
 from neptune_mlir.transforms import registry  # noqa: E402
 
 MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
@@ -38,7 +39,18 @@ def dialect() -> str:
     parts += [_block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul, warps)]
     for op in neptune.Neptune.operations:
         parts += [f"## `{op.OPERATION_NAME}`", _block(inspect.getdoc(op) or "")]
+    parts += ["## Attributes of passes", _block(inspect.getdoc(attributes) or ""), _attributes()]
     return "\n\n".join(parts) + "\n"
+
+
+def _attributes() -> str:
+    rows = ["| attribute | type | on | meaning | written by | read by |", "|" + "---|" * 6]
+    for found in vars(attributes).values():
+        if isinstance(found, Attribute):
+            modules = (", ".join(f"`{m}`" for m in part) for part in (found.writers, found.readers))
+            cells = [f"`{found}`", found.kind.text, found.holders, found.meaning, *modules]
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def _block(text: str) -> str:

@@ -45,6 +45,8 @@ TIME = {64: [(32, 32, 512), (16, 32, 1024), (4, 32, 4096), (1, 32, 16384)],
 def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -> Any:
     """Attention of `neptune_mlir.ops` in tile IR, with these tile sizes."""
     from neptune_mlir import ops
+    from neptune_mlir.dialects.attributes import TILE
+    from neptune_mlir.dialects.op_names import STREAM
     from neptune_mlir.driver.compiler import lower_text
     from neptune_mlir.driver.kernel import Source
     from neptune_mlir.ir.bindings import ir
@@ -54,10 +56,10 @@ def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -
     module, _ = lower_text(source.text, "attention", "sm_90a", None, "fused")
 
     def visit(op: Any) -> Any:
-        if op.name == "neptune.stream":
-            tiles = list(op.attributes["neptune.tile"])
+        if op.name == STREAM:
+            tiles = list(TILE.of(op))
             tiles[2:4] = [rows, columns]
-            op.attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(tiles)
+            TILE.set(op, tiles)
         return ir.WalkResult.ADVANCE
 
     with module.context:

@@ -11,6 +11,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.op_names import ACCUMULATE, CORRECT, MAP, PRODUCE, READS, REDUCE
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
@@ -56,18 +57,18 @@ def read_region(
     With `corrections` a `neptune.correct` counts as a map without a term form; else it is an
     error, as is everything that is not a nest.
     """
-    allowed = ["neptune.map", "neptune.reduce", "neptune.accumulate"]
-    allowed += ["neptune.correct"] if corrections else []
+    allowed = [MAP, REDUCE, ACCUMULATE]
+    allowed += [CORRECT] if corrections else []
     found: list[FusedNest] = []
     for op in block.operations:
         name = op.operation.name
-        if name == "neptune.produce":
+        if name == PRODUCE:
             return found, [values.key(v) for v in op.operation.operands]
         if name not in allowed:
             raise LoweringError(
                 f"'{name}' cannot stand inside a fused op at this point",
                 loc=location_text(op.operation.location),
-                hint="run lower-correct first" if name == "neptune.correct" else None,
+                hint="run lower-correct first" if name == CORRECT else None,
             )
         found.append(read_nest(op, values, in_body=in_body))
     raise AssertionError("a verified region ends in neptune.produce")
@@ -85,7 +86,7 @@ def read_nest(op: Any, values: nests.Values, *, in_body: bool = False) -> FusedN
         reads = T.leaves(body, "read")
     else:
         code = op.operation.regions[0].blocks[0].operations
-        accesses = (nests.read_access(o, values) for o in code if o.operation.name in nests.READS)
+        accesses = (nests.read_access(o, values) for o in code if o.operation.name in READS)
         reads = list(dict.fromkeys(T.rename_axes(a, place) for a in accesses))
     nest = FusedNest(
         values.key(op.operation.results[0]), op, reads, body, tuple(loops),

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.dialects.attributes import ITERATION, LAYOUT
 from neptune_mlir.targets.gpu import MatrixInstruction
 
 
@@ -165,14 +166,30 @@ def _inside(needed: Layout, wanted: np.ndarray, held: Layout, dims: tuple[int, .
     return None
 
 
+_SHARED = re.compile(r"shared\[(\d+)\*(\d+) (\d+)>>(\d+)\]")
 _PART = re.compile(r"(reg|lane|warp)\[([^\]]*)\]")
 
 
-def parse_layout(text: str, shape: Sequence[int]) -> Layout:
-    """The layout that `str` printed."""
-    dims = {str(d): d for d in range(len(shape))}
-    parts = _parse_parts(text, dims)
-    return Layout(tuple(shape), parts["reg"], parts["lane"], parts["warp"])
+@functools.lru_cache(maxsize=4096)
+def parse(text: str, shape: tuple[int, ...]) -> Any:
+    """The layout that `str` printed: Layout or Shared. Raises ValueError for other texts."""
+    if found := _SHARED.fullmatch(text):
+        element, pitch, mask, shift = map(int, found.groups())
+        return Shared(shape, element, pitch, mask, shift)
+    parts = _parse_parts(text, {str(d): d for d in range(len(shape))})
+    if sorted(parts) != ["lane", "reg", "warp"]:
+        raise ValueError(f"not a layout: {text}")
+    return Layout(shape, parts["reg"], parts["lane"], parts["warp"])
+
+
+def layout_of(op: Any, shape: Sequence[int]) -> Any:
+    """Where the result of a tile op, load or copy lives, a tile of `shape`: Layout or Shared."""
+    return parse(LAYOUT.of(op), tuple(shape))
+
+
+def iteration_of(op: Any, extents: Sequence[int]) -> Any:
+    """Which points of its loops, of these `extents`, each thread computes of a tile op: Layout."""
+    return parse(ITERATION.of(op), tuple(extents))
 
 
 def _parse_parts(text: str, dims: Mapping[str, int]) -> dict[str, Digits]:
@@ -385,14 +402,3 @@ def shared(shape: Sequence[int], element: int, swizzle: bool = True) -> Shared:
     mask = min(chunks, 8) - 1
     shift = max(0, 3 - chunks.bit_length() + 1)  # rows that share one line of banks
     return Shared(tuple(shape), element, chunks * CHUNK, mask, shift)
-
-
-_SHARED = re.compile(r"shared\[(\d+)\*(\d+) (\d+)>>(\d+)\]")
-
-
-def parse_shared(text: str, shape: Sequence[int]) -> Shared:
-    found = _SHARED.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a shared layout: {text}")
-    element, pitch, mask, shift = map(int, found.groups())
-    return Shared(tuple(shape), element, pitch, mask, shift)

@@ -19,6 +19,7 @@ from typing import Any
 
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
@@ -44,16 +45,15 @@ class TileAxis:
 def tiles_of(op: Any) -> list[int]:
     """The tile size of each axis; 0: not cut. Raises ScheduleError."""
     rank = len(list(op.domain))
-    attributes = op.operation.attributes
-    if "neptune.tile" not in attributes:
+    if not TILE.on(op.operation):
         raise ScheduleError(
             f"'{op.operation.name}' has no tile sizes",
             loc=location_text(op.operation.location), hint="run the tile pass first",
         )  # fmt: skip
-    tiles = list(attributes["neptune.tile"])
+    tiles = list(TILE.of(op.operation))
     if len(tiles) != rank or min(tiles, default=0) < 0:
         raise ScheduleError(
-            f"neptune.tile needs {rank} sizes of at least 0, one per axis, and has {tiles}",
+            f"{TILE} needs {rank} sizes of at least 0, one per axis, and has {tiles}",
             loc=location_text(op.operation.location),
         )
     return tiles

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.dialects.verify_matmul import START
+from neptune_mlir.dialects.attributes import TUNED
+from neptune_mlir.dialects.op_names import START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -29,10 +30,7 @@ def foralls(module: Any) -> list[Any]:
 
 def tuned(forall: Any, name: str, otherwise: int) -> int:
     """What was measured to be best for a kernel (`neptune.tuned`, see `targets/tuned.py`)."""
-    if "neptune.tuned" not in forall.attributes:
-        return otherwise
-    known = ir.DictAttr(forall.attributes["neptune.tuned"])
-    return int(ir.IntegerAttr(known[name]).value) if name in known else otherwise
+    return TUNED.find(forall, {}).get(name, otherwise)
 
 
 def nested(block: Any) -> Iterator[Any]:

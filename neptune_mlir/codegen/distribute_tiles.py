@@ -21,6 +21,7 @@ from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+from neptune_mlir.dialects.attributes import CONSUMERS, POINTS, RESIDENT, TARGET, WARPS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text
 from neptune_mlir.targets.amd import AmdTarget
@@ -44,7 +45,7 @@ def distribute_tiles(module: Any, *, entry: str = "") -> None:
             writers = [_writer(signature) for signature in signatures]
             for writer in writers[:1]:
                 writer.chip.declare_module()
-            if any("neptune.resident" in x.forall.attributes for x in signatures):
+            if any(RESIDENT.on(x.forall) for x in signatures):
                 declare_counters()
             for number, writer in enumerate(writers):
                 if writer.target.overlaps_launches:
@@ -62,15 +63,15 @@ def chip_of(target: GpuTarget) -> Chip:
 
 
 def _writer(signature: KernelSignature) -> KernelWriter:
-    attributes = signature.forall.attributes
-    if "neptune.warps" not in attributes:
+    forall = signature.forall
+    if not WARPS.on(forall):
         raise LoweringError(
-            "tile values have no layouts", loc=location_text(signature.forall.location),
+            "tile values have no layouts", loc=location_text(forall.location),
             hint="run assign-layouts first",
         )  # fmt: skip
-    chip = chip_of(gpu_target(ir.StringAttr(attributes["neptune.target"]).value))
-    if "neptune.points" in attributes:
+    chip = chip_of(gpu_target(TARGET.of(forall)))
+    if POINTS.on(forall):
         return PointWriter(signature, chip)
-    if "neptune.consumers" in attributes:
+    if CONSUMERS.on(forall):
         return SpecializedWriter(signature, chip)
     return KernelWriter(signature, chip)

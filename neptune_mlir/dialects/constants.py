@@ -15,29 +15,26 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.dialects.attributes import CONSTANT_DATA, CONSTANTS
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import ir, location_text, passmanager
 from neptune_mlir.runtime.arrays import storage_dtype
 
-CONSTANTS = "neptune.constants"
-
 
 def take_data(module: Any) -> dict[str, bytes]:
     """The data of a module's constants by their SHA-256, which leaves the module."""
-    attributes = module.operation.attributes
-    if CONSTANTS not in attributes:
+    if not CONSTANT_DATA.on(module.operation):
         return {}
-    found = {named.name: np.array(named.attr).tobytes() for named in attributes[CONSTANTS]}
-    del attributes[CONSTANTS]
+    found = dict(CONSTANT_DATA.of(module.operation))
+    CONSTANT_DATA.drop(module.operation)
     return found
 
 
 def constants_of(function: Any) -> dict[Any, str]:
     """The last arguments of a function, those that are constants, and the SHA-256 of their data."""
-    attributes = function.operation.attributes
-    digests = [s.value for s in attributes[CONSTANTS]] if CONSTANTS in attributes else []
+    digests = CONSTANTS.find(function.operation, ())
     arguments = list(function.regions[0].blocks[0].arguments)
     return dict(zip(arguments[len(arguments) - len(digests) :], digests, strict=True))
 

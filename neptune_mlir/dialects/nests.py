@@ -14,6 +14,8 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import AXES, AXIS_NAMES
+from neptune_mlir.dialects.op_names import NEW, OLD, PREFIX, READ, READS
 from neptune_mlir.dialects.scalars import (
     Emitter,
     NoTermForm,
@@ -24,7 +26,6 @@ from neptune_mlir.dialects.scalars import (
 from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
-FREE = "neptune.free"  # of an accumulation: no result depends on its value (`free-references`)
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
 
 
@@ -112,10 +113,7 @@ class Nest:
     @property
     def names(self) -> tuple[str, ...] | None:
         """What the program calls the loops (attribute `neptune.axis_names`), if it says."""
-        attributes = self.op.operation.attributes
-        if "neptune.axis_names" not in attributes:
-            return None
-        return tuple(ir.StringAttr(n).value for n in attributes["neptune.axis_names"])
+        return AXIS_NAMES.find(self.op.operation)
 
     @property
     def location(self) -> Any:
@@ -152,11 +150,7 @@ def element_type(value: Any) -> str:
 
 def nest_axes(op: Any) -> tuple[int, ...] | None:
     """The axis of the enclosing fused op that each loop of the nest is, or None outside."""
-    attributes = op.operation.attributes
-    return tuple(attributes["neptune.axes"]) if "neptune.axes" in attributes else None
-
-
-READS = ("neptune.read", "neptune.old", "neptune.new")
+    return AXES.find(op.operation)
 
 
 def reference(side: str, read: Term) -> Term:
@@ -179,7 +173,7 @@ def read_access(op: Any, values: Values) -> Term:
     tensor = operation.operands[0]
     idx = [affine_to_term(e) for e in ir.AffineMapAttr(operation.attributes["map"]).value.results]
     read = T.read(values.key(tensor), *idx, dtype=element_type(tensor))
-    role = operation.name.removeprefix("neptune.")
+    role = operation.name.removeprefix(PREFIX)
     return read if role == "read" else reference(role, read)
 
 
@@ -189,7 +183,7 @@ def read_nest(op: Any, values: Values) -> Nest:
     Raises NoTermForm when its body has no term form.
     """
     op = op.operation.opview
-    kind = op.operation.name.removeprefix("neptune.")
+    kind = op.operation.name.removeprefix(PREFIX)
     block = op.operation.regions[0].blocks[0]
     roles: dict[str, list[Term]] = {name: [] for name in READS}
 
@@ -214,8 +208,8 @@ def read_nest(op: Any, values: Values) -> Nest:
         if kind == "accumulate":
             nest.init = values.key(op.init)
     elif kind == "correct":
-        nest.accumulators = tuple(dict.fromkeys(roles["neptune.read"]))
-        nest.old, nest.new = tuple(roles["neptune.old"]), tuple(roles["neptune.new"])
+        nest.accumulators = tuple(dict.fromkeys(roles[READ]))
+        nest.old, nest.new = tuple(roles[OLD]), tuple(roles[NEW])
         nest.form = op.form.value
     return nest
 
@@ -267,11 +261,11 @@ def _create(
     loc = loc or ir.Location.current
     attributes = {"domain": _i64s(domain), "result_axes": _i64s(result_axes), **attributes}
     if axes is not None:
-        attributes["neptune.axes"] = _i64s(axes)
+        attributes |= AXES.entry(axes)
     if names is not None:
-        attributes["neptune.axis_names"] = ir.ArrayAttr.get([ir.StringAttr.get(n) for n in names])
+        attributes |= AXIS_NAMES.entry(names)
     op = ir.Operation.create(
-        f"neptune.{name}",
+        PREFIX + name,
         results=[tensor_type(domain, result_axes, body.dtype)],
         operands=list(operands),
         attributes=attributes,
@@ -299,7 +293,7 @@ def _create(
 
 def _emit_read(read: Term, role: str, rank: int, values: Values) -> Any:
     return ir.Operation.create(
-        f"neptune.{role}",
+        PREFIX + role,
         results=[mlir_type(read.dtype)],
         operands=[values[tensor_key(read)]],
         attributes={"map": _map_attr(rank, read.args)},

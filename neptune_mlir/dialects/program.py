@@ -12,15 +12,13 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, build_map, build_reduce, read_nest
+from neptune_mlir.dialects.op_names import PRODUCE, STREAM, YIELD
 from neptune_mlir.dialects.scalars import NoTermForm
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
-
-# what functions say of how exact they have to be
-PRECISION, NUMERICS = "neptune.precision", "neptune.numerics"
-DERIVED = "neptune.derived"  # how a function was derived from another one, for `explain`
 
 Extent = int | Any  # a static extent, or an index value
 
@@ -34,10 +32,7 @@ def functions(module: Any) -> Iterator[Any]:
 
 def numerics_of(function: Any) -> str:
     """Which fused forms are good enough for a function. Raises InputError for an unknown mode."""
-    attributes = function.operation.attributes
-    if NUMERICS not in attributes:
-        return "default"
-    mode = ir.StringAttr(attributes[NUMERICS]).value
+    mode = NUMERICS.find(function.operation, "default")
     if mode not in MODES:
         raise InputError(f"no numerics mode '{mode}'", loc=location_text(function.location),
                          hint=f"one of: {', '.join(MODES)}")  # fmt: skip
@@ -49,7 +44,7 @@ def streams(module: Any) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name == "neptune.stream":
+        if op.name == STREAM:
             found.append(op.opview)
         return ir.WalkResult.ADVANCE
 
@@ -187,7 +182,7 @@ def erase_dead(block: Any) -> None:
         operation = op.operation
         dialect = operation.name.partition(".")[0]
         removable = dialect in ("arith", "math", "affine", "tensor") or (
-            dialect == "neptune" and operation.name not in ("neptune.yield", "neptune.produce")
+            dialect == "neptune" and operation.name not in (YIELD, PRODUCE)
         )
         if removable and operation.results and not any(list(r.uses) for r in operation.results):
             operation.erase()
@@ -317,7 +312,4 @@ class ExtentClasses:
 
 def precision_of(function: Any) -> str:
     """What a function allows the operands of its products to be rounded to ("": nothing)."""
-    attributes = function.operation.attributes
-    if PRECISION not in attributes:
-        return ""
-    return str(ir.StringAttr(attributes[PRECISION]).value)
+    return PRECISION.find(function.operation, "")

@@ -13,6 +13,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.op_names import INDEX, YIELD
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir
 
@@ -112,7 +113,7 @@ def region_to_terms(
     arguments: list[Term],
     capture: Callable[[Any], Term],
     *,
-    index_ops: tuple[str, ...] = ("neptune.index", "linalg.index"),
+    index_ops: tuple[str, ...] = (INDEX, "linalg.index"),
     axes: Callable[[int], Term] = T.index,
     special: Mapping[str, Callable[[Any], Term]] | None = None,
 ) -> list[Term]:
@@ -130,7 +131,7 @@ def region_to_terms(
 
     for op in block.operations:
         operation = op.operation
-        if operation.name in ("neptune.yield", "linalg.yield"):
+        if operation.name in (YIELD, "linalg.yield"):
             return [term_of(v) for v in operation.operands]
         if special and operation.name in special:
             env[operation.results[0]] = special[operation.name](op)

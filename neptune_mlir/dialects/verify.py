@@ -14,6 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.dialects.attributes import AXES, TILE
+from neptune_mlir.dialects.op_names import (
+    ACCUMULATE,
+    CORRECT,
+    GLOBAL,
+    INDEX,
+    MAP,
+    NESTS,
+    PRODUCE,
+    READ,
+    READS,
+    STREAM,
+    YIELD,
+)
 from neptune_mlir.dialects.scalars import identity_value
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
@@ -21,10 +35,8 @@ from neptune_mlir.ir.bindings import ir
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 COMBINERS = ("add", "mul", "max", "min", "and", "or", "custom")
 FORMS = ("multiplicative", "exponential", "additive", "monotone", "augmented")
-NESTS = ("neptune.map", "neptune.reduce", "neptune.accumulate", "neptune.correct")
-READS = ("neptune.read", "neptune.old", "neptune.new")
 # fused ops whose regions hold nests over a shared domain
-SHARED_DOMAIN = ("neptune.stream", "neptune.global")
+SHARED_DOMAIN = (STREAM, GLOBAL)
 
 
 class _Rejected(Exception):
@@ -148,21 +160,21 @@ def _axes(op: Any, domain: list[int]) -> None:
     """`neptune.axes` places a nest in the domain of the fused op around it."""
     parent = op.parent
     inside = parent is not None and parent.name in SHARED_DOMAIN
-    present = "neptune.axes" in op.attributes
+    present = AXES.on(op)
     if not inside:
         if present:
-            raise _Rejected(op, "has 'neptune.axes' but stands in no fused op; remove it")
+            raise _Rejected(op, f"has '{AXES}' but stands in no fused op; remove it")
         return
     if not present:
         raise _Rejected(
-            op, f"needs 'neptune.axes' (the axis of each loop), because it is in a '{parent.name}'"
+            op, f"needs '{AXES}' (the axis of each loop), because it is in a '{parent.name}'"
         )
-    axes = _i64s(op, "neptune.axes")
+    axes = _i64s(op, str(AXES))
     shared = _i64s(parent, "domain")
     if len(axes) != len(domain):
-        raise _Rejected(op, f"'neptune.axes' names {len(axes)} axes for {len(domain)} loops")
+        raise _Rejected(op, f"'{AXES}' names {len(axes)} axes for {len(domain)} loops")
     if len(set(axes)) != len(axes):
-        raise _Rejected(op, f"'neptune.axes' {axes} repeat an axis")
+        raise _Rejected(op, f"'{AXES}' {axes} repeat an axis")
     for loop, axis in enumerate(axes):
         if not 0 <= axis < len(shared):
             raise _Rejected(op, f"axis {axis} is not one of the {len(shared)} of '{parent.name}'")
@@ -182,7 +194,7 @@ def map_nest(op: Any) -> None:
             f"result_axes {result_axes} are not a permutation of the loops: loops {left_out} are "
             "left out; only neptune.reduce may do that",
         )
-    if op.name == "neptune.correct":
+    if op.name == CORRECT:
         _string(op, "form", FORMS)
 
 
@@ -256,7 +268,7 @@ def _scalar_code(op: Any, block: Any, yields: Any, *, reads: bool) -> list[Any]:
     *code, last = (o.operation for o in block.operations)
     for inner in code:
         name = inner.name
-        if name in READS or name == "neptune.index":
+        if name in READS or name == INDEX:
             if not reads:
                 raise _Rejected(inner, "stands in a region that sees its arguments only")
             if name in READS:
@@ -269,7 +281,7 @@ def _scalar_code(op: Any, block: Any, yields: Any, *, reads: bool) -> list[Any]:
             )
         elif any(isinstance(r.type, ir.ShapedType) for r in inner.results):
             raise _Rejected(inner, "computes a tensor or vector inside a nest; a nest is scalar")
-    _ends_in(op, last, "neptune.yield")
+    _ends_in(op, last, YIELD)
     if last.operands[0].type != yields:
         raise _Rejected(last, f"yields {last.operands[0].type} where {yields} is needed")
     return found
@@ -405,7 +417,7 @@ def read(op: Any) -> None:
 
 @_check
 def reference(op: Any) -> None:
-    if _enclosing_nest(op).name != "neptune.correct":
+    if _enclosing_nest(op).name != CORRECT:
         raise _Rejected(op, "stands outside a neptune.correct; use neptune.read")
     _read(op)
 
@@ -422,11 +434,11 @@ def _shared_domain(op: Any) -> list[int]:
         raise _Rejected(op, f"names {len(names)} axes of {len(domain)}")
     if len({name.value for name in names}) != len(names):
         raise _Rejected(op, "axis_names repeat a name")
-    if "neptune.tile" in op.attributes:
-        tile = _i64s(op, "neptune.tile")
+    if TILE.on(op):
+        tile = _i64s(op, str(TILE))
         if len(tile) != len(domain) or min(tile, default=0) < 0:
             raise _Rejected(
-                op, f"'neptune.tile' {tile} must give one size, 0 or more, for each of "
+                op, f"'{TILE}' {tile} must give one size, 0 or more, for each of "
                 f"{len(domain)} axes",
             )  # fmt: skip
     return domain
@@ -435,7 +447,7 @@ def _shared_domain(op: Any) -> list[int]:
 def _products(op: Any, block: Any, types: Sequence[Any], what: str) -> list[Any]:
     """The values that a region of a fused op produces, checked to be of these types."""
     last = block.operations[len(block.operations) - 1].operation
-    _ends_in(op, last, "neptune.produce")
+    _ends_in(op, last, PRODUCE)
     found = [v.type for v in last.operands]
     if found != list(types):
         raise _Rejected(
@@ -489,14 +501,12 @@ def _accumulates(value: Any, body: Any, position: int) -> bool:
         if (owner, accumulated) in seen:
             continue
         seen.add((owner, accumulated))
-        if owner.name == "neptune.accumulate":
+        if owner.name == ACCUMULATE:
             stack.append((owner.operands[0], True))
-        elif owner.name in ("neptune.correct", "neptune.map"):
+        elif owner.name in (CORRECT, MAP):
             inside = owner.regions[0].blocks[0].operations
             stack += [
-                (o.operation.operands[0], accumulated)
-                for o in inside
-                if o.operation.name == "neptune.read"
+                (o.operation.operands[0], accumulated) for o in inside if o.operation.name == READ
             ]
     return False
 
@@ -515,7 +525,7 @@ def private_region(op: Any) -> None:
     block = _single_block(op, 0, "body", [])
     operations = [o.operation for o in block.operations]
     names = [o.name for o in operations]
-    if names != ["neptune.stream", "neptune.produce"]:
+    if names != [STREAM, PRODUCE]:
         raise _Rejected(
             op, "must hold one neptune.stream and a neptune.produce of its results, holds "
             + ", ".join(names),

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify import _check, _count, _Rejected
 from neptune_mlir.ir.bindings import ir
 
-PUT, GET, RELEASE = "neptune.aref_put", "neptune.aref_get", "neptune.aref_release"
-CREATE, PRODUCER = "neptune.aref_create", "neptune.producer"
 LOADS = ("tensor.extract_slice", "tensor.pad")
 _LOOPS = ("scf.for", "scf.yield")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify import _attribute, _check, _count, _integer, _Rejected, _tensor
-from neptune_mlir.dialects.verify_aref import GET, RELEASE
 from neptune_mlir.ir.bindings import ir
-
-START, WAIT = "neptune.mma_start", "neptune.mma_wait"
 
 
 def _pending(op: Any, value: Any) -> Any:

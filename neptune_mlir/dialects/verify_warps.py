@@ -7,10 +7,6 @@ from typing import Any
 
 from neptune_mlir.dialects.verify import _check, _count, _i64s, _Rejected, _tensor
 
-JOIN = "neptune.join_lanes"
-WARP_ALL, FENCE = "neptune.warp_all", "neptune.issue_fence"
-AWAIT_TURN, GIVE_TURN = "neptune.await_turn", "neptune.give_turn"
-
 
 @_check
 def warp_all(op: Any) -> None:

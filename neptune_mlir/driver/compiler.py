@@ -11,7 +11,8 @@ import importlib.util
 from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
-from neptune_mlir.dialects.program import NUMERICS, PRECISION, functions
+from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
@@ -93,7 +94,7 @@ def with_options(
         for function in functions(module):
             for key, word in ((PRECISION, precision), (NUMERICS, numerics)):
                 if word is not None:
-                    function.operation.attributes[key] = bindings.ir.StringAttr.get(word)
+                    key.set(function.operation, word)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 

@@ -26,14 +26,15 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import DERIVATION, DERIVED, PROOF, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest, tensor_key
-from neptune_mlir.dialects.program import DERIVED, functions
+from neptune_mlir.dialects.op_names import ACCUMULATE, GLOBAL, NESTS, PRIVATE, PRODUCE, READ, STREAM
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.ir.bindings import ir
 
 _COMBINER_WORDS = {"add": "sum", "mul": "product"}
 _JOIN = {"add": "{} + {}", "mul": "{} * {}", "and": "{} and {}", "or": "{} or {}"}
-_NESTS = ("neptune.map", "neptune.reduce", "neptune.accumulate", "neptune.correct")
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
 
 
@@ -54,17 +55,16 @@ def derivations(module: Any) -> list[str]:
     stream were found and proved, as `rolling-update` did."""
     lines: list[str] = []
     for function in functions(module):
-        if DERIVED in function.operation.attributes:
+        if DERIVED.on(function.operation):
             lines.append(f"derivation of {function.name.value}")
-            lines.extend(f"  {line.value}" for line in function.operation.attributes[DERIVED])
+            lines.extend(f"  {line}" for line in DERIVED.of(function.operation))
 
     def visit(op: Any) -> Any:
-        if "neptune.derivation" in op.attributes:
+        if DERIVATION.on(op):
             names = [name.value for name in op.attributes["axis_names"]]
             axis = names[op.attributes["axis"].value]
-            status = op.attributes["neptune.proof"].value
-            lines.append(f"corrections of the stream over {axis}: {status}")
-            lines.extend(f"  {line.value}" for line in op.attributes["neptune.derivation"])
+            lines.append(f"corrections of the stream over {axis}: {PROOF.of(op)}")
+            lines.extend(f"  {line}" for line in DERIVATION.of(op))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
@@ -181,15 +181,15 @@ class _Writer:
         for op in block.operations:
             operation = op.operation
             name = operation.name
-            if name in _NESTS:
+            if name in NESTS:
                 self.nest(operation, depth)
-            elif name == "neptune.stream":
+            elif name == STREAM:
                 self.stream(operation, depth)
-            elif name == "neptune.private":
+            elif name == PRIVATE:
                 self.private(operation, depth)
-            elif name == "neptune.global":
+            elif name == GLOBAL:
                 self.join(operation, depth)
-            elif name in ("func.return", "neptune.produce"):
+            elif name in ("func.return", PRODUCE):
                 if len(operation.operands):
                     self.line(depth, "return " + self.keys(operation.operands))
             elif name == "tensor.dim":
@@ -240,7 +240,7 @@ class _Writer:
         produced = list(body.operations)[-1].operation.operands
         for argument, value in zip(body.arguments, produced, strict=True):
             maker = value.owner
-            while maker.name != "neptune.accumulate":  # a map that a correction became
+            while maker.name != ACCUMULATE:  # a map that a correction became
                 maker = _first_read(maker).owner
             combiner = maker.attributes["combiner"].value
             name = self.name(value, _COMBINER_WORDS.get(combiner, combiner) + str(len(found)))
@@ -337,7 +337,7 @@ class _Writer:
 def _first_read(operation: Any) -> Any:
     """The tensor that a nest's region reads first."""
     for op in operation.regions[0].blocks[0].operations:
-        if op.operation.name == "neptune.read":
+        if op.operation.name == READ:
             return op.operation.operands[0]
     raise NoTermForm(f"'{operation.name}' reads no running value")
 
@@ -351,9 +351,9 @@ def _extents(operation: Any, operands: Iterable[Any], values: Values) -> list[st
 
 
 def _tile_text(operation: Any, names: Sequence[str]) -> str:
-    if "neptune.tile" not in operation.attributes:
+    if not TILE.on(operation):
         return ""
-    sizes = zip(names, operation.attributes["neptune.tile"], strict=True)
+    sizes = zip(names, TILE.of(operation), strict=True)
     pairs = ", ".join(f"{name} = {size or 'all'}" for name, size in sizes)
     return f", tile ({pairs})"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import DERIVED
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
-from neptune_mlir.dialects.program import DERIVED
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
@@ -46,9 +46,7 @@ class _Emitter:
         ]
         function = func.FuncOp(program.name, (types, results))
         if program.notes:
-            function.attributes[DERIVED] = ir.ArrayAttr.get(
-                [ir.StringAttr.get(note, function.context) for note in program.notes]
-            )
+            DERIVED.set(function, program.notes)
         block = function.add_entry_block(
             [ir.Location.name(name, context=function.context) for name in program.inputs]
         )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
+from neptune_mlir.dialects.attributes import LONGER
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir import bindings
@@ -52,10 +53,7 @@ def longer(module: Any) -> tuple[Case, ...]:
     if length is None or isinstance(length, int):
         return ()
     (stream,) = streams(module)
-    noted = stream.operation.attributes
-    if "neptune.longer" not in noted:
-        return ()
-    lengths = bindings.ir.DenseI64ArrayAttr(noted["neptune.longer"])
+    lengths = LONGER.find(stream.operation, ())
     return tuple(Case(f"length:{n}", ["le", n, length]) for n in lengths)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
@@ -106,7 +107,7 @@ def compile_tiles(
     target = target or host()
     _keep_arguments(module)
     runner.run(module, _steps(FROM_TILES, target, entry))
-    plan = Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
+    plan = Plan.from_json(PLAN.of(module.operation))
     return Bundle("cpu", plan, _object(module, target, vectorize=False), dict(facts or {}))
 
 

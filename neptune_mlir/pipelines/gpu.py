@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.codegen.gpu.host import KernelFacts
+from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.errors import LoweringError, ToolError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import legal, runner
@@ -220,7 +221,7 @@ def run(module: Any, steps: Sequence[Step]) -> None:
 
 def plan_of(module: Any) -> Plan:
     """The launch plan that `distribute-tiles` left."""
-    return Plan.from_json(ir.StringAttr(module.operation.attributes["neptune.plan"]).value)
+    return Plan.from_json(PLAN.of(module.operation))
 
 
 def kernels_of(module: Any) -> Any:

@@ -15,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
+from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
@@ -86,7 +88,7 @@ class Lowering:
             self.facts["provenance"]["source"]["text"] = text
         self.run(common.IMPORT)
         self.constants |= take_data(self.module)
-        self.facts["nests"] = count(self.module, "neptune.map", "neptune.reduce")
+        self.facts["nests"] = count(self.module, MAP, REDUCE)
         legal.check_when_asked(self.module, "neptune")
 
     def fuse(self, schedule: str) -> None:
@@ -103,8 +105,8 @@ class Lowering:
         }  # fmt: skip
         self.cases = longer(self.module)
         self.length = stream_length(self.module)
-        self.facts["corrections"] = count(self.module, "neptune.correct")
-        self.facts["fused"] = count(self.module, "neptune.stream")
+        self.facts["corrections"] = count(self.module, CORRECT)
+        self.facts["fused"] = count(self.module, STREAM)
         legal.check_when_asked(self.module, "fused")
 
     def to_tiles(self) -> None:
@@ -241,8 +243,7 @@ def bound(schedule: str, knobs: str) -> Step:
 def name_chip(module: Any, target: str) -> None:
     """Say in the module which GPU it is for: of a family, what they share is the same for all."""
     if target != "cpu":
-        chip = bindings.ir.StringAttr.get(target.partition(",")[0], module.context)
-        module.operation.attributes["neptune.chip"] = chip
+        CHIP.set(module.operation, target.partition(",")[0])
 
 
 def steps_to_tiles(lowering: Lowering) -> list[Step]:

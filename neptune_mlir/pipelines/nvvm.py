@@ -10,6 +10,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import foralls
 from neptune_mlir.codegen.gpu.host import facts_of
 from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
+from neptune_mlir.dialects.attributes import CONSUMERS
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu, runner
@@ -170,7 +171,7 @@ def to_kernels(
     """Tile IR to `gpu.func`s and a plan. (Marked programs keep their marks.)"""
     own = dict(options or {})
     hopper, skew, keeps, *flags = (own.pop(k, default) for k, default in _HOPPER.items())
-    marked = any("neptune.consumers" in forall.attributes for forall in foralls(module))
+    marked = any(map(CONSUMERS.on, foralls(module)))
     found = list(gpu.CLEAN)
     if hopper and chip.warp_groups and not marked:
         wanted = dict(zip(("turns", "resident", "boxed"), map(bool, flags), strict=True))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.bench.process import serve
+from neptune_mlir.dialects.attributes import CONSUMERS
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets import tuned
@@ -37,7 +38,7 @@ def look(message: dict[str, Any]) -> dict[str, Any]:
         module, facts = compiler.lower_text(
             path.read_text(), str(path), message["target"], None, "tile"
         )
-    suits = any("neptune.consumers" in forall.attributes for forall in foralls(module))
+    suits = any(map(CONSUMERS.on, foralls(module)))
     streams = [
         {"shape": asdict(q.shape), "rule": q.choice.as_json(), "length": q.length}
         for q in asked if suits and not q.few

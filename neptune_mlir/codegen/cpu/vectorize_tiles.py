@@ -18,6 +18,7 @@ from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_generic import Generic, Operand
 from neptune_mlir.codegen.cpu.tile_groups import Group
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
+from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, memref
 from neptune_mlir.runtime.plan import Plan
@@ -33,12 +34,11 @@ def vectorize_tiles(module: Any, *, vector_bits: int = 0, vector_registers: int 
     registers = vector_registers or host.vector_registers  # type: ignore[union-attr]
     scratch = 0
     for op in module.body.operations:
-        if "neptune.grid_kernel" in op.operation.attributes:
+        if GRID_KERNEL.on(op.operation):
             scratch = max(scratch, _Kernel(op, lanes, registers).run())
-    if "neptune.plan" in module.operation.attributes:
-        attribute = ir.StringAttr(module.operation.attributes["neptune.plan"])
-        plan = replace(Plan.from_json(attribute.value), scratch=scratch)
-        module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+    if PLAN.on(module.operation):
+        plan = replace(Plan.from_json(PLAN.of(module.operation)), scratch=scratch)
+        PLAN.set(module.operation, plan.to_json())
 
 
 class _Kernel:

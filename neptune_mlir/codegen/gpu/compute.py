@@ -22,6 +22,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
+from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -284,7 +285,7 @@ class Compute:
                     value = self.s.select(inside, value, self._identity(name, value.type))
                 parts.append(value)
             results.append(self.s.reduce(name, parts))
-        if "neptune.partial" not in g.op.attributes:  # see `defer-joins`
+        if not PARTIAL.on(g.op):  # see `defer-joins`
             results = [self._across_lanes(name, value, iteration, g) for value in results]
         results = self._across_warps(name, results, iteration, g, out)
         start = self.registers(init, out)
@@ -472,8 +473,7 @@ class Compute:
 
     def instruction(self, g: Generic) -> MatrixInstruction:
         """The matrix instruction that assign-layouts chose for a product."""
-        label = ir.StringAttr(g.op.attributes["neptune.instruction"]).value
-        return self.s.chip.target.instruction(label)
+        return self.s.chip.target.instruction(INSTRUCTION.of(g.op))
 
     def _grid(self, layout: Layout, g: Generic, p: Contraction) -> L.WarpGrid:
         out = g.maps[-1]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import Buffer, Launch, Plan
@@ -75,12 +76,12 @@ class KernelFacts:
 def leave_facts(module: Any, kernels: Sequence[KernelSignature]) -> None:
     """Write what is known of the kernels into the module."""
     text = json.dumps([asdict(KernelFacts.of(kernel)) for kernel in kernels])
-    module.operation.attributes["neptune.kernels"] = ir.StringAttr.get(text)
+    KERNELS.set(module.operation, text)
 
 
 def facts_of(module: Any) -> list[KernelFacts]:
     """What `distribute-tiles` left of the kernels."""
-    found = json.loads(ir.StringAttr(module.operation.attributes["neptune.kernels"]).value)
+    found = json.loads(KERNELS.of(module.operation))
     return [KernelFacts(**{**f, "alignment": tuple(map(tuple, f["alignment"]))}) for f in found]
 
 
@@ -145,14 +146,12 @@ class GpuHost(HostReader):
         scalars = [v for v in outside if v in self.expressions and v not in self.constants]
         places = [tuple(self.arrays[v]) for v in tensors]
         places += [self._result_buffer(v) for v in outputs]
-        attributes = forall.attributes
         name = self.kernel_name(forall)
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
         extents: tuple[Any, ...] = grid
-        if "neptune.points" in attributes:
-            threads = ir.IntegerAttr(attributes["neptune.points"]).value
+        if POINTS.on(forall):
             points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
-            grid = (fold("ceildiv", points, threads),)
+            grid = (fold("ceildiv", points, POINTS.of(forall)),)
         operands: list[Any] = [list(place) for place in places]
         operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
         operands += [["value", "index", extent] for extent in extents]
@@ -188,7 +187,7 @@ class GpuHost(HostReader):
         for op in list(module.body.operations):
             if op.operation.name == "func.func":
                 op.operation.erase()
-        module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+        PLAN.set(module.operation, plan.to_json())
         return plan
 
 

@@ -17,17 +17,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.compute import Held, Pieces, Splat
 from neptune_mlir.codegen.gpu.exponentials import AT_LEAST, EQUAL, LESS, are_small, within
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.scalars import Scalars
+from neptune_mlir.dialects.attributes import MEASURED
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.gpu.keep_references import (
     LARGEST,
     LITTLE,
-    MODE,
     read_guess,
 )
 from neptune_mlir.transforms.gpu.streams import read_accumulation
@@ -120,7 +120,7 @@ class KeptLoop:
         kernel.tiles[guess.moved.results[0]] = kernel.tile(guess.reference)
         kernel.tiles[guess.scaled.results[0]] = Splat(self.s.constant(0.0, self.s.f32))
         for op in operations:
-            if op == guess.weighing and MODE in op.attributes:
+            if op == guess.weighing and MEASURED.on(op):
                 MeasuredOp(kernel, op, "small").write()
             elif op not in (guess.moved, guess.factor, guess.scaled):
                 kernel._op(op)
@@ -140,7 +140,7 @@ class KeptLoop:
         if isinstance(value.owner, ir.Block):
             return self.layouts[list(value.owner.arguments).index(value) - 1]
         op = value.owner.operation
-        return parse_layout(ir.StringAttr(op.attributes["neptune.layout"]).value, shape_of(value))
+        return layout_of(op, shape_of(value))
 
     def _moved_little(self, before: Sequence[Any]) -> Any:
         """Whether all rows of the warp have small references, and those that had some, like the

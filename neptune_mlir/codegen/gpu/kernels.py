@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import Layout, blocked, parse_layout, parse_shared
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout, Shared, blocked, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
     element_of,
@@ -39,10 +40,21 @@ from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
-from neptune_mlir.dialects.verify_warps import JOIN
+from neptune_mlir.dialects.attributes import (
+    BLOCKS,
+    HELD,
+    KEEPS,
+    LAYOUT,
+    LAYOUTS,
+    MEASURED,
+    SHARED_BYTES,
+    SWAPPED,
+    VIA,
+    WARPS,
+)
+from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.transforms.gpu.keep_references import KEEPS, MODE
 
 
 @dataclass(frozen=True)
@@ -61,9 +73,8 @@ class KernelWriter:
         self.signature = signature
         self.forall = signature.forall
         self.body = self.forall.regions[0].blocks[0]
-        attributes = self.forall.attributes
         self.chip, self.target = chip, chip.target
-        self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
+        self.warps = WARPS.of(self.forall)
         self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
@@ -120,7 +131,7 @@ class KernelWriter:
             )
         self.chip.annotate(operation, self._blocks_per_sm())
         self.chip.declare_shared(self.signature.name, used)
-        operation.attributes["neptune.shared"] = ir.IntegerAttr.get(self.s.i64, used)
+        SHARED_BYTES.set(operation, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
         for array, unit in self.memory.aligned.items():
             place = self.signature.places[array]  # `array` is its number
@@ -132,10 +143,9 @@ class KernelWriter:
         As many as shared memory allows, while what the products hold and some registers for
         everything else still fit: left alone, the assembler rather spills than gives up a block.
         """
-        attributes = self.forall.attributes
-        if "neptune.blocks" in attributes:
-            return ir.IntegerAttr(attributes["neptune.blocks"]).value
-        held = ir.IntegerAttr(attributes["neptune.held"]).value
+        if BLOCKS.on(self.forall):
+            return BLOCKS.of(self.forall)
+        held = HELD.of(self.forall)
         if not held:
             return 0
         blocks = max(1, self.target.shared_sm // (self.memory.peak + 1024))
@@ -308,19 +318,17 @@ class KernelWriter:
         if found is None:
             raise LoweringError("a pad of a computed tile", loc=location_text(op.location))
         array = self.arrays[found.tensor]
-        if "neptune.layout" not in op.attributes:
+        if not LAYOUT.on(op):
             window = self.window(found)
             self.tiles[value] = Pending(lambda lay: self.memory.load_global(array, window, lay))
             return
         if value in self.tiles:  # staged by the loop around it
             return
-        text = ir.StringAttr(op.attributes["neptune.layout"]).value
-        if not text.startswith("shared"):
-            kept = parse_layout(text, found.shape)
-            loaded = self.memory.load_global(array, self.window(found), kept)
-            self.tiles[value] = Held(kept, loaded)
+        layout = layout_of(op, found.shape)
+        if not isinstance(layout, Shared):
+            loaded = self.memory.load_global(array, self.window(found), layout)
+            self.tiles[value] = Held(layout, loaded)
             return
-        layout = parse_shared(text, found.shape)
         tile = SharedTile(layout, self.memory.take(layout.bytes), array.dtype)
         self.memory.settle()
         self.chip.fetch(self.memory, array, self.window(found), tile)
@@ -328,7 +336,7 @@ class KernelWriter:
         self.tiles[value] = tile
 
     def _generic(self, op: Any) -> None:
-        if MODE in op.attributes:
+        if MEASURED.on(op):
             MeasuredOp(self, op).write()
         else:
             self.write_generic(op)
@@ -336,18 +344,14 @@ class KernelWriter:
     def write_generic(self, op: Any) -> None:
         """The code of a tile op as its body has it."""
         g = read_generic(op)
-        via = ir.StringAttr(op.attributes["neptune.via"]).value
-        text = ir.StringAttr(op.attributes["neptune.iteration"]).value
-        tiles = self.operands(g)
+        via, tiles = VIA.of(op), self.operands(g)
         if via == "registers":
-            made = self.compute.generic(g, tiles, parse_layout(text, g.extents))
+            made = self.compute.generic(g, tiles, iteration_of(op, g.extents))
+        elif via == "mma":
+            layout = iteration_of(op, shape_of(g.result))
+            made = self.compute.matrix(g, self._oriented(g), tiles, layout)
         else:
-            layout = parse_layout(text, shape_of(g.result))
-            if via == "mma":
-                product = self._oriented(g)
-                made = self.compute.matrix(g, product, tiles, layout)
-            else:
-                made = self.compute.loop(g, tiles, layout)
+            made = self.compute.loop(g, tiles, iteration_of(op, shape_of(g.result)))
         self.tiles[g.result] = made
 
     def operands(self, g: Any) -> list[Tile]:
@@ -357,21 +361,18 @@ class KernelWriter:
 
     def _oriented(self, g: Any) -> Any:
         product = read_contraction(g)
-        swapped = "neptune.swapped" in g.op.attributes
-        return product.swapped() if swapped else product
+        return product.swapped() if SWAPPED.on(g.op) else product
 
     def _copy(self, op: Any) -> None:
         """A conversion that assign-layouts asked for."""
         value, result = op.operands[0], op.results[0]
         tile = self.tile(value)
-        text = ir.StringAttr(op.attributes["neptune.layout"]).value
-        dtype = element_of(value)
+        needed, dtype = layout_of(op, shape_of(value)), element_of(value)
         if not isinstance(tile, Held):
             self.tiles[result] = tile
-        elif text.startswith("shared"):
+        elif isinstance(needed, Shared):
             self.tiles[result] = self.compute.to_shared(tile.values, tile.layout, dtype)
         else:
-            needed = parse_layout(text, shape_of(value))
             moved = self.compute.convert(tile.values, tile.layout, needed, dtype)
             self.tiles[result] = Held(needed, moved)
 
@@ -428,7 +429,7 @@ class KernelWriter:
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loaded = self.elements_of([op])
-        kept = KeptLoop(self, op, layouts) if KEEPS in op.attributes else None
+        kept = KeptLoop(self, op, layouts) if KEEPS.on(op) else None
         tries = [kept.first(starts)] if kept else []
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
         with s.scope(loop.body), self.instead(loaded):
@@ -479,14 +480,11 @@ class KernelWriter:
     def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""
         layouts: list[Layout | View | None] = []
-        for attribute, value, start in zip(
-            op.attributes["neptune.layout"], op.results, starts, strict=True
-        ):
-            text = ir.StringAttr(attribute).value
+        for text, value, start in zip(LAYOUTS.of(op), op.results, starts, strict=True):
             if is_view(value, self.forall):
                 layouts.append(self.views[start])
             else:
-                layouts.append(parse_layout(text, shape_of(value)) if text else None)
+                layouts.append(L.parse(text, shape_of(value)) if text else None)
         return layouts
 
     def _spread(self, values: Any, layouts: Sequence[Layout | View | None]) -> list[Any]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.layouts import iteration_of, layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.compute import Held, Splat
 from neptune_mlir.codegen.gpu.exponentials import (
@@ -26,10 +26,9 @@ from neptune_mlir.codegen.gpu.exponentials import (
     taken_back,
     unguarded,
 )
-from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.dialects.attributes import MEASURED, REFERENCES
+from neptune_mlir.ir.bindings import scf
 from neptune_mlir.transforms.gpu.keep_references import (
-    MODE,
-    REFERENCES,
     condition_of,
     exponent_of,
 )
@@ -43,9 +42,8 @@ class MeasuredOp:
 
     def __init__(self, kernel: KernelWriter, op: Any, mode: str = ""):
         self.kernel, self.s, self.op = kernel, kernel.s, op
-        self.mode = mode or ir.StringAttr(op.attributes[MODE]).value
-        numbers = ir.DenseI64ArrayAttr(op.attributes[REFERENCES])
-        self.references = [self._registers(op.operands[k]) for k in numbers]
+        self.mode = mode or MEASURED.of(op)
+        self.references = [self._registers(op.operands[k]) for k in REFERENCES.of(op)]
 
     def write(self) -> None:
         if self.mode == "small":
@@ -65,11 +63,8 @@ class MeasuredOp:
 
     def _bind(self, values: list[Any]) -> None:
         result = self.op.results[0]
-        layout = parse_layout(self._text("neptune.layout"), shape_of(result))
+        layout = layout_of(self.op, shape_of(result))
         self.kernel.tiles[result] = Held(layout, values)
-
-    def _text(self, name: str) -> str:
-        return str(ir.StringAttr(self.op.attributes[name]).value)
 
     def _together(self, references: list[Any]) -> list[list[Any]]:
         """Those that one condition is for."""
@@ -81,7 +76,7 @@ class MeasuredOp:
         for rows in self._together(self.references[-1]):
             small = s.both(small, are_small_in_warp(s, rows))
         result = self.op.results[0]
-        layout = parse_layout(self._text("neptune.layout"), shape_of(result))
+        layout = layout_of(self.op, shape_of(result))
         branch = scf.IfOp(small, [s.f32] * layout.registers, has_else=True)
         for are_small, block in ((True, branch.then_block), (False, branch.else_block)):
             with s.scope(block):
@@ -92,7 +87,7 @@ class MeasuredOp:
     def _weigh(self) -> None:
         """Write the weights by references of any size."""
         s, compute, g = self.s, self.kernel.compute, read_generic(self.op)
-        iteration = parse_layout(self._text("neptune.iteration"), g.extents)
+        iteration = iteration_of(self.op, g.extents)
         points = compute.points(g, self.kernel.operands(g), iteration)
         difference, condition = exponent_of(self.op).operands, condition_of(self.op)
         values, references = (list(compute.evaluate(g, points, v)) for v in difference)

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import parse_shared
+from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import Window, element_of, load_window
 from neptune_mlir.codegen.gpu.memory import Array, SharedTile, under
-from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.dialects.attributes import LAYOUT, STAGES
+from neptune_mlir.ir.bindings import scf
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
@@ -42,7 +43,7 @@ class Staged(Pipeline):
 
     def __init__(self, kernel: KernelWriter, loop: Any):
         super().__init__(kernel, loop)
-        self.stages = ir.IntegerAttr(loop.attributes["neptune.stages"]).value
+        self.stages = STAGES.of(loop)
         self.loads: list[tuple[Any, Window, SharedTile]] = []
 
     def reserve(self, loop: Any, buffers: int) -> None:
@@ -50,13 +51,12 @@ class Staged(Pipeline):
         for op in loop.regions[0].blocks[0].operations:
             operation = op.operation
             staged = operation.name in ("tensor.pad", "tensor.extract_slice")
-            if not staged or "neptune.layout" not in operation.attributes:
+            if not staged or not LAYOUT.on(operation):
                 continue
             value = operation.results[0]
             found = load_window(value, self.kernel.forall)
             assert found is not None
-            text = ir.StringAttr(operation.attributes["neptune.layout"]).value
-            layout = parse_shared(text, found.shape)
+            layout = layout_of(operation, found.shape)
             offset = self.memory.take(layout.bytes * buffers)
             self.loads.append((value, found, SharedTile(layout, offset, element_of(value))))
 
@@ -161,9 +161,6 @@ class RegisterPipeline(Staged):
 
 def pipeline_of(kernel: KernelWriter, loop: Any) -> Pipeline:
     """The pipeline of a loop, as its attributes and the chip's copies ask for."""
-    stages = "neptune.stages" in loop.attributes and ir.IntegerAttr(
-        loop.attributes["neptune.stages"]
-    ).value
-    if not stages or stages < 2:
+    if STAGES.find(loop, 0) < 2:
         return Pipeline(kernel, loop)
     return (AsyncPipeline if kernel.chip.copies_ahead else RegisterPipeline)(kernel, loop)

@@ -41,8 +41,8 @@ from neptune_mlir.codegen.gpu.exponentials import (
     exponential,
     unguarded,
 )
+from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.gpu.tolerance import ROUGH
 from neptune_mlir.transforms.math.polynomials import TANH, TANH_NEAR
 
 CHAINS = 4  # of additions that one sum is
@@ -282,7 +282,7 @@ class Scalars:
             if made is not None:
                 return made
         rewrite = _REWRITES.get(op.name)
-        if ROUGH not in op.attributes:
+        if not ROUGH.on(op):
             rewrite = _EXACT.get(op.name, rewrite)
         if rewrite is not None:
             made = rewrite(self, *operands)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import element_bytes, element_of, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
-from neptune_mlir.dialects.verify_aref import CREATE, GET, PUT, ring_type
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.dialects.attributes import AGAIN, VIA
+from neptune_mlir.dialects.op_names import CREATE, GET, PUT
+from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.transforms.gpu.keep_references import AGAIN
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ class Rings:
         """Whether something else than matmuls of warp groups reads the tiles of a ring."""
         readers = [use.owner.operation for op in self.uses[ring] for use in op.results[0].uses]
         return any(
-            AGAIN in op.attributes or ("neptune.via" in op.attributes
-            and ir.StringAttr(op.attributes["neptune.via"]).value != "mma")
-            for op in readers
+            AGAIN.on(op) or VIA.find(op, "mma") != "mma" for op in readers
         )  # fmt: skip
 
     def start_barriers(self, warps: int, groups: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, parse_layout
+from neptune_mlir.analysis.layouts import Layout, layout_of
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -38,14 +38,22 @@ from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
-from neptune_mlir.dialects.verify_aref import GET, PUT, RELEASE
-from neptune_mlir.dialects.verify_matmul import START, WAIT
-from neptune_mlir.dialects.verify_warps import AWAIT_TURN, FENCE, GIVE_TURN, WARP_ALL
+from neptune_mlir.dialects.attributes import BOXED, CONSUMERS, RESIDENT, SKIPS_ONES, TURNS
+from neptune_mlir.dialects.op_names import (
+    AWAIT_TURN,
+    FENCE,
+    GET,
+    GIVE_TURN,
+    PUT,
+    RELEASE,
+    START,
+    WAIT,
+    WARP_ALL,
+)
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.partition_warps import RESERVED, producer_of
-from neptune_mlir.transforms.hopper.pipeline_loops import SKIPS_ONES
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
@@ -152,14 +160,14 @@ class SpecializedWriter(KernelWriter):
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
-        self.groups = ir.IntegerAttr(self.forall.attributes["neptune.consumers"]).value
+        self.groups = CONSUMERS.of(self.forall)
         assert self.warps == GROUP * self.groups
         self.blocks = tuned(self.forall, "blocks", 1)
         self.group_threads = GROUP * self.target.wave
         self.producer = producer_of(self.forall).regions[0].blocks[0]
         self.rings = Rings(self)
         types = self._argument_types()
-        self.resident = "neptune.resident" in self.forall.attributes
+        self.resident = RESIDENT.on(self.forall)
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
         consumers = self.warps * self.target.wave
@@ -301,7 +309,7 @@ class SpecializedWriter(KernelWriter):
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
         self.boxed: BoxedResults | None = None
-        if self.staged is not None and "neptune.boxed" in self.forall.attributes:
+        if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)
 
     def _stage_results(self) -> tuple[int | None, int]:
@@ -420,8 +428,7 @@ class SpecializedWriter(KernelWriter):
 
     def _start(self, op: Any) -> None:
         g = read_generic(op)
-        text = ir.StringAttr(op.attributes["neptune.layout"]).value
-        layout, tiles = parse_layout(text, shape_of(g.init)), [*map(self.tile, op.operands)]
+        layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
         begun = self.consumer.issue(g, self._oriented(g), tiles, layout)
         self.running[g.result] = Held(layout, begun)
 
@@ -447,7 +454,7 @@ class SpecializedWriter(KernelWriter):
         self.scalars[op.results[0]] = self.chip.in_all_lanes(s, every)
 
     def _generic(self, op: Any) -> None:
-        if SKIPS_ONES not in op.attributes:
+        if not SKIPS_ONES.on(op):
             super()._generic(op)
             return
         s, g = self.s, read_generic(op)
@@ -531,7 +538,7 @@ def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
     Between chains one turn is always given and not taken: at first, by the last group to the
     first.
     """
-    if "neptune.turns" not in kernel.forall.attributes or kernel.groups == 1:
+    if not TURNS.on(kernel.forall) or kernel.groups == 1:
         return None
     if kernel.turn is None:
         s, group = kernel.s, kernel.consumer.group

@@ -22,6 +22,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.codegen.triton.ttir_scalars import Scalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
+from neptune_mlir.dialects.attributes import COMBINE, IDENTITY
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.transforms.registry import remark
@@ -171,13 +172,12 @@ class Generics:
     def _custom(self, g: Generic, inputs: Sequence[Value | None], init: Value) -> Value:
         """A reduction with a combiner of its own. What its body makes of the neutral element is
         the element that comes in; the elements are combined in any order."""
-        attributes = g.op.attributes
-        if "neptune.combine" not in attributes:
+        if not COMBINE.on(g.op):
             raise LoweringError(
                 "a reduction whose combiner is not known to be associative has no form in Triton",
                 loc=location_text(g.op.location),
             )
-        module = ir.Module.parse(ir.StringAttr(attributes["neptune.combine"]).value, g.op.context)
+        module = ir.Module.parse(COMBINE.of(g.op), g.op.context)
         block = module.body.operations[0].regions[0].blocks[0]
 
         def combine(a: Value, b: Value) -> Value:
@@ -187,7 +187,7 @@ class Generics:
                 table[op.results[0]] = self.scalars.op(op, [table[v] for v in op.operands])
             return table[end.operands[0]]
 
-        neutral = attributes["neptune.identity"].value
+        neutral = IDENTITY.of(g.op).value
         start = self.text.constant(neutral, element_type(element_of(g.result)))
         end = g.block.operations[len(g.block.operations) - 1].operation
         value = self._evaluate(g, [*inputs, start], end.operands[0])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, func, ir, location_text, memref, scf
 from neptune_mlir.runtime.plan import Buffer, Launch, Plan
@@ -37,7 +38,7 @@ def outline_kernels(module: Any, *, entry: str = "") -> None:
     plan = _Host(entry_function(module, entry)).read(module)
     for function in functions:
         function.operation.erase()
-    module.operation.attributes["neptune.plan"] = ir.StringAttr.get(plan.to_json())
+    PLAN.set(module.operation, plan.to_json())
 
 
 # another shape of the same elements: a view, or a copy of an argument with odd strides
@@ -195,7 +196,7 @@ class _Host(HostReader):
         with ir.InsertionPoint(module.body), location:
             kernel = func.FuncOp(name, (kinds, []))
             kernel.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
-            kernel.attributes["neptune.grid_kernel"] = ir.UnitAttr.get()
+            GRID_KERNEL.set(kernel)
             entry = kernel.add_entry_block()
         inside = dict(zip([*arrays, *scalars], entry.arguments, strict=False))
         extents = list(entry.arguments)[len(inside) : len(inside) + rank]

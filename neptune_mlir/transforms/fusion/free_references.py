@@ -23,9 +23,10 @@ from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.proof import PROVED, Obligation, discharge, outcomes
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.nests import FREE, read_nest
+from neptune_mlir.dialects.attributes import FREE
+from neptune_mlir.dialects.nests import read_nest
+from neptune_mlir.dialects.op_names import PREFIX
 from neptune_mlir.dialects.program import streams
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.verify_corrections import StreamAlgebra, unguarded
 from neptune_mlir.transforms.registry import register
 
@@ -34,7 +35,7 @@ from neptune_mlir.transforms.registry import register
 def free_references(module: Any) -> None:
     for stream in streams(module):
         for op in _found(stream):
-            op.operation.attributes[FREE] = ir.UnitAttr.get(op.operation.context)
+            FREE.set(op.operation)
 
 
 def _found(stream: Any) -> list[Any]:
@@ -81,7 +82,7 @@ def _results(stream: Any, algebra: StreamAlgebra) -> list[Term] | None:
     *inner, end = [op.operation for op in block.operations]
     for op in inner:
         if not isinstance(op.opview, N.MapOp):
-            if op.name.startswith("neptune."):
+            if op.name.startswith(PREFIX):
                 return None
             continue
         nest = read_nest(op.opview, values)

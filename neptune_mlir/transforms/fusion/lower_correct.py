@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.dialects.attributes import AXES
+from neptune_mlir.dialects.op_names import CORRECT, MAP, NEW, OLD, READ, YIELD
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.ir.bindings import arith, ir
@@ -24,7 +26,7 @@ def lower_correct(module: Any) -> None:
     found: list[Any] = []
 
     def collect(operation: Any) -> Any:
-        if operation.name == "neptune.correct":
+        if operation.name == CORRECT:
             found.append(operation)
         return ir.WalkResult.ADVANCE
 
@@ -37,12 +39,12 @@ def lower_correct(module: Any) -> None:
 def _lower(correct: Any) -> None:
     attributes = {
         name: correct.attributes[name]
-        for name in ("domain", "result_axes", "neptune.axes")
+        for name in ("domain", "result_axes", str(AXES))
         if name in correct.attributes
     }
     with correct.location:
         new = ir.Operation.create(
-            "neptune.map",
+            MAP,
             results=[r.type for r in correct.results],
             operands=list(correct.operands),
             attributes=attributes,
@@ -57,11 +59,11 @@ def _lower(correct: Any) -> None:
 
 def _guarded(block: Any) -> None:
     """The code of h behind the comparison of its references, at the insertion point."""
-    roles: dict[str, list[Any]] = {"neptune.read": [], "neptune.old": [], "neptune.new": []}
+    roles: dict[str, list[Any]] = {READ: [], OLD: [], NEW: []}
 
     def read(op: Any) -> Any:
         copy = ir.Operation.create(
-            "neptune.read",
+            READ,
             results=[op.results[0].type],
             operands=[op.operands[0]],
             attributes={"map": op.attributes["map"]},
@@ -70,13 +72,13 @@ def _guarded(block: Any) -> None:
         return copy.results[0]
 
     (moved,) = clone_scalar_code(block, {}, dict.fromkeys(roles, read))
-    pairs = zip(roles["neptune.old"], roles["neptune.new"], strict=True)
+    pairs = zip(roles[OLD], roles[NEW], strict=True)
     unmoved = [_equal(old, new) for old, new in pairs]
     same = unmoved[0]
     for other in unmoved[1:]:
         same = arith.AndIOp(same, other).result
-    kept = arith.SelectOp(same, roles["neptune.read"][0], moved).result
-    ir.Operation.create("neptune.yield", operands=[kept])
+    kept = arith.SelectOp(same, roles[READ][0], moved).result
+    ir.Operation.create(YIELD, operands=[kept])
 
 
 def _equal(old: Any, new: Any) -> Any:

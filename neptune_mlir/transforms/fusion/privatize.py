@@ -20,6 +20,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tile_axes import axes_of
 from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import AXES, TILE
 from neptune_mlir.dialects.nests import (
     DYNAMIC,
     Nest,
@@ -29,6 +30,7 @@ from neptune_mlir.dialects.nests import (
     reference,
     tensor_key,
 )
+from neptune_mlir.dialects.op_names import GLOBAL, MULTIPROCESSORS, PRIVATE, STREAM
 from neptune_mlir.dialects.program import defining_op, functions
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
@@ -103,7 +105,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
 
 def _multiprocessors() -> Any:
     kind = ir.IndexType.get()
-    return ir.Operation.create("neptune.multiprocessors", results=[kind]).results[0]
+    return ir.Operation.create(MULTIPROCESSORS, results=[kind]).results[0]
 
 
 def private_stream(stream: Any, chunks: Index) -> Any:
@@ -122,7 +124,7 @@ def private_stream(stream: Any, chunks: Index) -> Any:
     attributes["resultSegmentSizes"] = sizes
     locations = [operation.location] * len(types)
     private = ir.Operation.create(
-        "neptune.private",
+        PRIVATE,
         results=leading,
         operands=count,
         attributes={
@@ -133,7 +135,7 @@ def private_stream(stream: Any, chunks: Index) -> Any:
     )
     with ir.InsertionPoint(private.regions[0].blocks.append()):
         inner = ir.Operation.create(
-            "neptune.stream", results=types, operands=list(operation.operands),
+            STREAM, results=types, operands=list(operation.operands),
             attributes=attributes, regions=3,
         )  # fmt: skip
         body.append_to(inner.regions[0])
@@ -156,7 +158,7 @@ def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, value
     chunks = Axis(private.attributes["chunks"].value, count[0] if count else None, "chunk")
     axes = [chunks, *stream_axes(stream)]
     op = ir.Operation.create(
-        "neptune.global",
+        GLOBAL,
         results=[r.type for r in operation.results],
         operands=[*count, *operation.operands],
         attributes={
@@ -221,9 +223,8 @@ def _move_finish(finish: Any, block: Any, values: list[Any]) -> None:
         operation = op.operation
         last = list(block.operations)[-1].operation
         operation.move_after(last)
-        if "neptune.axes" in operation.attributes:
-            shifted = [a + 1 for a in operation.attributes["neptune.axes"]]
-            operation.attributes["neptune.axes"] = ir.DenseI64ArrayAttr.get(shifted)
+        if AXES.on(operation):
+            AXES.set(operation, [a + 1 for a in AXES.of(operation)])
 
 
 def _chunks_of(stream: Any, tiles: int) -> Index:
@@ -231,7 +232,7 @@ def _chunks_of(stream: Any, tiles: int) -> Index:
     axis = stream_axes(stream)[stream.axis.value]
     if axis.size == DYNAMIC:
         raise ScheduleError("cannot cut a stream of unknown length into chunks of known size")
-    size = list(stream.operation.attributes["neptune.tile"])[stream.axis.value] or axis.size
+    size = TILE.of(stream.operation)[stream.axis.value] or axis.size
     return -(-axis.size // (size * tiles))
 
 

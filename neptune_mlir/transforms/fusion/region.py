@@ -21,6 +21,7 @@ from neptune_mlir.dialects.nests import (
     build_reduce,
     tensor_type,
 )
+from neptune_mlir.dialects.op_names import PRODUCE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import Axis, factors
 
@@ -109,7 +110,7 @@ def produce(values: Sequence[Any]) -> None:
     """End a region of a fused op."""
     sizes = ir.DenseI32ArrayAttr.get(N.segment_sizes(len(values)))
     ir.Operation.create(
-        "neptune.produce", operands=list(values), attributes={"operandSegmentSizes": sizes}
+        PRODUCE, operands=list(values), attributes={"operandSegmentSizes": sizes}
     )
 
 

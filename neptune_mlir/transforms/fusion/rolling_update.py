@@ -32,7 +32,9 @@ from neptune_mlir.algebra.solver import (
 )
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import DERIVATION, PROOF
 from neptune_mlir.dialects.nests import DYNAMIC, reference
+from neptune_mlir.dialects.op_names import STREAM
 from neptune_mlir.dialects.program import (
     Program,
     cast,
@@ -164,7 +166,7 @@ class StreamBuilder:
             # A member may know less of an extent than the axis that it became.
             types = [self._type(key) for key in outputs]
             stream = ir.Operation.create(
-                "neptune.stream",
+                STREAM,
                 results=types,
                 operands=dynamic,
                 attributes={
@@ -174,11 +176,8 @@ class StreamBuilder:
                     "resultSegmentSizes": ir.DenseI32ArrayAttr.get(
                         N.segment_sizes(len(types))
                     ),
-                    "neptune.proof": ir.StringAttr.get(proof_status(self.solution)),
-                    "neptune.derivation": ir.ArrayAttr.get([
-                        ir.StringAttr.get(line)
-                        for line in derivation(self.solution, names, self.report)
-                    ]),
+                    **PROOF.entry(proof_status(self.solution)),
+                    **DERIVATION.entry(derivation(self.solution, names, self.report)),
                 },
                 regions=3,
             )

@@ -46,6 +46,20 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     words_held,
 )
+from neptune_mlir.dialects.attributes import (
+    BLOCKS,
+    CONSUMERS,
+    HELD,
+    INSTRUCTION,
+    ITERATION,
+    LAYOUT,
+    LAYOUTS,
+    STAGES,
+    SWAPPED,
+    TARGET,
+    VIA,
+    WARPS,
+)
 from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
@@ -75,13 +89,12 @@ def assign_layouts(
         round_factors(forall, narrow)
         mark_tolerant(forall)
         chosen = warps
-        if "neptune.consumers" in forall.attributes:  # warp groups of a specialised kernel
-            chosen = 4 * ir.IntegerAttr(forall.attributes["neptune.consumers"]).value
+        if CONSUMERS.on(forall):  # warp groups of a specialised kernel
+            chosen = 4 * CONSUMERS.of(forall)
         slots = stages or tuned(forall, "slots", 0)
         _Assignment(forall, gpu_target(target), chosen, slots).run()
         if blocks:
-            kind = ir.IntegerType.get_signless(64)
-            forall.attributes["neptune.blocks"] = ir.IntegerAttr.get(kind, blocks)
+            BLOCKS.set(forall, blocks)
 
 
 def matrix_products(forall: Any, target: str) -> list[tuple[int, bool]]:
@@ -151,7 +164,7 @@ class _Assignment:
             computed = not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0])
             if computed != (known[0].chain == "b"):
                 product = product.swapped()
-                g.op.attributes["neptune.swapped"] = ir.UnitAttr.get()
+                SWAPPED.set(g.op)
             if any(self._fits(g, product, i) for i in known):
                 self.matrix[g.result] = product
             else:
@@ -509,7 +522,7 @@ class _Assignment:
             empty = tensor.empty(shape_of(value), ir.RankedTensorType(value.type).element_type)
             copy = linalg.copy(value, outs=[empty])
         made = owner(copy)
-        made.attributes["neptune.layout"] = ir.StringAttr.get(str(layout))
+        LAYOUT.set(made, str(layout))
         if isinstance(layout, Layout):
             self.known[copy] = layout
         op.operands[position] = copy
@@ -519,29 +532,26 @@ class _Assignment:
     # ---- results
 
     def _write(self) -> None:
-        context = ir.IntegerType.get_signless(64)
-        self.forall.attributes["neptune.warps"] = ir.IntegerAttr.get(context, self.warps)
-        self.forall.attributes["neptune.target"] = ir.StringAttr.get(self.target.name)
+        WARPS.set(self.forall, self.warps)
+        TARGET.set(self.forall, self.target.name)
         for g in self.generics:
-            self._attribute(g.op, "neptune.via", self.via[g.result])
-            self._attribute(g.op, "neptune.iteration", str(self.iteration[g.result]))
-            self._attribute(g.op, "neptune.layout", str(self.result_layout(g)))
+            VIA.set(g.op, self.via[g.result])
+            ITERATION.set(g.op, str(self.iteration[g.result]))
+            LAYOUT.set(g.op, str(self.result_layout(g)))
             product = self.matrix.get(g.result)
             if product is not None:
-                self._attribute(g.op, "neptune.instruction", self.instruction[g.result].label)
+                INSTRUCTION.set(g.op, self.instruction[g.result].label)
         self._write_loads()
         held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
-        self.forall.attributes["neptune.held"] = ir.IntegerAttr.get(context, held)
+        HELD.set(self.forall, held)
         stages = stages_of(self.forall, self.target, self.loops, self.rows, self.stages)
         for loop in self.loops:
-            texts = [
-                ir.StringAttr.get(str(self.layout(r)) if is_tile(r, self.forall) else "")
-                for r in loop.results
-            ]
-            loop.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
+            LAYOUTS.set(loop, [
+                str(self.layout(r)) if is_tile(r, self.forall) else "" for r in loop.results
+            ])  # fmt: skip
             block = loop.regions[0].blocks[0]
             if any(is_staged(o.operation) for o in block.operations):
-                loop.attributes["neptune.stages"] = ir.IntegerAttr.get(context, stages)
+                STAGES.set(loop, stages)
 
     def _write_loads(self) -> None:
         """Loads that products and loops read go to shared memory, or to registers for good; so do
@@ -558,7 +568,7 @@ class _Assignment:
                     wanted.setdefault(value, set()).add(text)
         for value, texts in wanted.items():
             text = texts.pop() if len(texts) == 1 else str(self._shared(value))
-            self._attribute(owner(value), "neptune.layout", text)
+            LAYOUT.set(owner(value), text)
 
     def _resident(self, g: Generic, k: int) -> Layout | None:
         """The fragments of a factor that a loop multiplies each time, if registers can keep it."""
@@ -584,9 +594,6 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
-
-    def _attribute(self, op: Any, name: str, text: str) -> None:
-        op.attributes[name] = ir.StringAttr.get(text)
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:

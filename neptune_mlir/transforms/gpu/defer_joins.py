@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import foralls, nested, owner, read_generic, reduction_of
-from neptune_mlir.dialects.verify_warps import JOIN
+from neptune_mlir.dialects.attributes import PARTIAL, VIA
+from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.gpu.streams import chain_of
 from neptune_mlir.transforms.registry import register
@@ -41,7 +42,7 @@ def _defer(chain: list[Any]) -> None:
         sums = [_sum_carried(loop, k) for loop in chain]
         if _is_zero(start) and all(op is not None for op in sums):
             for op in sums:
-                op.attributes["neptune.partial"] = ir.UnitAttr.get(op.context)
+                PARTIAL.set(op)
             _join_behind(chain[-1], k, read_generic(sums[-1]))
 
 
@@ -49,7 +50,7 @@ def _join_behind(loop: Any, k: int, g: Any) -> None:
     """Join result k of a loop over the lanes that share a row of a reduction."""
     result, operations = loop.results[k], [op.operation for op in loop.block.operations]
     users = dict.fromkeys(use.owner.operation for use in result.uses)
-    iteration = parse_layout(ir.StringAttr(g.op.attributes["neptune.iteration"]).value, g.extents)
+    iteration = iteration_of(g.op, g.extents)
     distances = [
         distance << step
         for distance, d in iteration.digits_along(g.reduced, "lane")
@@ -103,13 +104,13 @@ def _reads_once(value: Any) -> bool:
 def _adds_lanes(op: Any) -> bool:
     if op.name != "linalg.generic":
         return False
-    if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
+    if VIA.of(op) != "registers":
         return False
     g = read_generic(op)
     found = reduction_of(g) if g.reduced else None
     if found is None or found[0] != "arith.addf":
         return False
-    layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
+    layout = iteration_of(op, g.extents)
     lanes, warps = (layout.digits_along(g.reduced, part) for part in ("lane", "warp"))
     return bool(lanes) and not warps
 

@@ -35,10 +35,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
-from neptune_mlir.dialects.nests import FREE
-from neptune_mlir.dialects.verify_aref import RELEASE
+from neptune_mlir.dialects.attributes import (
+    AGAIN,
+    CONSUMERS,
+    FREE,
+    KEEPS,
+    LAYOUT,
+    MEASURED,
+    REFERENCES,
+    STAGES,
+    VIA,
+)
+from neptune_mlir.dialects.op_names import RELEASE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.streams import (
@@ -51,9 +61,6 @@ from neptune_mlir.transforms.gpu.streams import (
 )
 from neptune_mlir.transforms.registry import register, remark
 
-KEEPS = "neptune.keeps"
-MODE, REFERENCES = "neptune.measured", "neptune.references"
-AGAIN = "neptune.again"  # of a product: warps may do it again, on their own
 LARGEST = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
 LITTLE = 0.9  # factors of references that hardly move
 SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with log2 e is rounded
@@ -63,10 +70,10 @@ SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with
 def keep_references(module: Any, *, keeps: bool = True) -> None:
     """`keeps`: whether iterations may keep their reference; kernels may have a say as well."""
     for forall in foralls(module):
-        specialised = "neptune.consumers" in forall.attributes
+        specialised = CONSUMERS.on(forall)
         seen: list[Any] = []
         for op in nested(forall.regions[0].blocks[0]):
-            if op.name != "scf.for" or "neptune.stages" not in op.attributes or op in seen:
+            if op.name != "scf.for" or not STAGES.on(op) or op in seen:
                 continue
             chain = chain_of(op)
             seen += chain
@@ -101,8 +108,8 @@ def _measure(chain: list[Any]) -> None:
 
 def _mark(op: Any, references: list[Any], mode: str) -> None:
     numbers = [list(op.operands).index(value) for value in references]
-    op.attributes[REFERENCES] = ir.DenseI64ArrayAttr.get(numbers, op.context)
-    op.attributes[MODE] = ir.StringAttr.get(mode, op.context)
+    REFERENCES.set(op, numbers)
+    MEASURED.set(op, mode)
 
 
 def _delay_factor(guess: Guess) -> None:
@@ -133,7 +140,7 @@ def _take_back(loop: Any, guess: Guess, parts: Accumulation) -> None:
     with loop.context, loop.location, ir.InsertionPoint(next(behind)):
         copies = Copies(body, given)
         back = copies.write(guess.factor)  # from the reference to itself: 1 but for rounding
-        back.attributes[MODE] = ir.StringAttr.get("back")
+        MEASURED.set(back, "back")
         for op in (guess.scaled, *parts.corrections):
             copies.write(op)
     made = {total: guess.scaled.results[0], parts.carried: read_generic(parts.delayed).init}
@@ -161,12 +168,12 @@ def _keep(chain: list[Any], specialised: bool) -> None:
     masked = [loop for loop in chain if _is_masked(loop)]
     for guess in guesses:
         for op in (guess.weighing, guess.factor):
-            if MODE in op.attributes:  # new references are rare: few registers count for more
-                op.attributes[MODE] = ir.StringAttr.get("warp", op.context)
+            if MEASURED.on(op):  # new references are rare: few registers count for more
+                MEASURED.set(op, "warp")
     for loop, parts in zip(chain, parts_of, strict=True):
-        loop.attributes[KEEPS] = ir.UnitAttr.get(loop.context)
+        KEEPS.set(loop)
         if specialised and (len(masked) < 2 or loop not in masked):
-            parts.leading.attributes[AGAIN] = ir.UnitAttr.get(loop.context)
+            AGAIN.set(parts.leading)
 
 
 @dataclass(frozen=True)
@@ -280,7 +287,7 @@ def _check_stays_in_warp(loop: Any, parts: Accumulation) -> None:
     try lie in shared memory, or come there in the iteration."""
     if parts.leading is None:
         raise Unfit("nothing to try again")
-    if ir.IntegerAttr(loop.attributes["neptune.stages"]).value < 2:
+    if STAGES.of(loop) < 2:
         raise Unfit("its tiles are not brought ahead")
     *inner, _ = [op.operation for op in loop.regions[0].blocks[0].operations]
     for op in inner[inner.index(parts.leading) + 1 :]:
@@ -289,9 +296,9 @@ def _check_stays_in_warp(loop: Any, parts: Accumulation) -> None:
         if op.name != "linalg.generic" or op == parts.delayed:
             continue
         g = read_generic(op)
-        if ir.StringAttr(op.attributes["neptune.via"]).value != "registers":
+        if VIA.of(op) != "registers":
             raise Unfit("its scores are read by more than elementwise ops and reductions")
-        layout = parse_layout(ir.StringAttr(op.attributes["neptune.iteration"]).value, g.extents)
+        layout = iteration_of(op, g.extents)
         if layout.digits_along(g.reduced, "warp"):
             raise Unfit("its rows are those of several warps")
 
@@ -300,8 +307,7 @@ def _takes_registers(parts: Accumulation, guess: Guess) -> bool:
     """Whether weights and scores, and sums and references, are tiles of one type and layout."""
     pairs = ((parts.leading, guess.weighing), (guess.moved, guess.total))
     return all(
-        one.results[0].type == other.results[0].type
-        and one.attributes["neptune.layout"] == other.attributes["neptune.layout"]
+        one.results[0].type == other.results[0].type and LAYOUT.of(one) == LAYOUT.of(other)
         for one, other in pairs
     )
 
@@ -327,7 +333,7 @@ def _computes(loop: Any, name: str) -> bool:
 def _free(loop: Any) -> list[Any]:
     """The ops of a loop that make free references."""
     inner = (op.operation for op in loop.regions[0].blocks[0].operations)
-    return [op for op in inner if FREE in op.attributes]
+    return [op for op in inner if FREE.on(op)]
 
 
 def _readers(value: Any) -> list[Any]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.layouts import parse_shared
+from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import shape_of, tuned
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms.registry import remark
 
@@ -30,7 +30,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     most = max((_loaded(o.regions[0].blocks[0]) for o in loops), default=0)
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
-    if "neptune.consumers" in forall.attributes and not stages:
+    if CONSUMERS.on(forall) and not stages:
         # slots of rings: loads outside of loops have two, results need room as well
         room = limit - 2 * once - RESULTS
         stages = 4 if 4 * most <= room else 2
@@ -51,8 +51,8 @@ def is_staged(op: Any) -> bool:
     """Whether an op is a load to shared memory."""
     return (
         op.name in ("tensor.pad", "tensor.extract_slice")
-        and "neptune.layout" in op.attributes
-        and ir.StringAttr(op.attributes["neptune.layout"]).value.startswith("shared")
+        and LAYOUT.on(op)
+        and isinstance(layout_of(op, shape_of(op.results[0])), Shared)
     )
 
 
@@ -61,6 +61,5 @@ def _loaded(block: Any) -> int:
     total = 0
     for op in block.operations:
         if is_staged(op.operation):
-            text = ir.StringAttr(op.operation.attributes["neptune.layout"]).value
-            total += parse_shared(text, shape_of(op.operation.results[0])).bytes
+            total += layout_of(op.operation, shape_of(op.operation.results[0])).bytes
     return total

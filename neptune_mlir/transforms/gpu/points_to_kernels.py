@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_tensor, owner
+from neptune_mlir.dialects.attributes import KERNEL, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import clone_scalar_code, operations_named
@@ -51,9 +52,9 @@ def points_to_kernels(module: Any, *, target: str = "sm_80") -> None:
                 check.erase()  # a thread cannot stop the program that a wrong index comes from
             with ir.InsertionPoint(op), op.location:
                 forall = _Points(op).write()
-                forall.attributes["neptune.kernel"] = ir.StringAttr.get(name)
-                forall.attributes["neptune.target"] = ir.StringAttr.get(target)
-                forall.attributes["neptune.warps"] = _integer(THREADS // wave)
+                KERNEL.set(forall, name)
+                TARGET.set(forall, target)
+                WARPS.set(forall, THREADS // wave)
             for old, new in zip(op.results, forall.results, strict=True):
                 old.replace_all_uses_with(new)
             op.erase()
@@ -127,7 +128,7 @@ class _Points:
         forall = scf.ForallOp(
             [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
         )
-        forall.operation.attributes["neptune.points"] = _integer(THREADS)
+        POINTS.set(forall.operation, THREADS)
         with ir.InsertionPoint(forall.body):
             at: list[Any] = [None] * self.rank
             for loop, variable in zip(self.grid, forall.induction_variables, strict=False):
@@ -233,10 +234,6 @@ def _is_outside(value: Any, block: Any) -> bool:
 
 def _dimension(op: Any) -> int:
     return int(ir.IntegerAttr(op.attributes["dim"]).value)
-
-
-def _integer(value: int) -> Any:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
 def _zero(kind: Any) -> Any:

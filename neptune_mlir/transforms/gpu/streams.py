@@ -22,8 +22,8 @@ from neptune_mlir.analysis.tiles import (
     nested,
     owner,
 )
-from neptune_mlir.dialects.verify_aref import GET, RELEASE
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.dialects.attributes import LAYOUT, VIA
+from neptune_mlir.dialects.op_names import GET, RELEASE
 
 
 class Unfit(Exception):
@@ -175,14 +175,13 @@ def _reads_position(op: Any, loop: Any) -> bool:
 
 
 def is_product(op: Any) -> bool:
-    via = "neptune.via" in op.attributes and ir.StringAttr(op.attributes["neptune.via"]).value
-    return via == "mma"
+    return VIA.find(op) == "mma"
 
 
 def _is_load(op: Any) -> bool:
     """Whether it brings a tile to shared memory (or registers), or gets one that was brought."""
     brings = op.name in ("tensor.pad", "tensor.extract_slice")
-    return op.name == GET or (brings and "neptune.layout" in op.attributes)
+    return op.name == GET or (brings and LAYOUT.on(op))
 
 
 def _is_tile_op(op: Any) -> bool:

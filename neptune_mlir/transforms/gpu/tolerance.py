@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
 
-ROUGH = "neptune.rough"
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
 _SUMS = ("arith.addf", "arith.subf", "arith.negf")
 _MAXIMA = ("arith.maximumf", "arith.maxnumf")
@@ -30,7 +30,7 @@ def mark_tolerant(forall: Any) -> None:
     if not (exponentials or tangents) or not _rounds_to_16_bits(forall.parent):
         return
     for op in (*exponentials, *(t for t in tangents if _is_exponent(t.results[0], 1.0))):
-        op.attributes[ROUGH] = ir.UnitAttr.get()
+        ROUGH.set(op)
 
 
 def _rounds_to_16_bits(program: Any) -> bool:

@@ -25,16 +25,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, read_generic
-from neptune_mlir.dialects.verify_aref import RELEASE
-from neptune_mlir.dialects.verify_warps import WARP_ALL
+from neptune_mlir.dialects.attribute_types import copy_attributes
+from neptune_mlir.dialects.attributes import (
+    AGAIN,
+    CONSUMERS,
+    ITERATION,
+    KEEPS,
+    LAYOUT,
+    LAYOUTS,
+    LIKELY,
+    MEASURED,
+    VIA,
+)
+from neptune_mlir.dialects.op_names import RELEASE, WARP_ALL
 from neptune_mlir.ir.bindings import arith, ir, linalg, math, scf
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.keep_references import (
-    AGAIN,
-    KEEPS,
     LARGEST,
     LITTLE,
-    MODE,
     SMALL,
     read_guess,
 )
@@ -42,15 +50,13 @@ from neptune_mlir.transforms.gpu.streams import chains_of, read_accumulation
 from neptune_mlir.transforms.hopper.loop_graph import layout_text
 from neptune_mlir.transforms.registry import register
 
-LIKELY = "neptune.likely"  # of a branch: most iterations take its first side
-
 
 @register("lazy-rescaling", "let warps keep the reference of the iteration before while it fits")
 def lazy_rescaling(module: Any) -> None:
     for forall in foralls(module):
-        if "neptune.consumers" not in forall.attributes:
+        if not CONSUMERS.on(forall):
             continue
-        for chain in chains_of(forall, lambda loop: KEEPS in loop.attributes):
+        for chain in chains_of(forall, KEEPS.on):
             with forall.context:
                 _rewrite_chain(chain)
 
@@ -71,7 +77,7 @@ class _Lazy:
         self.loop, self.body = loop, loop.regions[0].blocks[0]
         self.parts = read_accumulation(loop)
         self.guess = read_guess(loop, self.parts)
-        self.again = AGAIN in self.parts.leading.attributes
+        self.again = AGAIN.on(self.parts.leading)
         self.corrected = read_generic(self.parts.delayed).init
         *inner, self.end = [op.operation for op in self.body.operations]
         self.inner = inner
@@ -87,11 +93,8 @@ class _Lazy:
         low, high, step, *starts = loop.operands
         with ir.InsertionPoint(loop):
             made = scf.ForOp(low, high, step, [*starts, tries])
-        for name in loop.attributes:
-            if name not in (KEEPS, "neptune.layout"):
-                made.operation.attributes[name] = loop.attributes[name]
-        layouts = [*loop.attributes["neptune.layout"], ir.StringAttr.get("")]
-        made.operation.attributes["neptune.layout"] = ir.ArrayAttr.get(layouts)
+        copy_attributes(loop, made.operation, leave=[KEEPS])
+        LAYOUTS.set(made.operation, [*LAYOUTS.of(loop), ""])
         position, *inside = self.body.arguments
         *carried, self.tries = made.inner_iter_args
         values = dict(zip(inside, carried, strict=True))
@@ -112,7 +115,7 @@ class _Lazy:
             if op == self.parts.leading:
                 written = self.copies.write(op)
                 if self.again:  # a matmul of the warp group; that of a warp is in a branch
-                    del written.attributes[AGAIN]
+                    AGAIN.drop(written)
             elif op.name == RELEASE and op.operands[0] in self.parts.leading.operands:
                 releases.append(op)
             elif op == self.tiles[0]:
@@ -171,8 +174,8 @@ class _Lazy:
             for op in self.tiles:
                 if op not in (guess.moved, guess.factor, guess.scaled):
                     written = inside.write(op)
-                    if op == guess.weighing and MODE in op.attributes:
-                        written.attributes[MODE] = ir.StringAttr.get("small")
+                    if op == guess.weighing and MEASURED.on(op):
+                        MEASURED.set(written, "small")
             sums = inside.values[guess.total.results[0]]
             fits = self._in_warp([sums, before], guess.total.results[0], _fits)
             scf.YieldOp([inside.values[guess.weights], sums, fits])
@@ -184,7 +187,7 @@ class _Lazy:
     def _scores_again(self, tried: Any) -> Any:
         """The scores, of a warp that may have overwritten them."""
         again = self._branch(self.tries, [self.parts.leading.results[0]])
-        del again.operation.attributes[LIKELY]
+        LIKELY.drop(again.operation)
         with ir.InsertionPoint(again.then_block):
             scf.YieldOp(self._inside().write(self.parts.leading).results)
         with ir.InsertionPoint(again.else_block):
@@ -229,10 +232,8 @@ class _Lazy:
     def _branch(self, condition: Any, values: Sequence[Any], also: Sequence[Any] = ()) -> Any:
         """A branch that gives what stands for tiles of the loop, and scalars."""
         made = scf.IfOp(condition, [*(v.type for v in values), *also], has_else=True)
-        texts = [*map(layout_text, values), *[""] * len(also)]
-        attributes = made.operation.attributes
-        attributes["neptune.layout"] = ir.ArrayAttr.get([ir.StringAttr.get(t) for t in texts])
-        attributes[LIKELY] = ir.UnitAttr.get()
+        LAYOUTS.set(made.operation, [*map(layout_text, values), *[""] * len(also)])
+        LIKELY.set(made.operation)
         return made
 
     def _in_warp(self, tiles: Sequence[Any], like: Any, condition: Callable[..., Any]) -> Any:
@@ -275,15 +276,13 @@ def _elementwise(tiles: Sequence[Any], element: Any, layout: str, body: Callable
     blank = ir.Operation.create("tensor.empty", results=[kind]).results[0]
     same = ir.AffineMapAttr.get(ir.AffineMap.get_identity(len(shape)))
     parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    text = ir.StringAttr.get(layout)
     made = ir.Operation.create(
         "linalg.generic", results=[kind], operands=[*tiles, blank], regions=1,
         attributes={
             "indexing_maps": ir.ArrayAttr.get([same] * (len(tiles) + 1)),
             "iterator_types": ir.ArrayAttr.get([parallel] * len(shape)),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(tiles), 1]),
-            "neptune.via": ir.StringAttr.get("registers"),
-            "neptune.iteration": text, "neptune.layout": text,
+            **VIA.entry("registers"), **ITERATION.entry(layout), **LAYOUT.entry(layout),
         },
     )  # fmt: skip
     types = [ir.RankedTensorType(v.type).element_type for v in tiles]
@@ -291,6 +290,3 @@ def _elementwise(tiles: Sequence[Any], element: Any, layout: str, body: Callable
     with ir.InsertionPoint(block):
         linalg.YieldOp([body(*list(block.arguments)[: len(tiles)])])
     return made.results[0]
-
-
-__all__ = ["LIKELY", "lazy_rescaling"]

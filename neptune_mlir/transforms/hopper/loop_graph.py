@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from neptune_mlir.analysis.tiles import owner
-from neptune_mlir.dialects.verify_aref import RELEASE
-from neptune_mlir.dialects.verify_matmul import START, WAIT
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.dialects.attributes import LAYOUT, LAYOUTS
+from neptune_mlir.dialects.op_names import RELEASE, START, WAIT
 from neptune_mlir.transforms.gpu.copies import captured_values, is_free
 
 
@@ -126,15 +125,13 @@ def layout_text(value: Any) -> str:
     made = owner(value)
     if made is None:
         loop = value.owner.owner.operation
-        return str(ir.StringAttr(loop.attributes["neptune.layout"][value.arg_number - 1]).value)
+        return LAYOUTS.of(loop)[value.arg_number - 1]
     if made.name == WAIT:
         made = owner(made.operands[0])  # the start says it
-    if "neptune.layout" not in made.attributes:
-        return ""
-    found = made.attributes["neptune.layout"]
-    if isinstance(found, ir.ArrayAttr):
-        found = found[list(made.results).index(value)]
-    return str(ir.StringAttr(found).value)
+    if made.name in ("scf.for", "scf.if"):
+        found = LAYOUTS.find(made)
+        return found[list(made.results).index(value)] if found else ""
+    return LAYOUT.find(made, "")
 
 
 __all__ = ["LoopGraph", "Stages", "layout_text"]

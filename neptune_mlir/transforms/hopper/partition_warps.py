@@ -19,7 +19,9 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
 from neptune_mlir.dialects.aref import ArefType
-from neptune_mlir.dialects.verify_aref import CREATE, GET, LOADS, PRODUCER, PUT, RELEASE
+from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, RESIDENT, STAGES, TARGET, WARPS
+from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
+from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 from neptune_mlir.targets import warp_groups
@@ -34,7 +36,7 @@ RESERVED = 2048  # bytes of shared memory for barriers and the queue of programs
 @register("partition-warps", "split marked programs in a producer and consumers, with rings")
 def partition_warps(module: Any) -> None:
     for forall in foralls(module):
-        if "neptune.consumers" in forall.attributes and not _producers(forall):
+        if CONSUMERS.on(forall) and not _producers(forall):
             with module.context, forall.location:
                 _Partition(forall).run()
 
@@ -86,14 +88,13 @@ class _Partition:
     def __init__(self, forall: Any):
         self.forall = forall
         self.body = forall.regions[0].blocks[0]
-        attributes = forall.attributes
-        if "neptune.warps" not in attributes:
+        if not WARPS.on(forall):
             raise LoweringError(
                 "tile values have no layouts", loc=location_text(forall.location),
                 hint="run assign-layouts first",
             )  # fmt: skip
-        self.warps = ir.IntegerAttr(attributes["neptune.warps"]).value
-        self.target = gpu_target(ir.StringAttr(attributes["neptune.target"]).value)
+        self.warps = WARPS.of(forall)
+        self.target = gpu_target(TARGET.of(forall))
         try:
             check(forall, self.warps // GROUP)
         except Unfit as reason:
@@ -142,7 +143,7 @@ class _Partition:
         program are on their way while this one still runs."""
         needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
         needed += warp_groups.STAGED * self.warps + RESERVED
-        resident = "neptune.resident" in self.forall.attributes
+        resident = RESIDENT.on(self.forall)
         room = self.target.shared_for(tuned(self.forall, "blocks", 1))
         return 2 if resident and needed <= room else 1
 
@@ -172,7 +173,7 @@ class _Partition:
 
     def _put(self, load: Load, rings: dict[Any, Any], copies: dict[Any, Any]) -> None:
         tile = self._copy(load.value, copies)
-        del owner(tile).attributes["neptune.layout"]  # that of TMA, not of a program's threads
+        LAYOUT.drop(owner(tile))  # that of TMA, not of a program's threads
         ir.Operation.create(PUT, operands=[rings[load.value], tile])
 
     def _copy(self, value: Any, copies: dict[Any, Any]) -> Any:
@@ -219,7 +220,7 @@ class _Partition:
 
 def _stages(loop: Any) -> int:
     """Slots of the loads of a loop; 0 for no loop: its loads have what there is room for."""
-    return 0 if loop is None else int(ir.IntegerAttr(loop.attributes["neptune.stages"]).value)
+    return 0 if loop is None else STAGES.of(loop)
 
 
 def _create(tile: Any, slots: int) -> Any:

@@ -25,18 +25,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, is_tensor, owner
-from neptune_mlir.dialects.verify_aref import RELEASE
-from neptune_mlir.dialects.verify_matmul import START, WAIT, started_between
-from neptune_mlir.dialects.verify_warps import AWAIT_TURN, FENCE, GIVE_TURN
+from neptune_mlir.dialects.attribute_types import copy_attributes
+from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, SKIPS_ONES, STAGE, TURNS
+from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE, START, WAIT
+from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, location_text, scf
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
-from neptune_mlir.transforms.hopper.schedule_loops import ORDER, STAGE, late_signature
+from neptune_mlir.transforms.hopper.schedule_loops import late_signature
 from neptune_mlir.transforms.registry import register
-
-SKIPS_ONES = "neptune.skips_ones"
 
 
 @register("pipeline-loops", "write prologue, steady state and epilogue of scheduled loops")
@@ -44,11 +43,11 @@ def pipeline_loops(module: Any) -> None:
     for forall in foralls(module):
         for chain in chains_of(forall, _is_scheduled):
             with forall.context, chain[0].location:
-                _Pipeline(chain, "neptune.turns" in forall.attributes).write()
+                _Pipeline(chain, TURNS.on(forall)).write()
 
 
 def _is_scheduled(loop: Any) -> bool:
-    return any(STAGE in op.operation.attributes for op in loop.regions[0].blocks[0].operations)
+    return any(STAGE.on(op.operation) for op in loop.regions[0].blocks[0].operations)
 
 
 class _Body:
@@ -58,13 +57,13 @@ class _Body:
         self.loop, self.graph = loop, LoopGraph(loop)
         nodes = self.graph.nodes
         for op in nodes:
-            if STAGE not in op.attributes or ORDER not in op.attributes:
+            if not (STAGE.on(op) and ORDER.on(op)):
                 raise LoweringError(
                     f"'{op.name}' has no stage or no order, other ops of its loop have",
                     loc=location_text(op.location), hint="run schedule-loops",
                 )  # fmt: skip
-        stage = {op: ir.IntegerAttr(op.attributes[STAGE]).value for op in nodes}
-        self.order = sorted(nodes, key=lambda op: ir.IntegerAttr(op.attributes[ORDER]).value)
+        stage = {op: STAGE.of(op) for op in nodes}
+        self.order = sorted(nodes, key=ORDER.of)
         self.stages = Stages(self.graph, stage)
         self._check()
 
@@ -81,7 +80,7 @@ class _Body:
             if not self.stages.needs(op) <= done:
                 raise LoweringError(
                     f"'{op.name}' comes before something that it reads in the order of its loop",
-                    loc=location_text(op.location), hint="change neptune.order",
+                    loc=location_text(op.location), hint=f"change {ORDER}",
                 )  # fmt: skip
             done.add(op)
 
@@ -104,9 +103,7 @@ class _Pipeline:
             )  # fmt: skip
         self.late, self.crossing = first.stages.late, first.stages.crossing
         self.starts = list(self.loops[0].operands)[3:]
-        carried = list(self.loops[0].attributes["neptune.layout"])
-        texts = [ir.StringAttr.get(layout_text(v)) for v in self.crossing]
-        self.layouts = ir.ArrayAttr.get([*carried, *texts])
+        self.layouts = [*LAYOUTS.of(self.loops[0]), *map(layout_text, self.crossing)]
         self.stand_ins = self._stand_ins()
 
     def _stand_ins(self) -> dict[int, int]:
@@ -157,7 +154,7 @@ class _Pipeline:
         (body, (low, _, _), runs), *others = rest
         types = [v.type for v in [*self.starts, *self.crossing]]
         branch = scf.IfOp(runs, types, has_else=True)
-        branch.operation.attributes["neptune.layout"] = self.layouts
+        LAYOUTS.set(branch.operation, self.layouts)
         with ir.InsertionPoint(branch.then_block):
             graph = body.graph
             arguments = dict(zip(graph.arguments, self.starts, strict=True))
@@ -177,9 +174,8 @@ class _Pipeline:
     def _steady(self, body: _Body, bounds: tuple[Any, ...], state: list[Any]) -> list[Any]:
         graph, stages = body.graph, body.stages
         made = scf.ForOp(*bounds, state)
-        for name in body.loop.attributes:
-            made.operation.attributes[name] = body.loop.attributes[name]
-        made.operation.attributes["neptune.layout"] = self.layouts
+        copy_attributes(body.loop, made.operation)
+        LAYOUTS.set(made.operation, self.layouts)
         with ir.InsertionPoint(made.body):
             inside = list(made.inner_iter_args)
             carried, crossing = inside[: len(self.starts)], inside[len(self.starts) :]
@@ -226,8 +222,7 @@ class _Pipeline:
         """Stage 1 of the last iteration."""
         graph = body.graph
         branch = scf.IfOp(begun, [carried[k].type for k in self.late], has_else=True)
-        texts = [self.layouts[k] for k in self.late]
-        branch.operation.attributes["neptune.layout"] = ir.ArrayAttr.get(texts)
+        LAYOUTS.set(branch.operation, [self.layouts[k] for k in self.late])
         with ir.InsertionPoint(branch.then_block):
             given = dict(zip(graph.arguments, carried, strict=True))
             given |= dict(zip(body.stages.crossing, crossing, strict=True))
@@ -265,8 +260,8 @@ class _Pipeline:
 def _write(copies: Copies, op: Any) -> Any:
     """A copy of an op, without its place in the schedule."""
     made = copies.write(op)
-    for name in (STAGE, ORDER):
-        del made.attributes[name]
+    STAGE.drop(made)
+    ORDER.drop(made)
     return made
 
 
@@ -283,7 +278,7 @@ def _mark_scaling(op: Any, written: Any, body: _Body) -> None:
         return
     carried = {body.graph.arguments[k] for k in body.stages.late}
     if multiplies(op, carried, set(body.stages.crossing)):
-        written.attributes[SKIPS_ONES] = ir.UnitAttr.get()
+        SKIPS_ONES.set(written)
 
 
 def _count_pending(block: Any) -> None:

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import parse_layout
+from neptune_mlir.analysis.layouts import parse
 from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
@@ -40,26 +40,23 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.verify_aref import GET, RELEASE
-from neptune_mlir.dialects.verify_matmul import START, WAIT
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, STAGE, TARGET
+from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.transforms.gpu.copies import is_free
 from neptune_mlir.transforms.gpu.streams import chains_of
-from neptune_mlir.transforms.hopper.lazy_rescaling import LIKELY
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.registry import register, remark
 
-STAGE, ORDER = "neptune.stage", "neptune.order"
 MOST = 6  # ops that may run late or not: all their sets are tried
 
 
 @register("schedule-loops", "choose which matmuls of a loop run an iteration late, and an order")
 def schedule_loops(module: Any) -> None:
     for forall in foralls(module):
-        if "neptune.consumers" not in forall.attributes or not tuned(forall, "skew", 1):
+        if not CONSUMERS.on(forall) or not tuned(forall, "skew", 1):
             continue
-        rates = nvidia(ir.StringAttr(forall.attributes["neptune.target"]).value).rates
+        rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
             _schedule_chain(chain, rates)
 
@@ -73,11 +70,10 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
     if not any(best[0].stages.stage.values()):
         remark(chain[0].location, "a loop is not pipelined: nothing runs beside its matmuls")
         return
-    i64 = ir.IntegerType.get_signless(64, chain[0].context)
     for schedule in best:
         for k, op in enumerate(schedule.order):
-            op.attributes[STAGE] = ir.IntegerAttr.get(i64, schedule.stages.stage[op])
-            op.attributes[ORDER] = ir.IntegerAttr.get(i64, k)
+            STAGE.set(op, schedule.stages.stage[op])
+            ORDER.set(op, k)
 
 
 @dataclass(frozen=True)
@@ -308,7 +304,7 @@ def _cycles(op: Any, rates: Rates) -> float:
             sum(_cycles(inner.operation, rates) for inner in block.operations)
             for region in op.regions for block in region.blocks
         ]  # fmt: skip
-        return sides[0] if LIKELY in op.attributes else max(sides)
+        return sides[0] if LIKELY.on(op) else max(sides)
     if op.name != "linalg.generic":
         return 0.0
     *inside, _ = [x.operation.name for x in op.regions[0].blocks[0].operations]
@@ -330,7 +326,7 @@ def _words(value: Any) -> int:
     text = layout_text(value)
     if not is_tensor(value) or not text:
         return 1
-    registers = parse_layout(text, shape_of(value)).registers
+    registers = parse(text, shape_of(value)).registers
     return -(-registers * element_bytes(element_of(value)) // 4)
 
 
@@ -369,4 +365,4 @@ def late_signature(stages: Stages, order: Sequence[Any]) -> Any:
 def _attributes(op: Any) -> tuple[tuple[str, str], ...]:
     """The attributes of an op as text, but for its place in the schedule."""
     known = {name: str(op.attributes[name]) for name in op.attributes}
-    return tuple(sorted(item for item in known.items() if item[0] not in (STAGE, ORDER)))
+    return tuple(sorted(item for item in known.items() if item[0] not in (str(STAGE), str(ORDER))))

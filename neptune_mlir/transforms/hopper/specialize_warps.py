@@ -41,6 +41,17 @@ from neptune_mlir.analysis.tiles import (
     slice_parts,
     tuned,
 )
+from neptune_mlir.dialects.attributes import (
+    BOXED,
+    CONSUMERS,
+    EQUAL_DIMS,
+    LAYOUT,
+    RESIDENT,
+    SWAPPED,
+    TURNS,
+    UNSPECIALIZED,
+    VIA,
+)
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.warp_groups import PANEL, REGISTERS
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
@@ -70,21 +81,20 @@ def specialize_warps(
     for groups in sorted({g for g, _ in REGISTERS}, reverse=True):
         unfit = _unfit(module, products, groups, target, stages)
         for k, forall in enumerate(foralls(module)):
-            if "neptune.consumers" in forall.attributes:
+            if CONSUMERS.on(forall):
                 continue
             if k in unfit:
                 reasons.setdefault(k, []).append(unfit[k])
                 continue
-            kind = ir.IntegerType.get_signless(64)
-            forall.attributes["neptune.consumers"] = ir.IntegerAttr.get(kind, groups)
-            for name, wanted in (("turns", turns), ("resident", resident), ("boxed", boxed)):
-                if tuned(forall, name, wanted):
-                    forall.attributes[f"neptune.{name}"] = ir.UnitAttr.get(module.context)
+            CONSUMERS.set(forall, groups)
+            for mark, wanted in ((TURNS, turns), (RESIDENT, resident), (BOXED, boxed)):
+                if tuned(forall, mark.short, wanted):
+                    mark.set(forall)
     for k, forall in enumerate(foralls(module)):
-        if "neptune.consumers" in forall.attributes:
+        if CONSUMERS.on(forall):
             continue
         if any(streamed for _, streamed in products[k]):
-            forall.attributes["neptune.unspecialized"] = ir.UnitAttr.get(module.context)
+            UNSPECIALIZED.set(forall)
         if products[k] or _contracts(forall):
             # where some number of groups has the right rows, only what is wrong there matters
             found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
@@ -95,10 +105,8 @@ def specialize_warps(
 def suits(module: Any) -> bool:
     """Whether the pass did a program good: some kernel has consumers, and none that streams tiles
     for a matrix product is without."""
-    marks = [forall.attributes for forall in foralls(module)]
-    return any("neptune.consumers" in m for m in marks) and not any(
-        "neptune.unspecialized" in m for m in marks
-    )
+    kernels = foralls(module)
+    return any(map(CONSUMERS.on, kernels)) and not any(map(UNSPECIALIZED.on, kernels))
 
 
 def _unfit(
@@ -108,7 +116,7 @@ def _unfit(
     unfit: dict[int, Unfit] = {}
     left = []
     for k, forall in enumerate(foralls(module)):
-        if "neptune.consumers" in forall.attributes:
+        if CONSUMERS.on(forall):
             continue
         other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
         if other is not None:
@@ -145,8 +153,7 @@ def _other_rows(rows: int, groups: int) -> str:
 
 def _via(op: Any) -> str:
     """How a tile op with layouts runs; "" for other ops."""
-    known = "neptune.via" in op.attributes
-    return str(ir.StringAttr(op.attributes["neptune.via"]).value) if known else ""
+    return VIA.find(op, "")
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ def loads_of(forall: Any) -> list[Load]:
     found = []
     body = forall.regions[0].blocks[0]
     for op in nested(body):
-        if op.name in ("tensor.pad", "tensor.extract_slice") and "neptune.layout" in op.attributes:
+        if op.name in ("tensor.pad", "tensor.extract_slice") and LAYOUT.on(op):
             window = load_window(op.results[0], forall)
             if window is None:
                 raise Unfit("a shared tile that is no load")
@@ -218,7 +225,7 @@ def _check_rows(op: Any, groups: int) -> None:
 def _contraction(op: Any, g: Generic) -> Contraction:
     p = read_contraction(g)
     assert p is not None
-    return p.swapped() if "neptune.swapped" in op.attributes else p
+    return p.swapped() if SWAPPED.on(op) else p
 
 
 def _check_product(op: Any) -> None:
@@ -357,15 +364,11 @@ def _extent(value: Any) -> tuple[Any, int] | None:
 def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
     """Whether the host checks that two extents of arguments are equal."""
     function = forall.parent
-    attributes = function.operation.attributes
-    if "neptune.equal_dims" not in attributes:
-        return False
     arguments = list(function.regions[0].blocks[0].arguments)
     if one[0] not in arguments or other[0] not in arguments:
         return False
     wanted = [(arguments.index(t), d) for t, d in (one, other)]
-    for entry in attributes["neptune.equal_dims"]:
-        numbers = list(ir.DenseI64ArrayAttr(entry))
+    for numbers in EQUAL_DIMS.find(function.operation, ()):
         known = {(numbers[k], numbers[k + 1]): numbers[k + 2] for k in range(0, len(numbers), 3)}
         if all(w in known for w in wanted) and known[wanted[0]] == known[wanted[1]]:
             return True

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, nested
+from neptune_mlir.dialects.attributes import AGAIN, CONSUMERS
 from neptune_mlir.dialects.matmul import PendingType
-from neptune_mlir.dialects.verify_matmul import START, WAIT
+from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.gpu.keep_references import AGAIN
 from neptune_mlir.transforms.gpu.streams import is_product
 from neptune_mlir.transforms.hopper.partition_warps import check_rings
 from neptune_mlir.transforms.registry import register
@@ -30,11 +30,11 @@ _BODY = ("iterator_types", "operandSegmentSizes")  # attributes of a linalg.gene
 @register("split-matmuls", "turn matmuls of warp groups into a start and a wait")
 def split_matmuls(module: Any) -> None:
     for forall in foralls(module):
-        if "neptune.consumers" not in forall.attributes:
+        if not CONSUMERS.on(forall):
             continue
         matmuls = [
             op for op in nested(forall.regions[0].blocks[0])
-            if is_product(op) and op.name != START and AGAIN not in op.attributes
+            if is_product(op) and op.name != START and not AGAIN.on(op)
         ]  # fmt: skip
         if matmuls:
             check_rings(forall)  # passes behind this one give rings more places

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.dialects.attributes import EQUAL_DIMS
+from neptune_mlir.dialects.op_names import MAP, READ, REDUCE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.registry import register
 
@@ -21,9 +23,7 @@ def equal_extents(module: Any) -> None:
         if function.operation.name == "func.func" and len(function.regions[0].blocks):
             groups = _groups(function.regions[0].blocks[0])
             if groups:
-                function.operation.attributes["neptune.equal_dims"] = ir.ArrayAttr.get(
-                    [ir.DenseI64ArrayAttr.get(group) for group in groups]
-                )
+                EQUAL_DIMS.set(function.operation, groups)
 
 
 def _groups(block: Any) -> list[list[int]]:
@@ -40,13 +40,13 @@ def _groups(block: Any) -> list[list[int]]:
 
     scaled: list[tuple[Any, Any, int]] = []  # loop, dimension of a tensor, divisor
     for number, op in enumerate(block.operations):
-        if op.operation.name not in ("neptune.map", "neptune.reduce"):
+        if op.operation.name not in (MAP, REDUCE):
             continue
         for k, loop in enumerate(op.operation.attributes["result_axes"]):
             unite((number, int(loop)), (op.operation.results[0], k))
         for region in op.operation.regions:
             for inner in (i for b in region.blocks for i in b.operations):
-                if inner.operation.name != "neptune.read":
+                if inner.operation.name != READ:
                     continue
                 indexing = ir.AffineMapAttr(inner.operation.attributes["map"]).value
                 for k, e in enumerate(indexing.results):

@@ -16,9 +16,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import numpy as np
-
-from neptune_mlir.dialects.constants import CONSTANTS, Elements, constants_of, repeated, take_data
+from neptune_mlir.dialects.attributes import CONSTANT_DATA, CONSTANTS
+from neptune_mlir.dialects.constants import Elements, constants_of, repeated, take_data
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.ir.bindings import ir, linalg, tensor
@@ -38,10 +37,7 @@ def lift_constants(module: Any) -> None:
         if function.name.value not in called:  # its caller passes every argument
             _lift(function, elements, data)
     if data:
-        module.operation.attributes[CONSTANTS] = ir.DictAttr.get({
-            digest: ir.DenseElementsAttr.get(np.frombuffer(raw, np.int8))
-            for digest, raw in sorted(data.items())
-        })  # fmt: skip
+        CONSTANT_DATA.set(module.operation, data)
 
 
 def _lift(function: Any, elements: Elements, data: dict[str, bytes]) -> None:
@@ -72,9 +68,7 @@ def _declare(function: Any, digests: list[str]) -> None:
     arguments = function.regions[0].blocks[0].arguments
     kind = ir.FunctionType.get([a.type for a in arguments], function.type.results)
     function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
-    function.operation.attributes[CONSTANTS] = ir.ArrayAttr.get(
-        [ir.StringAttr.get(d) for d in digests]
-    )
+    CONSTANTS.set(function.operation, digests)
     if "arg_attrs" in function.operation.attributes:
         given = list(function.arg_attrs)
         given += [ir.DictAttr.get({})] * (len(arguments) - len(given))

@@ -14,6 +14,7 @@ from typing import Any
 
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.op_names import INDEX, READ, YIELD
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import constant
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
@@ -52,7 +53,7 @@ def _lower(op: Any) -> Any:
     reads = {
         inner.operation.results[0]: inner.operation
         for inner in op.operation.regions[0].blocks[0].operations
-        if inner.operation.name == "neptune.read"
+        if inner.operation.name == READ
     }
     operands = {r: read for r, read in reads.items() if _is_operand(read)}
     maps = [read.attributes["map"].value for read in operands.values()]
@@ -115,14 +116,14 @@ def _copy_body(block: Any, known: dict[Any, Any]) -> Any:
     """Copy scalar code to the insertion point; returns what its yield yields."""
     for op in block.operations:
         operation = op.operation
-        if operation.name == "neptune.yield":
+        if operation.name == YIELD:
             return known.get(operation.operands[0], operation.operands[0])
         result = operation.results[0] if operation.results else None
         if result in known:
             continue
-        if operation.name == "neptune.index":
+        if operation.name == INDEX:
             known[result] = linalg.IndexOp(operation.attributes["dim"].value).result
-        elif operation.name == "neptune.read":
+        elif operation.name == READ:
             known[result] = _extract(operation)
         else:
             copy = operation.clone()

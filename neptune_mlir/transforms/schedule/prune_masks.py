@@ -22,6 +22,7 @@ from neptune_mlir.analysis.masks import Linear, affine_part, condition_of, conju
 from neptune_mlir.analysis.neutral import OddValues, follow_nests, is_identity
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import Values
+from neptune_mlir.dialects.op_names import STREAM, YIELD
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import Emitter
 from neptune_mlir.ir.bindings import ir
@@ -33,7 +34,7 @@ def prune_masks(module: Any) -> None:
     streams: list[Any] = []
 
     def collect(operation: Any) -> Any:
-        if operation.name == "neptune.stream":
+        if operation.name == STREAM:
             streams.append(operation)
         return ir.WalkResult.ADVANCE
 
@@ -117,4 +118,4 @@ def _write_live(stream: N.StreamOp, live: Sequence[Linear], values: Values) -> N
 
     with ir.InsertionPoint(block), location:
         condition = Emitter(leaf).emit(condition_of(live))
-        ir.Operation.create("neptune.yield", operands=[condition])
+        ir.Operation.create(YIELD, operands=[condition])

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from neptune_mlir.dialects.op_names import MAP, READ, REDUCE
 from neptune_mlir.dialects.program import Program, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
@@ -199,7 +200,7 @@ def choose(
             continue
         for block in function.regions[0].blocks:
             for op in block.operations:
-                if op.operation.name == "neptune.reduce":
+                if op.operation.name == REDUCE:
                     single = problems.axes(op.operation) if adapts else frozenset()
                     results, reduced = _extents(op.operation, single)
                     if reduced >= LONG_STREAM:
@@ -228,13 +229,13 @@ def _reduces_deep_products(payload: Any) -> bool:
         reduced = [n for loop, n in enumerate(domain) if loop not in kept]
         known = DYNAMIC_EXTENT not in reduced
         sources = [read.operation.operands[0] for read in op.regions[0].blocks[0].operations
-                   if read.operation.name == "neptune.read"]  # fmt: skip
+                   if read.operation.name == READ]  # fmt: skip
         deep = [axes[v] for v in sources if v in axes]
-        if deep and op.name == "neptune.reduce":
+        if deep and op.name == REDUCE:
             found.append(known and len(kept) < max(deep))
         elif deep:
             axes[op.results[0]] = max(deep)
-        elif op.name == "neptune.reduce" and problems.contracts(op):
+        elif op.name == REDUCE and problems.contracts(op):
             if known and math.prod(reduced) > DEEP_PRODUCT:
                 axes[op.results[0]] = len(kept)
     return bool(found) and all(found)
@@ -245,7 +246,7 @@ def _nests(payload: Any) -> Iterator[Any]:
     for function in payload.body.operations:
         for block in function.regions[0].blocks if function.regions else ():
             for op in block.operations:
-                if op.operation.name in ("neptune.map", "neptune.reduce"):
+                if op.operation.name in (MAP, REDUCE):
                     yield op.operation
 
 
@@ -293,7 +294,7 @@ class Problems:
         axes = kept = frozenset(nest.attributes["result_axes"])
         followed, factors = False, []
         for op in nest.regions[0].blocks[0].operations:
-            if op.operation.name != "neptune.read":
+            if op.operation.name != READ:
                 continue
             tensor = op.operation.operands[0]
             places = [_loops_of(e) for e in op.operation.attributes["map"].value.results]
@@ -301,7 +302,7 @@ class Problems:
             if varies - kept:
                 factors.append(varies & kept)
             source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
-            if source is None or source.name not in ("neptune.map", "neptune.reduce"):
+            if source is None or source.name not in (MAP, REDUCE):
                 continue
             inner, contracts = self._of(source)
             if contracts:

@@ -37,11 +37,12 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import CHIP, LONGER, TILE, TILE_FEW, TUNED
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
-from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -102,8 +103,7 @@ def tile(
     for function in functions(module):
         values = Values()
         for op in kernel_ops(function):
-            attributes = op.operation.attributes
-            if "neptune.tile" in attributes:
+            if TILE.on(op.operation):
                 continue
             is_stream = isinstance(op, N.StreamOp)
             chosen = given if given and is_stream else default_tile(op, values, wishes)
@@ -112,11 +112,10 @@ def tile(
                     f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
                     loc=location_text(op.operation.location),
                 )
-            with op.operation.context:
-                attributes["neptune.tile"] = ir.DenseI64ArrayAttr.get(chosen)
-                if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
-                    few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
-                    attributes["neptune.tile_few"] = ir.DenseI64ArrayAttr.get(few)
+            TILE.set(op.operation, chosen)
+            if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
+                few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
+                TILE_FEW.set(op.operation, few)
 
 
 def _parse_sizes(text: str) -> list[int]:
@@ -281,24 +280,19 @@ def _chip_of(op: Any) -> str:
     module = op.operation.parent
     while module.parent is not None:
         module = module.parent
-    known = "neptune.chip" in module.attributes
-    return str(ir.StringAttr(module.attributes["neptune.chip"]).value) if known else ""
+    return CHIP.find(module, "")
 
 
 def _note_choice(op: Any, choice: Choice) -> None:
     """What the passes behind this one are to do otherwise than by their rules."""
     more = choice.beyond_sizes()
     if more:
-        with op.operation.context:
-            kind = ir.IntegerType.get_signless(64)
-            numbers = {name: ir.IntegerAttr.get(kind, n) for name, n in more.items()}
-            op.operation.attributes["neptune.tuned"] = ir.DictAttr.get(numbers)
+        TUNED.set(op.operation, more)
 
 
 def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
     if lengths:
-        with op.operation.context:
-            op.operation.attributes["neptune.longer"] = ir.DenseI64ArrayAttr.get(lengths)
+        LONGER.set(op.operation, lengths)
 
 
 def _whole_pieces(

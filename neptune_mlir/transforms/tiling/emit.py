@@ -19,6 +19,8 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
 from neptune_mlir.analysis.masks import Linear, linear
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.attributes import COMBINE, FREE, IDENTITY
+from neptune_mlir.dialects.op_names import INDEX, READ
 from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
 from neptune_mlir.ir import affine as ix
@@ -318,9 +320,9 @@ class Program:
         with ir.InsertionPoint(block):
             linalg.YieldOp([self._scalar(nest, body, frame, loops, elements, block.arguments[-1])])
         if nest.combiner == "custom":
-            _note_combiner(op.operation.attributes, nest.op)
-        if nests.FREE in nest.op.operation.attributes:
-            op.operation.attributes[nests.FREE] = ir.UnitAttr.get()
+            _note_combiner(op.operation, nest.op)
+        if FREE.on(nest.op.operation):
+            FREE.set(op.operation)
         return op.results[0]
 
     def _scalar(
@@ -353,10 +355,10 @@ class Program:
             (value,) = clone_scalar_code(
                 nest.op.operation.regions[0].blocks[0], {},
                 {
-                    "neptune.read": lambda o: elements[
+                    READ: lambda o: elements[
                         T.rename_axes(nests.read_access(o, self.values), place)
                     ],
-                    "neptune.index": lambda o: position(nest.loops[o.attributes["dim"].value]),
+                    INDEX: lambda o: position(nest.loops[o.attributes["dim"].value]),
                 },
             )  # fmt: skip
             body = T.read("element", dtype=nest.dtype)
@@ -375,7 +377,7 @@ class Program:
         return emitter.emit(T.make(_combine_op(nest), before, body))
 
 
-def _note_combiner(attributes: Any, reduce: Any) -> None:
+def _note_combiner(op: Any, reduce: Any) -> None:
     """Keep a combiner as text, if it needs nothing from outside but constants: the body of the
     reduction has it too, but no longer apart from what is combined."""
     block = reduce.combine.blocks[0]
@@ -394,8 +396,8 @@ def _note_combiner(attributes: Any, reduce: Any) -> None:
                 return
             given[value] = source.clone().results[0]
         func.ReturnOp(clone_scalar_code(block, given))
-    attributes["neptune.combine"] = ir.StringAttr.get(str(module))
-    attributes["neptune.identity"] = reduce.operation.attributes["identity"]
+    COMBINE.set(op, str(module))
+    IDENTITY.set(op, reduce.operation.attributes["identity"])
 
 
 def _combine_op(nest: FusedNest) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL
 from neptune_mlir.dialects.constants import constants_of
+from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
@@ -100,12 +102,8 @@ class HostReader:
 
     def _equalities(self) -> tuple[tuple[Any, Any], ...]:
         """What `equal-extents` found: groups of argument, dimension and factor."""
-        attributes = self.function.attributes
-        if "neptune.equal_dims" not in attributes:
-            return ()
         pairs = []
-        for group in attributes["neptune.equal_dims"]:
-            flat = [int(x) for x in group]
+        for flat in EQUAL_DIMS.find(self.function.operation, ()):
             terms = [
                 fold("mul", self._extent(a, d), factor)
                 for a, d, factor in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
@@ -157,7 +155,7 @@ class HostReader:
                 whole = [name.removeprefix("affine."), whole, other]
             self.expressions[op.results[0]] = whole
             return
-        if name == "neptune.multiprocessors":
+        if name == MULTIPROCESSORS:
             self.expressions[op.results[0]] = ["multiprocessors"]
             return
         head = _SCALAR_OPS.get(name)
@@ -175,9 +173,7 @@ class HostReader:
 
 
 def _given_name(op: Any) -> str:
-    attributes = op.operation.attributes
-    named = "neptune.kernel" in attributes
-    return ir.StringAttr(attributes["neptune.kernel"]).value if named else ""
+    return KERNEL.find(op.operation, "")
 
 
 def _name(location: Any) -> str:

@@ -16,6 +16,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.attributes import KERNEL, TILE, TILE_FEW, TUNED
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -62,17 +63,18 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
     A join with sizes for few chunks (`neptune.tile_few`) gets a second kernel for these. Both
     stand in the plan, and only one of them has programs.
     """
-    if "neptune.tile_few" not in op.attributes:
+    if not TILE_FEW.on(op):
         return _lower(read_kernel(op, values), values, name)
-    count, whole = op.operands[0], op.attributes["neptune.tile"]
-    few = op.attributes["neptune.tile_few"]
+    count, whole, few = op.operands[0], TILE.of(op), TILE_FEW.of(op)
     limit = few[0]
-    op.attributes["neptune.tile"], op.operands[0] = few, ix.minimum(count, limit)
+    TILE.set(op, few)
+    op.operands[0] = ix.minimum(count, limit)
     results = _lower(
         read_kernel(op, values), values, f"{name}_few",
         lambda bound: ix.where_less(count, limit + 1, bound, 0),
     )  # fmt: skip
-    op.attributes["neptune.tile"], op.operands[0] = whole, count
+    TILE.set(op, whole)
+    op.operands[0] = count
     return _lower(
         read_kernel(op, values), values, name,
         lambda bound: ix.where_less(limit, count, bound, 0), results,
@@ -108,9 +110,9 @@ def _lower(
     forall = scf.ForallOp(
         [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
     )
-    forall.operation.attributes["neptune.kernel"] = ir.StringAttr.get(name)
-    if "neptune.tuned" in kernel.op.attributes:
-        forall.operation.attributes["neptune.tuned"] = kernel.op.attributes["neptune.tuned"]
+    KERNEL.set(forall.operation, name)
+    if TUNED.on(kernel.op):
+        TUNED.set(forall.operation, TUNED.of(kernel.op))
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None

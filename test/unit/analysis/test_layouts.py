@@ -89,7 +89,7 @@ def test_blocked_covers_any_shape(shape, warps, vector):
     assert layout.lanes == 32 and layout.warps == warps
     found = {tuple(p) for p in layout.positions.reshape(-1, len(shape)).tolist()}
     assert set(itertools.product(*map(range, shape))) <= found
-    assert L.parse_layout(str(layout), shape) == layout
+    assert L.parse(str(layout), tuple(shape)) == layout
 
 
 @pytest.mark.parametrize("columns", [16, 32, 64, 80, 96, 128, 256])
@@ -102,4 +102,4 @@ def test_pieces_of_shared_tiles_meet_no_bank_conflict(columns):
             at = r * layout.pitch + 16 * (chunk ^ (r >> layout.shift & layout.mask))
             banks.add(at // 16 % 8)
         assert len(banks) == 8
-    assert L.parse_shared(str(layout), (64, columns)) == layout
+    assert L.parse(str(layout), (64, columns)) == layout

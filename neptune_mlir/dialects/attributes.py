@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The discardable attributes `neptune.*` that passes leave for each other.
+
+No other module writes such a name. An attribute is read and written through its declaration, which
+knows its type:
+
+    CONSUMERS.set(forall, 2)
+    if CONSUMERS.on(forall): groups = CONSUMERS.of(forall)
+
+`writers` and `readers` are the modules that do so, without the package's name; a test compares them
+with the code. The attributes of ops of the dialect (`domain`, `combiner`, ...) are no concern of
+this module: their classes have them.
+"""
+
+from __future__ import annotations
+
+from neptune_mlir.dialects.attribute_types import (
+    DATA,
+    ELEMENT,
+    LISTS,
+    MARK,
+    NUMBER,
+    NUMBERS,
+    TABLE,
+    TEXT,
+    TEXTS,
+    Attribute,
+    Mark,
+)
+
+# ---- programs
+
+PRECISION = Attribute(
+    "precision", TEXT, "func.func",
+    "what the operands of products may be rounded to",
+    writers=("driver.compiler",),
+    readers=("dialects.program",),
+)  # fmt: skip
+NUMERICS = Attribute(
+    "numerics", TEXT, "func.func",
+    "which fused forms are good enough (`algebra/rules.py`)",
+    writers=("driver.compiler",),
+    readers=("dialects.program",),
+)  # fmt: skip
+DERIVED = Attribute(
+    "derived", TEXTS, "func.func",
+    "how the function was derived from another one",
+    writers=("frontend.emit",),
+    readers=("driver.explain",),
+)  # fmt: skip
+CHIP = Attribute(
+    "chip", TEXT, "builtin.module",
+    "the target that the program is compiled for",
+    writers=("pipelines.lowering",),
+    readers=("transforms.schedule.tile",),
+)  # fmt: skip
+CONSTANTS = Attribute(
+    "constants", TEXTS, "func.func",
+    "SHA-256 of the data of each constant: they are the last arguments",
+    writers=("transforms.linalg.lift_constants",),
+    readers=("dialects.constants",),
+)  # fmt: skip
+CONSTANT_DATA = Attribute(
+    "constants", DATA, "builtin.module",
+    "the data of constants by SHA-256, as bytes",
+    writers=("transforms.linalg.lift_constants",),
+    readers=("dialects.constants",),
+)  # fmt: skip
+EQUAL_DIMS = Attribute(
+    "equal_dims", LISTS, "func.func",
+    "dimensions of arguments that are equal: argument, dimension and factor of each",
+    writers=("transforms.linalg.equal_extents",),
+    readers=("transforms.hopper.specialize_warps", "transforms.tiling.host_plan"),
+)  # fmt: skip
+
+# ---- nests and fused ops
+
+AXES = Attribute(
+    "axes", NUMBERS, "a nest in a fused op",
+    "the axis of the fused op that each loop is",
+    writers=("dialects.nests", "transforms.fusion.privatize"),
+    readers=(
+        "dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
+        "transforms.fusion.privatize",
+    ),
+)  # fmt: skip
+AXIS_NAMES = Attribute(
+    "axis_names", TEXTS, "a nest",
+    "what the program calls the loops",
+    writers=("dialects.nests",),
+    readers=("dialects.nests",),
+)  # fmt: skip
+FREE = Mark(
+    "free", MARK, "neptune.accumulate, its tile op",
+    "no result depends on its value: any reference will do",
+    writers=("transforms.fusion.free_references", "transforms.tiling.emit"),
+    readers=("transforms.gpu.keep_references", "transforms.tiling.emit"),
+)  # fmt: skip
+PROOF = Attribute(
+    "proof", TEXT, "neptune.stream",
+    "how the corrections were proved",
+    writers=("transforms.fusion.rolling_update",),
+    readers=("driver.explain",),
+)  # fmt: skip
+DERIVATION = Attribute(
+    "derivation", TEXTS, "neptune.stream",
+    "the corrections and why they are right, for `explain`",
+    writers=("transforms.fusion.rolling_update",),
+    readers=("driver.explain",),
+)  # fmt: skip
+TILE = Attribute(
+    "tile", NUMBERS, "a fused op",
+    "the tile size of each axis; 0: not cut",
+    writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
+    readers=(
+        "analysis.tile_axes", "dialects.verify", "driver.explain", "transforms.fusion.privatize",
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+    ),
+)  # fmt: skip
+TILE_FEW = Attribute(
+    "tile_few", NUMBERS, "neptune.global",
+    "tile sizes where a stream was cut into few chunks",
+    writers=("transforms.schedule.tile",),
+    readers=("transforms.tiling.lower_to_tiles",),
+)  # fmt: skip
+TUNED = Attribute(
+    "tuned", TABLE, "a fused op, its scf.forall",
+    "what was measured to be best (`targets/tuned.py`)",
+    writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
+    readers=("analysis.tiles", "transforms.tiling.lower_to_tiles"),
+)  # fmt: skip
+LONGER = Attribute(
+    "longer", NUMBERS, "neptune.stream",
+    "lengths from which on other tile sizes are better",
+    writers=("transforms.schedule.tile",),
+    readers=("pipelines.cases",),
+)  # fmt: skip
+COMBINE = Attribute(
+    "combine", TEXT, "a reduction whose combiner is no named one",
+    "a module with the function that combines two elements",
+    writers=("transforms.tiling.emit",),
+    readers=("codegen.triton.ttir_generic",),
+)  # fmt: skip
+IDENTITY = Attribute(
+    "identity", ELEMENT, "a reduction with `neptune.combine`",
+    "the identity of that combiner",
+    writers=("transforms.tiling.emit",),
+    readers=("codegen.triton.ttir_generic",),
+)  # fmt: skip
+
+# ---- kernels
+
+KERNEL = Attribute(
+    "kernel", TEXT, "scf.forall",
+    "the name of the kernel",
+    writers=("transforms.gpu.points_to_kernels", "transforms.tiling.lower_to_tiles"),
+    readers=("transforms.tiling.host_plan",),
+)  # fmt: skip
+TARGET = Attribute(
+    "target", TEXT, "scf.forall",
+    "the GPU that the layouts are for",
+    writers=("transforms.gpu.assign_layouts", "transforms.gpu.points_to_kernels"),
+    readers=(
+        "codegen.distribute_tiles", "transforms.hopper.partition_warps",
+        "transforms.hopper.schedule_loops",
+    ),
+)  # fmt: skip
+WARPS = Attribute(
+    "warps", NUMBER, "scf.forall",
+    "warps of a program; of a specialised one, those of its consumers",
+    writers=("transforms.gpu.assign_layouts", "transforms.gpu.points_to_kernels"),
+    readers=(
+        "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.hopper.partition_warps",
+    ),
+)  # fmt: skip
+BLOCKS = Attribute(
+    "blocks", NUMBER, "scf.forall",
+    "how many programs a multiprocessor has to have room for",
+    writers=("transforms.gpu.assign_layouts",),
+    readers=("codegen.gpu.kernels",),
+)  # fmt: skip
+HELD = Attribute(
+    "held", NUMBER, "scf.forall",
+    "registers of a thread that accumulators take, at most",
+    writers=("transforms.gpu.assign_layouts",),
+    readers=("codegen.gpu.kernels",),
+)  # fmt: skip
+POINTS = Attribute(
+    "points", NUMBER, "scf.forall",
+    "threads of a block, of a kernel with one thread a point",
+    writers=("transforms.gpu.points_to_kernels",),
+    readers=("codegen.distribute_tiles", "codegen.gpu.host"),
+)  # fmt: skip
+PLAN = Attribute(
+    "plan", TEXT, "builtin.module",
+    "the launch plan, as JSON",
+    writers=("codegen.cpu.vectorize_tiles", "codegen.gpu.host", "transforms.cpu.outline_kernels"),
+    readers=("codegen.cpu.vectorize_tiles", "pipelines.cpu", "pipelines.gpu"),
+)  # fmt: skip
+KERNELS = Attribute(
+    "kernels", TEXT, "builtin.module",
+    "what the GPU back end knows of each kernel, as JSON",
+    writers=("codegen.gpu.host",),
+    readers=("codegen.gpu.host",),
+)  # fmt: skip
+SHARED_BYTES = Attribute(
+    "shared", NUMBER, "gpu.func",
+    "bytes of shared memory",
+    writers=("codegen.gpu.kernels",),
+    readers=(),
+)  # fmt: skip
+GRID_KERNEL = Mark(
+    "grid_kernel", MARK, "func.func",
+    "a kernel of the CPU that the plan launches",
+    writers=("transforms.cpu.outline_kernels",),
+    readers=("codegen.cpu.vectorize_tiles",),
+)  # fmt: skip
+
+# ---- layouts of tiles
+
+VIA = Attribute(
+    "via", TEXT, "a tile op",
+    'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
+    readers=(
+        "codegen.gpu.kernels", "codegen.nvidia.rings", "transforms.gpu.defer_joins",
+        "transforms.gpu.keep_references", "transforms.gpu.streams",
+        "transforms.hopper.specialize_warps",
+    ),
+)  # fmt: skip
+ITERATION = Attribute(
+    "iteration", TEXT, "a tile op",
+    "which points of its loops each thread computes, as a layout",
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
+    readers=("analysis.layouts",),
+)  # fmt: skip
+LAYOUT = Attribute(
+    "layout", TEXT, "a tile op, a load or a copy",
+    "where the elements of the result live (`analysis/layouts.py`)",
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
+    readers=(
+        "analysis.layouts", "codegen.gpu.kernels", "codegen.gpu.pipeline",
+        "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
+        "transforms.hopper.loop_graph", "transforms.hopper.specialize_warps",
+    ),
+)  # fmt: skip
+LAYOUTS = Attribute(
+    "layout", TEXTS, "scf.for, scf.if",
+    'the layout of each result; "" for a scalar',
+    writers=(
+        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.pipeline_loops",
+    ),
+    readers=(
+        "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
+        "transforms.hopper.pipeline_loops",
+    ),
+)  # fmt: skip
+INSTRUCTION = Attribute(
+    "instruction", TEXT, "a matmul",
+    "the matrix instruction",
+    writers=("transforms.gpu.assign_layouts",),
+    readers=("codegen.gpu.compute",),
+)  # fmt: skip
+SWAPPED = Mark(
+    "swapped", MARK, "a matmul",
+    "its factors change places: the result is computed transposed",
+    writers=("transforms.gpu.assign_layouts",),
+    readers=("codegen.gpu.kernels", "transforms.hopper.specialize_warps"),
+)  # fmt: skip
+PARTIAL = Mark(
+    "partial", MARK, "a sum",
+    "lanes keep their parts; a neptune.join_lanes adds them up",
+    writers=("transforms.gpu.defer_joins",),
+    readers=("codegen.gpu.compute",),
+)  # fmt: skip
+STAGES = Attribute(
+    "stages", NUMBER, "scf.for",
+    "slots of the tiles that the loop loads to shared memory",
+    writers=("transforms.gpu.assign_layouts",),
+    readers=(
+        "codegen.gpu.pipeline", "transforms.gpu.keep_references",
+        "transforms.hopper.partition_warps",
+    ),
+)  # fmt: skip
+ROUGH = Mark(
+    "rough", MARK, "math.exp, math.tanh",
+    "few digits are enough: its result is rounded to 16 bits",
+    writers=("transforms.gpu.tolerance",),
+    readers=("codegen.gpu.scalars",),
+)  # fmt: skip
+
+# ---- running maxima that are kept
+
+KEEPS = Mark(
+    "keeps", MARK, "scf.for",
+    "iterations may keep the reference of the one before",
+    writers=("transforms.gpu.keep_references",),
+    readers=("codegen.gpu.kernels", "transforms.hopper.lazy_rescaling"),
+)  # fmt: skip
+MEASURED = Attribute(
+    "measured", TEXT, "weights and factors of an online softmax",
+    'how references are looked for: "rows", "warp", "small" or "back"',
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling"),
+    readers=(
+        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
+        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
+    ),
+)  # fmt: skip
+REFERENCES = Attribute(
+    "references", NUMBERS, "weights and factors of an online softmax",
+    "the operands that are references",
+    writers=("transforms.gpu.keep_references",),
+    readers=("codegen.gpu.measured",),
+)  # fmt: skip
+AGAIN = Mark(
+    "again", MARK, "a matmul",
+    "warps may do it again, on their own",
+    writers=("transforms.gpu.keep_references",),
+    readers=(
+        "codegen.nvidia.rings", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.split_matmuls",
+    ),
+)  # fmt: skip
+LIKELY = Mark(
+    "likely", MARK, "scf.if",
+    "most iterations take its first side",
+    writers=("transforms.hopper.lazy_rescaling",),
+    readers=("transforms.hopper.schedule_loops",),
+)  # fmt: skip
+
+# ---- warp specialisation and software pipelining
+
+CONSUMERS = Attribute(
+    "consumers", NUMBER, "scf.forall",
+    "warp groups that compute, beside one that loads",
+    writers=("transforms.hopper.specialize_warps",),
+    readers=(
+        "codegen.distribute_tiles", "codegen.nvidia.specialized", "pipelines.nvvm",
+        "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
+        "transforms.gpu.layout_stages", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.partition_warps", "transforms.hopper.schedule_loops",
+        "transforms.hopper.specialize_warps", "transforms.hopper.split_matmuls", "tune.builder",
+    ),
+)  # fmt: skip
+UNSPECIALIZED = Mark(
+    "unspecialized", MARK, "scf.forall",
+    "it streams tiles for matmuls and got no consumers",
+    writers=("transforms.hopper.specialize_warps",),
+    readers=("transforms.hopper.specialize_warps",),
+)  # fmt: skip
+TURNS = Mark(
+    "turns", MARK, "scf.forall",
+    "consumers start their matmuls one after another (ping-pong)",
+    writers=("transforms.hopper.specialize_warps",),
+    readers=("codegen.nvidia.specialized", "transforms.hopper.pipeline_loops"),
+)  # fmt: skip
+RESIDENT = Mark(
+    "resident", MARK, "scf.forall",
+    "blocks stay and take programs from a queue (persistent kernel)",
+    writers=("transforms.hopper.specialize_warps",),
+    readers=(
+        "codegen.distribute_tiles", "codegen.nvidia.specialized",
+        "transforms.hopper.partition_warps",
+    ),
+)  # fmt: skip
+BOXED = Mark(
+    "boxed", MARK, "scf.forall",
+    "results are stored by the copy engine (TMA)",
+    writers=("transforms.hopper.specialize_warps",),
+    readers=("codegen.nvidia.specialized",),
+)  # fmt: skip
+STAGE = Attribute(
+    "stage", NUMBER, "an op of a pipelined loop",
+    "how many iterations late it runs",
+    writers=("transforms.hopper.schedule_loops",),
+    readers=("transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops"),
+)  # fmt: skip
+ORDER = Attribute(
+    "order", NUMBER, "an op of a pipelined loop",
+    "its place in the steady state",
+    writers=("transforms.hopper.schedule_loops",),
+    readers=("transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops"),
+)  # fmt: skip
+SKIPS_ONES = Mark(
+    "skips_ones", MARK, "a tile op that scales",
+    "it may be skipped where all factors are 1",
+    writers=("transforms.hopper.pipeline_loops",),
+    readers=("codegen.nvidia.specialized",),
+)  # fmt: skip

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The names of the ops of the `neptune` dialect, for code that looks at ops of any kind."""
+
+PREFIX = "neptune."
+
+# nests, and what their regions hold
+MAP = "neptune.map"
+REDUCE = "neptune.reduce"
+ACCUMULATE = "neptune.accumulate"
+CORRECT = "neptune.correct"
+READ = "neptune.read"
+OLD = "neptune.old"
+NEW = "neptune.new"
+INDEX = "neptune.index"
+YIELD = "neptune.yield"
+MULTIPROCESSORS = "neptune.multiprocessors"
+
+# fused ops
+STREAM = "neptune.stream"
+PRIVATE = "neptune.private"
+GLOBAL = "neptune.global"
+PRODUCE = "neptune.produce"
+
+# asynchronous references
+CREATE = "neptune.aref_create"
+PRODUCER = "neptune.producer"
+PUT = "neptune.aref_put"
+GET = "neptune.aref_get"
+RELEASE = "neptune.aref_release"
+
+# asynchronous matmuls
+START = "neptune.mma_start"
+WAIT = "neptune.mma_wait"
+
+# warps
+WARP_ALL = "neptune.warp_all"
+JOIN = "neptune.join_lanes"
+FENCE = "neptune.issue_fence"
+AWAIT_TURN = "neptune.await_turn"
+GIVE_TURN = "neptune.give_turn"
+
+NESTS = (MAP, REDUCE, ACCUMULATE, CORRECT)
+READS = (READ, OLD, NEW)
