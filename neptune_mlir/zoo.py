@@ -233,8 +233,7 @@ def find(names: Sequence[str]) -> list[Example]:
 
 def fusions(program: Program) -> list[Any]:
     """What rolling update plans for a program (see `transforms.fusion_plan`)."""
-    from neptune_mlir.dialects.program import Program as Nests
-    from neptune_mlir.dialects.program import functions
+    from neptune_mlir.dialects.program import NestProgram, functions
     from neptune_mlir.transforms import registry
     from neptune_mlir.transforms.fusion.plan import plan_fusions
 
@@ -243,7 +242,7 @@ def fusions(program: Program) -> list[Any]:
         for name in ("inline-maps", "defer"):
             registry.lookup(name).run(module)
         (function,) = functions(module)
-        return plan_fusions(Nests(function))
+        return plan_fusions(NestProgram(function))
 
 
 def relative_error(got: Any, wanted: Any) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 
 from neptune_mlir.bench.figures import median
 from neptune_mlir.bench.problem import Problem
-from neptune_mlir.bench.report import Table
+from neptune_mlir.bench.report import TextTable
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
@@ -62,19 +62,19 @@ class SampleDriver(CudaDriver):
         self, context: int, module: int, symbol: str
     ) -> tuple[ctypes.c_uint64, ctypes.c_size_t]:
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
-        self._inside(context, "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size),
+        self.inside(context, "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size),
                      ctypes.c_void_p(module), symbol.encode())  # fmt: skip
         return address, size
 
     def clear(self, context: int, module: int, symbol: str) -> None:
         address, size = self._array(context, module, symbol)
-        self._inside(context, "cuMemsetD8_v2", address, 0, size)
+        self.inside(context, "cuMemsetD8_v2", address, 0, size)
 
     def read(self, context: int, module: int, symbol: str) -> np.ndarray[Any, Any]:
         """The array as 32-bit words."""
         address, size = self._array(context, module, symbol)
         words = np.zeros(size.value // 4, np.uint32)
-        self._inside(context, "cuMemcpyDtoH_v2",
+        self.inside(context, "cuMemcpyDtoH_v2",
                      ctypes.c_void_p(words.ctypes.data), address, size)  # fmt: skip
         return words
 
@@ -250,7 +250,7 @@ def title(row: dict[str, Any]) -> str:
             f"{row['us_sampled']:.0f} us with samples{without}")  # fmt: skip
 
 
-def table(row: dict[str, Any]) -> Table:
+def table(row: dict[str, Any]) -> TextTable:
     """One kernel, for people: bundle, kernel, where, length, us, us_sampled, roles (`shares`)."""
     lines = row["roles"]
     kinds = list(dict.fromkeys(kind for line in lines for kind in line["percent"]))
@@ -260,4 +260,4 @@ def table(row: dict[str, Any]) -> Table:
          *(f"{x:.1f}" if (x := line["percent"].get(k)) else "" for k in kinds)]
         for line in lines
     ]  # fmt: skip
-    return Table(f"{title(row)}, % of cycles", ["", "cycles", "first issue", *kinds], cells)
+    return TextTable(f"{title(row)}, % of cycles", ["", "cycles", "first issue", *kinds], cells)

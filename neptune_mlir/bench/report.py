@@ -21,7 +21,7 @@ MEASURES = ("relative", "rms", "p90", "p99")
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """The first column is text, the rest figures."""
 
     title: str
@@ -74,7 +74,7 @@ def _limits(found: dict[str, Any]) -> str:
     return f"{found['device']['name']} ({device})\nrates, before and after:\n{measured}"
 
 
-def _rates(rows: Sequence[dict[str, Any]]) -> list[Table]:
+def _rates(rows: Sequence[dict[str, Any]]) -> list[TextTable]:
     """Throughput of each candidate; of the best of ours also how it stands."""
     groups: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     for row in rows:
@@ -93,7 +93,7 @@ def _rates(rows: Sequence[dict[str, Any]]) -> list[Table]:
             line = [f"{one['operator']} {one['dtype']}", str(one["length"]), str(one["batch"])]
             line += [_rate(by_name.get(name), unit) for name in names]
             lines.append(line + _standing(cell))
-        found.append(Table(f"{suite}, {what} (± spread of rounds, %)", header, lines))
+        found.append(TextTable(f"{suite}, {what} (± spread of rounds, %)", header, lines))
     return found
 
 
@@ -125,7 +125,7 @@ def _standing(cell: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _errors(rows: Sequence[dict[str, Any]]) -> Table:
+def _errors(rows: Sequence[dict[str, Any]]) -> TextTable:
     """The largest over lengths and batches."""
     lines = []
     groups: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
@@ -142,10 +142,10 @@ def _errors(rows: Sequence[dict[str, Any]]) -> Table:
                 if ratios else "",
             ])  # fmt: skip
     title = "absolute error against float64, the largest over lengths (relative: Frobenius)"
-    return Table(title, ["", "relative", "RMS", "90%", "99%", "/ best peer's"], lines)
+    return TextTable(title, ["", "relative", "RMS", "90%", "99%", "/ best peer's"], lines)
 
 
-def _comparison(rows: Sequence[dict[str, Any]]) -> Table:
+def _comparison(rows: Sequence[dict[str, Any]]) -> TextTable:
     """Geometric means of what ours reach of the best peer, and of FlashAttention-2."""
     lines = []
     valid = [r for r in rows if "failed" not in r]
@@ -174,7 +174,7 @@ def _comparison(rows: Sequence[dict[str, Any]]) -> Table:
                     f"{geometric_mean(flash):.2f}" if flash else "",
                 ])  # fmt: skip
     header = ["", "rows", "geometric mean", "least", "most", "/ FlashAttention-2"]
-    return Table("ours / best peer", header, lines)
+    return TextTable("ours / best peer", header, lines)
 
 
 def _summary(found: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ HELPER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class BenchCell:
     """`bundles`: ours by label. `sweep`: it is there for its batch, not its length."""
 
     problem: Problem | Rows
@@ -66,7 +66,7 @@ class Cell:
 
 
 @dataclass
-class Options:
+class BenchOptions:
     """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep."""
 
     lengths: Sequence[int] = LENGTHS
@@ -99,7 +99,7 @@ def bundles_of(
     return found
 
 
-def cells_of(folder: Path, options: Options) -> list[Cell]:
+def cells_of(folder: Path, options: BenchOptions) -> list[BenchCell]:
     """By dtype, then in the order of lengths, then by operator; the sweep at last."""
     groups: dict[tuple[str, str], tuple[dict[str, Any], dict[str, str]]] = {}
     for path, spec in bundles_of(folder, options.operators).items():
@@ -109,7 +109,7 @@ def cells_of(folder: Path, options: Options) -> list[Cell]:
     sizes = [(n, 1, False) for n in options.lengths]
     sizes += [(SWEEP_LENGTH, batch, True) for batch in options.batches]
     return [
-        Cell(problem_of(spec, length, batch), labels, spec["suite"], sweep)
+        BenchCell(problem_of(spec, length, batch), labels, spec["suite"], sweep)
         for dtype in options.dtypes
         for length, batch, sweep in sizes
         for spec, labels in groups.values()
@@ -119,7 +119,7 @@ def cells_of(folder: Path, options: Options) -> list[Cell]:
 
 
 class Conductor:
-    def __init__(self, cells: Sequence[Cell], options: Options, log: Path,
+    def __init__(self, cells: Sequence[BenchCell], options: BenchOptions, log: Path,
                  say: Callable[[str], None], command: tuple[str, ...] = COMMAND):  # fmt: skip
         self.cells, self.options, self.log, self.say = cells, options, log, say
         self._command = command
@@ -177,7 +177,7 @@ class Conductor:
         save(found)
         return found
 
-    def _left(self, rows: Sequence[dict[str, Any]]) -> list[Cell]:
+    def _left(self, rows: Sequence[dict[str, Any]]) -> list[BenchCell]:
         """Cells of which a candidate has no row."""
         had: dict[Any, set[str]] = {}
         for row in rows:
@@ -195,11 +195,11 @@ class Conductor:
             raise UsageError(f"the chip's rates cannot be measured: {answer['failed']}")
         found["limits"].append({**answer, **clocks.figures()})
 
-    def _warm(self, cells: Sequence[Cell]) -> None:
+    def _warm(self, cells: Sequence[BenchCell]) -> None:
         """Start every candidate, and fill the compilers' caches on disk with helpers beside
         them, while nothing is measured."""
-        first: dict[str, Cell] = {}
-        jobs: dict[Any, tuple[str, Cell]] = {}
+        first: dict[str, BenchCell] = {}
+        jobs: dict[Any, tuple[str, BenchCell]] = {}
         for cell in cells:
             for name in cell.candidates(self.options.peers):
                 first.setdefault(name, cell)
@@ -210,17 +210,17 @@ class Conductor:
                     jobs.setdefault(
                         kind if serves == "operator" else (*kind, p.keys, p.batch), (name, cell)
                     )
-        waiting: dict[str, list[Cell]] = {}
+        waiting: dict[str, list[BenchCell]] = {}
         for name, cell in jobs.values():
             if first[name] is not cell:
                 waiting.setdefault(name, []).append(cell)
         until = self._started + 0.4 * self.options.budget
         lock = threading.Lock()
 
-        def start(name: str, cell: Cell) -> None:
+        def start(name: str, cell: BenchCell) -> None:
             self.worker(name).ask(COMPILE_TIMEOUT, do="warm", **cell.request(name))
 
-        def take(name: str) -> tuple[str, Cell] | None:
+        def take(name: str) -> tuple[str, BenchCell] | None:
             """A job for the same candidate if there is one, else of the one with the most."""
             with lock:
                 own = name if waiting[name] else max(waiting, key=lambda n: len(waiting[n]))
@@ -249,7 +249,7 @@ class Conductor:
         for thread in threads:
             thread.join()
 
-    def _measure(self, cell: Cell) -> list[dict[str, Any]]:
+    def _measure(self, cell: BenchCell) -> list[dict[str, Any]]:
         names = cell.candidates(self.options.peers)
         rows = {name: cell.row(name) for name in names}
         tuning = [n for n in names if n in peers.PEERS and peers.PEERS[n].tunes]

@@ -30,16 +30,16 @@ class Session:
     def __init__(self, candidate: str):
         self.candidate = candidate
         self._loaded: tuple[str, Any] | None = None
-        self._clear()
+        self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         self.problem: Problem | Rows | None = None
         self.arrays: Any = None
         self.call: Any = None
         self.timed: Any = None
         self.wanted: Any = None
 
-    def _executable(self, path: str) -> Any:
+    def executable(self, path: str) -> Any:
         from neptune_mlir.runtime.bundle import Bundle
         from neptune_mlir.runtime.gpu import GpuExecutable
 
@@ -55,7 +55,7 @@ class Session:
         if "bundle" not in message:
             return PEERS[self.candidate].make(self.problem, self.arrays)
         out = self.problem.result(self.arrays).fill_(math.nan)
-        run = self._executable(message["bundle"])
+        run = self.executable(message["bundle"])
         scratch = workspace(run, self.arrays)
         prepared = run.prepare(*self.arrays, out=out, workspace=scratch)
 
@@ -68,7 +68,7 @@ class Session:
     def _set(self, message: dict[str, Any]) -> Any:
         import torch
 
-        self._clear()
+        self.clear()
         torch.cuda.empty_cache()
         self.problem = from_json(message["problem"])
         self.arrays = self.problem.inputs("cuda")
@@ -79,7 +79,7 @@ class Session:
 
         self._set(message)()
         torch.cuda.synchronize()
-        self._clear()
+        self.clear()
         return {}
 
     def prepare(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Session:
         assert self.problem is not None
         _poison_free_memory(self.problem.result(self.arrays))
         errors = self._errors(self.timed.poisoned())
-        self._clear()
+        self.clear()
         return {"errors": errors}
 
     def _errors(self, out: Any) -> dict[str, float]:
@@ -119,7 +119,7 @@ class Session:
     def check(self, message: dict[str, Any]) -> dict[str, Any]:
         from neptune_mlir.bench.check import check
 
-        return check(message["bundle"], self._executable(message["bundle"]))
+        return check(message["bundle"], self.executable(message["bundle"]))
 
     def limits(self, message: dict[str, Any]) -> dict[str, Any]:
         import torch
@@ -168,7 +168,7 @@ def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
             found: dict[str, Any] = getattr(session, message["do"])(message)
             return found
         except Exception as error:
-            session._clear()
+            session.clear()
             cause: BaseException = error
             while following := cause.__cause__:  # compilers wrap what they mean
                 cause = following

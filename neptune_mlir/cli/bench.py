@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
         return _check(options, log)
     if options.profile:
         return _profile(options)
-    wanted = run.Options(
+    wanted = run.BenchOptions(
         lengths=_numbers("lengths", options.lengths)
         or (run.QUICK_LENGTHS if options.quick else run.LENGTHS),
         batches=_batches(options),

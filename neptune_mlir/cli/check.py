@@ -102,7 +102,7 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     from neptune_mlir.algebra.numerics.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
     from neptune_mlir.dialects.context import parse
-    from neptune_mlir.dialects.program import Program, functions
+    from neptune_mlir.dialects.program import NestProgram, functions
     from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
 
@@ -113,7 +113,7 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
         found = [f for f in functions(module) if entry in (None, f.name.value)]
         if len(found) != 1:
             return None
-        program = Program(found[0])
+        program = NestProgram(found[0])
         places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
         reads = {
             k: set() if n.combiner == "add" else {r.attr for r in leaves(n.body, "read")}

@@ -20,7 +20,7 @@ _TEXT = re.compile(r"(?P<loc>.+?:\d+:\d+): (?P<kind>error|warning|remark|note): 
 
 
 @dataclass(frozen=True)
-class Entry:
+class Diagnostic:
     """One diagnostic: `kind` is error, warning, remark or note; `loc` is `file:line:col`."""
 
     kind: str
@@ -42,18 +42,18 @@ class Entry:
         )
 
 
-def of_diagnostic(diagnostic: Any) -> list[Entry]:
+def of_diagnostic(diagnostic: Any) -> list[Diagnostic]:
     """The entries of an MLIR diagnostic: itself, then its notes."""
     from neptune_mlir.ir.bindings import location_text
 
     kind = str(diagnostic.severity).rpartition(".")[2].lower()
-    entries = [Entry(kind, location_text(diagnostic.location), diagnostic.message)]
+    entries = [Diagnostic(kind, location_text(diagnostic.location), diagnostic.message)]
     for note in diagnostic.notes:
         entries += of_diagnostic(note)
     return entries
 
 
-def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
+def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
     """The entries that an exception stands for.
 
     `fallback` locates errors that know no place. An exception that nobody raised on purpose
@@ -61,18 +61,18 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
     """
     if hasattr(error, "error_diagnostics"):
         return [e for d in error.error_diagnostics for e in of_diagnostic(d)] or [
-            Entry("error", fallback, str(error))
+            Diagnostic("error", fallback, str(error))
         ]
     if isinstance(error, NeptuneError):
         cause = error.__cause__
         if cause is not None and hasattr(cause, "error_diagnostics"):
-            return [*of_exception(cause), Entry("note", fallback, error.message)]
+            return [*of_exception(cause), Diagnostic("note", fallback, error.message)]
         located = [_TEXT.match(line) for line in error.message.splitlines()]
         if located and all(located):  # diagnostics of a parse, already as text
-            return [Entry(m["kind"], m["loc"], m["message"]) for m in located if m]
-        entries = [Entry("error", error.loc or fallback, error.message)]
+            return [Diagnostic(m["kind"], m["loc"], m["message"]) for m in located if m]
+        entries = [Diagnostic("error", error.loc or fallback, error.message)]
         if error.hint:
-            entries.append(Entry("note", error.loc or fallback, f"hint: {error.hint}"))
+            entries.append(Diagnostic("note", error.loc or fallback, f"hint: {error.hint}"))
         return entries
     last = str(error).rstrip().rpartition("\n")[2]
     name, _, message = last.partition(": ")
@@ -80,16 +80,16 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Entry]:
         # MLIR's walk turns an exception of ours into text, traceback and all
         place = _PLACE.match(message)
         if place:
-            return [Entry("error", place["loc"], message[place.end() :])]
-        return [Entry("error", fallback, message)]
+            return [Diagnostic("error", place["loc"], message[place.end() :])]
+        return [Diagnostic("error", fallback, message)]
     text = f"internal error, please report it: {type(error).__name__}: {last}"
     return [
-        Entry("error", fallback, text),
-        Entry("note", fallback, "NEPTUNE_TRACEBACK=1 shows where it came from"),
+        Diagnostic("error", fallback, text),
+        Diagnostic("note", fallback, "NEPTUNE_TRACEBACK=1 shows where it came from"),
     ]
 
 
-def show(entries: Iterable[Entry], source: str | bytes, file: str) -> None:
+def show(entries: Iterable[Diagnostic], source: str | bytes, file: str) -> None:
     """Print entries to stderr, each error in `file` with its line of `source`, if that is text."""
     lines = source.splitlines() if isinstance(source, str) else []
     for entry in entries:
@@ -115,7 +115,7 @@ class _Expectation:
     text: str
     pattern: re.Pattern[str]
 
-    def meets(self, entry: Entry) -> bool:
+    def meets(self, entry: Diagnostic) -> bool:
         return (
             self.kind == entry.kind
             and self.line == entry.line
@@ -124,7 +124,7 @@ class _Expectation:
 
 
 def check_expected(
-    source: str, entries: Iterable[Entry], file: str, *, every: bool = True
+    source: str, entries: Iterable[Diagnostic], file: str, *, every: bool = True
 ) -> list[str]:
     """What differs between the `expected-...` comments of `source` and the entries.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.cli import diagnostics, opt_help, reproducer
-from neptune_mlir.cli.diagnostics import Entry
+from neptune_mlir.cli.diagnostics import Diagnostic
 from neptune_mlir.cli.opt_options import make_parser, unknown
 from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
@@ -89,7 +89,7 @@ class _Session:
         whole = source == options.input and not options.split_input_file
         self.path = source if whole else None
         self.instruments = _instruments(options)
-        self.entries: list[Entry] = []
+        self.entries: list[Diagnostic] = []
 
     def process(self, text: str | bytes) -> str | bytes | None:
         """The resulting IR as text or bytecode, or None after an error."""
@@ -108,7 +108,7 @@ class _Session:
                 self.entries += diagnostics.of_exception(error, self.source)
                 return None
             finally:
-                self.entries += [Entry(r.kind, r.loc, r.message) for r in remarks]
+                self.entries += [Diagnostic(r.kind, r.loc, r.message) for r in remarks]
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[Any]:
@@ -284,7 +284,7 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _wanted(entries: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
+def _wanted(entries: Sequence[Diagnostic], options: argparse.Namespace) -> list[Diagnostic]:
     """The diagnostics that are to be shown."""
     levels = ("error", "warning", "remark")
     shown = {*levels[: 1 + levels.index(options.mlir_diagnostic_verbosity_level[:-1])]}

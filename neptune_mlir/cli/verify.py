@@ -81,7 +81,7 @@ def execute(options: argparse.Namespace) -> int:
 def planned(source: Any) -> list[Any]:
     """The fusions of every function of a program."""
     from neptune_mlir.dialects.context import parse
-    from neptune_mlir.dialects.program import Program, functions, numerics_of
+    from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
     from neptune_mlir.ir import bindings
     from neptune_mlir.pipelines import common, runner
     from neptune_mlir.transforms.fusion.plan import plan_fusions
@@ -94,7 +94,7 @@ def planned(source: Any) -> list[Any]:
             return [
                 fusion
                 for function in functions(module)
-                for fusion in plan_fusions(Program(function), numerics_of(function))
+                for fusion in plan_fusions(NestProgram(function), numerics_of(function))
             ]
 
 

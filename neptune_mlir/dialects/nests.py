@@ -73,6 +73,10 @@ class Values:
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
 
+    def knows(self, value: Any) -> bool:
+        """Whether a value has a key."""
+        return value in self._keys
+
     def __contains__(self, key: str) -> bool:
         return key in self._values
 

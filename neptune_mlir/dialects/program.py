@@ -53,7 +53,7 @@ def streams(module: Any) -> list[Any]:
     return found
 
 
-class Program:
+class NestProgram:
     """The nests of one function's entry block, in program order.
 
     `nests[key]` is the nest that makes the tensor called `key` in `values`. Nests whose body
@@ -256,7 +256,7 @@ class ExtentClasses:
     static sizes connects them.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: NestProgram):
         self._parent: dict[Any, Any] = {}
         self._static: dict[Any, int] = {}
         for key, nest in program.nests.items():
@@ -276,7 +276,7 @@ class ExtentClasses:
                     if idx.op == "index":
                         self._union((read.attr, "dim", dim), (key, "loop", idx.attr))
 
-    def _value_node(self, value: Any, program: Program) -> Any:
+    def _value_node(self, value: Any, program: NestProgram) -> Any:
         """A `tensor.dim` of a known tensor is that dimension; other values stand for themselves."""
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.name == "tensor.dim":

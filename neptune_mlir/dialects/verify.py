@@ -39,21 +39,21 @@ FORMS = ("multiplicative", "exponential", "additive", "monotone", "augmented")
 SHARED_DOMAIN = (STREAM, GLOBAL)
 
 
-class _Rejected(Exception):
+class Rejected(Exception):
     """Ends a check; the diagnostic is emitted at `op`."""
 
     def __init__(self, op: Any, message: str):
         self.op, self.message = op, message
 
 
-def _check(function: Callable[[Any], None]) -> Callable[[Any], bool]:
+def checked(function: Callable[[Any], None]) -> Callable[[Any], bool]:
     """Turn a function that raises `_Rejected` into an MLIR verifier."""
 
     def verifier(op: Any) -> bool:
         operation = op.operation
         try:
             function(operation)
-        except _Rejected as rejected:
+        except Rejected as rejected:
             name = rejected.op.name
             rejected.op.location.emit_error(f"'{name}' op {rejected.message}")
             return False
@@ -67,43 +67,43 @@ def _check(function: Callable[[Any], None]) -> Callable[[Any], bool]:
 # ---- attributes and types -------------------------------------------------------------------
 
 
-def _attribute(op: Any, name: str, kind: Any, wanted: str) -> Any:
+def needed(op: Any, name: str, kind: Any, wanted: str) -> Any:
     if name not in op.attributes:
-        raise _Rejected(op, f"needs the attribute '{name}', {wanted}")
+        raise Rejected(op, f"needs the attribute '{name}', {wanted}")
     attribute = op.attributes[name]
     if not isinstance(attribute, kind):
-        raise _Rejected(op, f"attribute '{name}' must be {wanted}, got {attribute}")
+        raise Rejected(op, f"attribute '{name}' must be {wanted}, got {attribute}")
     return attribute
 
 
-def _i64s(op: Any, name: str) -> list[int]:
-    return list(_attribute(op, name, ir.DenseI64ArrayAttr, "an 'array<i64: ...>'"))
+def numbers_of(op: Any, name: str) -> list[int]:
+    return list(needed(op, name, ir.DenseI64ArrayAttr, "an 'array<i64: ...>'"))
 
 
-def _integer(op: Any, name: str) -> int:
-    return int(_attribute(op, name, ir.IntegerAttr, "an integer").value)
+def integer_of(op: Any, name: str) -> int:
+    return int(needed(op, name, ir.IntegerAttr, "an integer").value)
 
 
 def _string(op: Any, name: str, known: Sequence[str]) -> str:
-    value = str(_attribute(op, name, ir.StringAttr, "a string").value)
+    value = str(needed(op, name, ir.StringAttr, "a string").value)
     if value not in known:
-        raise _Rejected(op, f"{name} '{value}' is unknown; known are {', '.join(known)}")
+        raise Rejected(op, f"{name} '{value}' is unknown; known are {', '.join(known)}")
     return value
 
 
-def _count(op: Any, operands: int | None = None, results: int = 1) -> None:
+def check_counts(op: Any, operands: int | None = None, results: int = 1) -> None:
     """Check the number of operands and results before anything looks at them."""
     if operands is not None and len(op.operands) != operands:
-        raise _Rejected(op, f"takes {operands} operands, got {len(op.operands)}")
+        raise Rejected(op, f"takes {operands} operands, got {len(op.operands)}")
     if len(op.results) != results:
-        raise _Rejected(op, f"gives {results} results, not {len(op.results)}")
+        raise Rejected(op, f"gives {results} results, not {len(op.results)}")
 
 
-def _tensor(op: Any, value: Any, what: str) -> tuple[list[int], Any]:
+def tensor_of(op: Any, value: Any, what: str) -> tuple[list[int], Any]:
     """Shape and element type of a ranked tensor."""
     kind = value.type
     if not isinstance(kind, ir.RankedTensorType):
-        raise _Rejected(op, f"{what} must be a ranked tensor, got {kind}")
+        raise Rejected(op, f"{what} must be a ranked tensor, got {kind}")
     return list(kind.shape), kind.element_type
 
 
@@ -117,13 +117,13 @@ def _shape_text(extents: Sequence[int], element: Any) -> str:
 
 def _domain(op: Any, extents: int) -> list[int]:
     """The loop extents, checked against the number of `extents` operands."""
-    domain = _i64s(op, "domain")
+    domain = numbers_of(op, "domain")
     for loop, extent in enumerate(domain):
         if extent < 0 and extent != DYNAMIC:
-            raise _Rejected(op, f"loop {loop} has the negative extent {extent}")
+            raise Rejected(op, f"loop {loop} has the negative extent {extent}")
     dynamic = domain.count(DYNAMIC)
     if dynamic != extents:
-        raise _Rejected(
+        raise Rejected(
             op,
             f"has {dynamic} loops of run-time extent but {extents} 'extents' operands; "
             "give one index value for each such loop, in order",
@@ -136,18 +136,18 @@ def _domain(op: Any, extents: int) -> list[int]:
 
 def _nest(op: Any, extents: int) -> tuple[list[int], list[int], Any]:
     """What all nests share; returns domain, result axes and element type."""
-    _count(op)
+    check_counts(op)
     domain = _domain(op, extents)
-    result_axes = _i64s(op, "result_axes")
+    result_axes = numbers_of(op, "result_axes")
     for axis in result_axes:
         if not 0 <= axis < len(domain):
-            raise _Rejected(op, f"result axis {axis} is not one of the {len(domain)} loops")
+            raise Rejected(op, f"result axis {axis} is not one of the {len(domain)} loops")
     if len(set(result_axes)) != len(result_axes):
-        raise _Rejected(op, f"result_axes {result_axes} repeat a loop")
-    shape, element = _tensor(op, op.results[0], "the result")
+        raise Rejected(op, f"result_axes {result_axes} repeat a loop")
+    shape, element = tensor_of(op, op.results[0], "the result")
     wanted = [domain[axis] for axis in result_axes]
     if shape != wanted:
-        raise _Rejected(
+        raise Rejected(
             op,
             f"result type {op.results[0].type} does not fit its loops; "
             f"result_axes {result_axes} make it {_shape_text(wanted, element)}",
@@ -163,33 +163,33 @@ def _axes(op: Any, domain: list[int]) -> None:
     present = AXES.on(op)
     if not inside:
         if present:
-            raise _Rejected(op, f"has '{AXES}' but stands in no fused op; remove it")
+            raise Rejected(op, f"has '{AXES}' but stands in no fused op; remove it")
         return
     if not present:
-        raise _Rejected(
+        raise Rejected(
             op, f"needs '{AXES}' (the axis of each loop), because it is in a '{parent.name}'"
         )
-    axes = _i64s(op, str(AXES))
-    shared = _i64s(parent, "domain")
+    axes = numbers_of(op, str(AXES))
+    shared = numbers_of(parent, "domain")
     if len(axes) != len(domain):
-        raise _Rejected(op, f"'{AXES}' names {len(axes)} axes for {len(domain)} loops")
+        raise Rejected(op, f"'{AXES}' names {len(axes)} axes for {len(domain)} loops")
     if len(set(axes)) != len(axes):
-        raise _Rejected(op, f"'{AXES}' {axes} repeat an axis")
+        raise Rejected(op, f"'{AXES}' {axes} repeat an axis")
     for loop, axis in enumerate(axes):
         if not 0 <= axis < len(shared):
-            raise _Rejected(op, f"axis {axis} is not one of the {len(shared)} of '{parent.name}'")
+            raise Rejected(op, f"axis {axis} is not one of the {len(shared)} of '{parent.name}'")
         pair = (domain[loop], shared[axis])
         if DYNAMIC not in pair and pair[0] != pair[1]:
-            raise _Rejected(op, f"loop {loop} has extent {pair[0]}, but axis {axis} has {pair[1]}")
+            raise Rejected(op, f"loop {loop} has extent {pair[0]}, but axis {axis} has {pair[1]}")
 
 
-@_check
+@checked
 def map_nest(op: Any) -> None:
     """neptune.map and neptune.correct: every loop makes a dimension of the result."""
     domain, result_axes, _ = _nest(op, len(op.operands))
     if len(result_axes) != len(domain):
         left_out = sorted(set(range(len(domain))) - set(result_axes))
-        raise _Rejected(
+        raise Rejected(
             op,
             f"result_axes {result_axes} are not a permutation of the loops: loops {left_out} are "
             "left out; only neptune.reduce may do that",
@@ -201,11 +201,11 @@ def map_nest(op: Any) -> None:
 def _reduction(op: Any, extents: int) -> None:
     domain, result_axes, element = _nest(op, extents)
     if len(result_axes) == len(domain):
-        raise _Rejected(op, "reduces no loop; leave one out of result_axes, or use neptune.map")
+        raise Rejected(op, "reduces no loop; leave one out of result_axes, or use neptune.map")
     combiner = _string(op, "combiner", COMBINERS)
-    identity = _attribute(op, "identity", ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr, "a number")
+    identity = needed(op, "identity", ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr, "a number")
     if identity.type != element:
-        raise _Rejected(op, f"identity {identity} is not of the element type {element}")
+        raise Rejected(op, f"identity {identity} is not of the element type {element}")
     if combiner != "custom":
         _named_identity(op, combiner, identity, str(element))
 
@@ -215,29 +215,29 @@ def _named_identity(op: Any, combiner: str, identity: Any, dtype: str) -> None:
     try:
         wanted = identity_value(combiner, dtype)
     except LoweringError as error:
-        raise _Rejected(op, error.message) from None
+        raise Rejected(op, error.message) from None
     if isinstance(identity, ir.FloatAttr):
         same = identity.value == wanted
     else:  # an i1 or a negative number may be read signed or unsigned: compare the bits
         bits = 64 if dtype == "index" else int(dtype[1:])
         same = (int(identity.value) - int(wanted)) % 2**bits == 0
     if not same:
-        raise _Rejected(op, f"identity of '{combiner}' on {dtype} is {wanted}, got {identity}")
+        raise Rejected(op, f"identity of '{combiner}' on {dtype} is {wanted}, got {identity}")
 
 
-@_check
+@checked
 def reduce_nest(op: Any) -> None:
     _reduction(op, len(op.operands))
 
 
-@_check
+@checked
 def accumulate_nest(op: Any) -> None:
     if not len(op.operands):
-        raise _Rejected(op, "needs a running value to continue")
+        raise Rejected(op, "needs a running value to continue")
     _reduction(op, len(op.operands) - 1)
     init, result = op.operands[0].type, op.results[0].type
     if init != result:
-        raise _Rejected(op, f"continues a running value of type {init} as {result}")
+        raise Rejected(op, f"continues a running value of type {init} as {result}")
 
 
 # ---- scalar regions -------------------------------------------------------------------------
@@ -247,10 +247,10 @@ def _single_block(op: Any, region: int, name: str, arguments: Sequence[Any]) -> 
     """The one block of a region, its arguments checked to be of these types."""
     blocks = list(op.regions[region].blocks)
     if len(blocks) != 1:
-        raise _Rejected(op, f"region '{name}' must be one block, has {len(blocks)}")
+        raise Rejected(op, f"region '{name}' must be one block, has {len(blocks)}")
     found = [a.type for a in blocks[0].arguments]
     if found != list(arguments):
-        raise _Rejected(
+        raise Rejected(
             op,
             f"region '{name}' takes ({_types_text(found)}) where "
             f"({_types_text(arguments)}) is given",
@@ -270,53 +270,53 @@ def _scalar_code(op: Any, block: Any, yields: Any, *, reads: bool) -> list[Any]:
         name = inner.name
         if name in READS or name == INDEX:
             if not reads:
-                raise _Rejected(inner, "stands in a region that sees its arguments only")
+                raise Rejected(inner, "stands in a region that sees its arguments only")
             if name in READS:
                 found.append(inner)
         elif not name.startswith(("arith.", "math.")):
-            raise _Rejected(
+            raise Rejected(
                 inner,
                 "is not scalar code; the region of a nest holds arith, math and neptune.read, "
                 "index, old and new",
             )
         elif any(isinstance(r.type, ir.ShapedType) for r in inner.results):
-            raise _Rejected(inner, "computes a tensor or vector inside a nest; a nest is scalar")
+            raise Rejected(inner, "computes a tensor or vector inside a nest; a nest is scalar")
     _ends_in(op, last, YIELD)
     if last.operands[0].type != yields:
-        raise _Rejected(last, f"yields {last.operands[0].type} where {yields} is needed")
+        raise Rejected(last, f"yields {last.operands[0].type} where {yields} is needed")
     return found
 
 
 def _ends_in(op: Any, last: Any, terminator: str) -> None:
     if last.name != terminator:
-        raise _Rejected(last, f"ends a region of '{op.name}', which must end in {terminator}")
+        raise Rejected(last, f"ends a region of '{op.name}', which must end in {terminator}")
 
 
 def _element(op: Any) -> Any:
     return op.results[0].type.element_type
 
 
-@_check
+@checked
 def nest_region(op: Any) -> None:
     block = _single_block(op, 0, "body", [])
     _scalar_code(op, block, _element(op), reads=True)
 
 
-@_check
+@checked
 def reduce_region(op: Any) -> None:
     element = _element(op)
     _scalar_code(op, _single_block(op, 0, "body", []), element, reads=True)
     combiner = op.attributes["combiner"].value
     if combiner == "custom":
         if not len(op.regions[1].blocks):
-            raise _Rejected(op, "has the combiner 'custom' but no 'combine' region")
+            raise Rejected(op, "has the combiner 'custom' but no 'combine' region")
         block = _single_block(op, 1, "combine", [element, element])
         _scalar_code(op, block, element, reads=False)
     elif len(op.regions[1].blocks):
-        raise _Rejected(op, f"has a 'combine' region, but its combiner is '{combiner}'")
+        raise Rejected(op, f"has a 'combine' region, but its combiner is '{combiner}'")
 
 
-@_check
+@checked
 def correct_region(op: Any) -> None:
     block = _single_block(op, 0, "h", [])
     by_role: dict[str, list[Any]] = {name: [] for name in READS}
@@ -324,20 +324,20 @@ def correct_region(op: Any) -> None:
         by_role[read.name].append(read)
     accumulators, old, new = (by_role[name] for name in READS)
     if not accumulators:
-        raise _Rejected(op, "repairs nothing: read the accumulator with neptune.read")
+        raise Rejected(op, "repairs nothing: read the accumulator with neptune.read")
     if accumulators[0].results[0].type != _element(op):
-        raise _Rejected(
+        raise Rejected(
             accumulators[0],
             f"is the value under repair, of type {accumulators[0].results[0].type}, "
             f"but the result holds {_element(op)}",
         )
     if not old and not new:
-        raise _Rejected(op, "has no reference: read them with neptune.old and neptune.new")
+        raise Rejected(op, "has no reference: read them with neptune.old and neptune.new")
     if len(old) != len(new):
-        raise _Rejected(op, f"has {len(old)} neptune.old and {len(new)} neptune.new; pair them")
+        raise Rejected(op, f"has {len(old)} neptune.old and {len(new)} neptune.new; pair them")
     for before, after in zip(old, new, strict=True):
         if before.results[0].type != after.results[0].type:
-            raise _Rejected(
+            raise Rejected(
                 after, f"is {after.results[0].type}, its neptune.old is {before.results[0].type}"
             )
 
@@ -348,54 +348,54 @@ def correct_region(op: Any) -> None:
 def _enclosing_nest(op: Any) -> Any:
     parent = op.parent
     if parent is None or parent.name not in NESTS:
-        raise _Rejected(op, "stands outside a nest; it means nothing there")
+        raise Rejected(op, "stands outside a nest; it means nothing there")
     return parent
 
 
-@_check
+@checked
 def index(op: Any) -> None:
     nest = _enclosing_nest(op)
-    dim, loops = _integer(op, "dim"), len(nest.attributes["domain"])
+    dim, loops = integer_of(op, "dim"), len(nest.attributes["domain"])
     if not 0 <= dim < loops:
-        raise _Rejected(op, f"asks for loop {dim} of a nest with {loops} loops")
+        raise Rejected(op, f"asks for loop {dim} of a nest with {loops} loops")
 
 
 def _read(op: Any) -> None:
-    _count(op, operands=1)
+    check_counts(op, operands=1)
     nest = _enclosing_nest(op)
-    domain = _i64s(nest, "domain")
-    shape, element = _tensor(op, op.operands[0], "the operand")
-    access = _attribute(op, "map", ir.AffineMapAttr, "an affine map").value
+    domain = numbers_of(nest, "domain")
+    shape, element = tensor_of(op, op.operands[0], "the operand")
+    access = needed(op, "map", ir.AffineMapAttr, "an affine map").value
     if access.n_dims != len(domain) or access.n_symbols:
-        raise _Rejected(
+        raise Rejected(
             op, f"map {access} is over {access.n_dims} loops, the nest has {len(domain)}"
         )
     positions = list(access.results)
     if len(positions) != len(shape):
-        raise _Rejected(
+        raise Rejected(
             op, f"map {access} gives {len(positions)} positions, the tensor has rank {len(shape)}"
         )
     used: set[int] = set()
     for dimension, expression in enumerate(positions):
         last, loop = _last_position(op, expression, domain)
         if loop in used:
-            raise _Rejected(op, f"map {access} uses loop d{loop} twice")
+            raise Rejected(op, f"map {access} uses loop d{loop} twice")
         used |= {loop} if loop is not None else set()
         extent = shape[dimension]
         if last is not None and extent != DYNAMIC and last >= extent:
-            raise _Rejected(
+            raise Rejected(
                 op, f"'{expression}' reaches position {last} of dimension {dimension}, "
                 f"whose extent is {extent}",
             )  # fmt: skip
     if op.results[0].type != element:
-        raise _Rejected(op, f"gives {op.results[0].type} from a tensor of {element}")
+        raise Rejected(op, f"gives {op.results[0].type} from a tensor of {element}")
 
 
 def _last_position(op: Any, expression: Any, domain: list[int]) -> tuple[int | None, int | None]:
     """The largest value of an access expression (None: known at run time only), and its loop."""
     if isinstance(expression, ir.AffineConstantExpr):
         if expression.value < 0:
-            raise _Rejected(op, f"reads at the negative position {expression.value}")
+            raise Rejected(op, f"reads at the negative position {expression.value}")
         return expression.value, None
     divisor, axis = 1, expression
     if isinstance(expression, ir.AffineFloorDivExpr):
@@ -403,22 +403,22 @@ def _last_position(op: Any, expression: Any, domain: list[int]) -> tuple[int | N
         if isinstance(expression.rhs, ir.AffineConstantExpr):
             divisor = expression.rhs.value
     if not isinstance(axis, ir.AffineDimExpr) or divisor < 1:
-        raise _Rejected(
+        raise Rejected(
             op, f"position '{expression}' is not a loop, a loop floordiv a constant, or a constant"
         )
     extent = domain[axis.position]
     return None if extent == DYNAMIC else (extent - 1) // divisor, axis.position
 
 
-@_check
+@checked
 def read(op: Any) -> None:
     _read(op)
 
 
-@_check
+@checked
 def reference(op: Any) -> None:
     if _enclosing_nest(op).name != CORRECT:
-        raise _Rejected(op, "stands outside a neptune.correct; use neptune.read")
+        raise Rejected(op, "stands outside a neptune.correct; use neptune.read")
     _read(op)
 
 
@@ -427,17 +427,17 @@ def reference(op: Any) -> None:
 
 def _shared_domain(op: Any) -> list[int]:
     domain = _domain(op, len(op.operands))
-    names = list(_attribute(op, "axis_names", ir.ArrayAttr, "an array of strings"))
+    names = list(needed(op, "axis_names", ir.ArrayAttr, "an array of strings"))
     if not all(isinstance(name, ir.StringAttr) for name in names):
-        raise _Rejected(op, "axis_names must be strings")
+        raise Rejected(op, "axis_names must be strings")
     if len(names) != len(domain):
-        raise _Rejected(op, f"names {len(names)} axes of {len(domain)}")
+        raise Rejected(op, f"names {len(names)} axes of {len(domain)}")
     if len({name.value for name in names}) != len(names):
-        raise _Rejected(op, "axis_names repeat a name")
+        raise Rejected(op, "axis_names repeat a name")
     if TILE.on(op):
-        tile = _i64s(op, str(TILE))
+        tile = numbers_of(op, str(TILE))
         if len(tile) != len(domain) or min(tile, default=0) < 0:
-            raise _Rejected(
+            raise Rejected(
                 op, f"'{TILE}' {tile} must give one size, 0 or more, for each of "
                 f"{len(domain)} axes",
             )  # fmt: skip
@@ -450,29 +450,29 @@ def _products(op: Any, block: Any, types: Sequence[Any], what: str) -> list[Any]
     _ends_in(op, last, PRODUCE)
     found = [v.type for v in last.operands]
     if found != list(types):
-        raise _Rejected(
+        raise Rejected(
             last, f"produces ({_types_text(found)}) where {what} are ({_types_text(types)})"
         )
     return list(last.operands)
 
 
-@_check
+@checked
 def stream(op: Any) -> None:
     domain = _shared_domain(op)
-    axis = _integer(op, "axis")
+    axis = integer_of(op, "axis")
     if not 0 <= axis < len(domain):
-        raise _Rejected(op, f"streams axis {axis} of {len(domain)}")
+        raise Rejected(op, f"streams axis {axis} of {len(domain)}")
 
 
-@_check
+@checked
 def stream_region(op: Any) -> None:
     body = op.regions[0].blocks[0] if len(op.regions[0].blocks) == 1 else None
     if body is None:
-        raise _Rejected(op, "region 'body' must be one block")
+        raise Rejected(op, "region 'body' must be one block")
     running = [a.type for a in body.arguments]
     for position, value in enumerate(_products(op, body, running, "the running values")):
         if not _accumulates(value, body, position):
-            raise _Rejected(
+            raise Rejected(
                 op,
                 f"running value {position} is not made by a neptune.accumulate that continues "
                 f"argument {position} of 'body'",
@@ -511,31 +511,31 @@ def _accumulates(value: Any, body: Any, position: int) -> bool:
     return False
 
 
-@_check
+@checked
 def private(op: Any) -> None:
-    chunks, counts = _integer(op, "chunks"), len(op.operands)
+    chunks, counts = integer_of(op, "chunks"), len(op.operands)
     if chunks < 1 and chunks != DYNAMIC:
-        raise _Rejected(op, f"cuts its axis into {chunks} chunks")
+        raise Rejected(op, f"cuts its axis into {chunks} chunks")
     if counts != (chunks == DYNAMIC):
-        raise _Rejected(op, f"has {counts} counts for {_extent_text(chunks)} chunks")
+        raise Rejected(op, f"has {counts} counts for {_extent_text(chunks)} chunks")
 
 
-@_check
+@checked
 def private_region(op: Any) -> None:
     block = _single_block(op, 0, "body", [])
     operations = [o.operation for o in block.operations]
     names = [o.name for o in operations]
     if names != [STREAM, PRODUCE]:
-        raise _Rejected(
+        raise Rejected(
             op, "must hold one neptune.stream and a neptune.produce of its results, holds "
             + ", ".join(names),
         )  # fmt: skip
     inner, produce = operations
     if list(produce.operands) != list(inner.results):
-        raise _Rejected(produce, "must produce the results of the stream, in order")
+        raise Rejected(produce, "must produce the results of the stream, in order")
     finish = inner.regions[1].blocks[0]
     if list(finish.operations[0].operation.operands) != list(finish.arguments):
-        raise _Rejected(
+        raise Rejected(
             inner, "stands in a neptune.private: its 'finish' must give the running values as "
             "they are",
         )  # fmt: skip
@@ -544,18 +544,18 @@ def private_region(op: Any) -> None:
     kinds = [r.type for r in inner.results]
     wanted = [_shape_text([chunks, *kind.shape], kind.element_type) for kind in kinds]
     if [str(kind) for kind in found] != wanted:
-        raise _Rejected(
+        raise Rejected(
             op, f"has results ({_types_text(found)}), {_extent_text(chunks)} chunks of the "
             f"stream's make ({', '.join(wanted)})",
         )  # fmt: skip
 
 
-@_check
+@checked
 def global_(op: Any) -> None:
     _shared_domain(op)
 
 
-@_check
+@checked
 def global_region(op: Any) -> None:
     block = _single_block(op, 0, "body", [])
     _products(op, block, [r.type for r in op.results], "the results")

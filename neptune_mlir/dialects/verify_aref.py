@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
-from neptune_mlir.dialects.verify import _check, _count, _Rejected
+from neptune_mlir.dialects.verify import Rejected, check_counts, checked
 from neptune_mlir.ir.bindings import ir
 
 LOADS = ("tensor.extract_slice", "tensor.pad")
@@ -24,19 +24,19 @@ def _ring(op: Any, value: Any) -> Any:
     """The type of a ring's tiles."""
     kind = value.type
     if not isinstance(kind, ir.DynamicType) or not str(kind).startswith("!neptune.aref<"):
-        raise _Rejected(op, f"takes a ring (!neptune.aref), got {kind}")
+        raise Rejected(op, f"takes a ring (!neptune.aref), got {kind}")
     tile, slots = (p.maybe_downcast() for p in ir.DynamicType(kind).params)
     if not isinstance(slots, ir.IntegerAttr) or slots.value < 1:
-        raise _Rejected(op, f"needs a ring of 1 slot or more, got {slots}")
+        raise Rejected(op, f"needs a ring of 1 slot or more, got {slots}")
     found = tile.value if isinstance(tile, ir.TypeAttr) else None
     if not isinstance(found, ir.RankedTensorType) or not found.has_static_shape:
-        raise _Rejected(op, f"needs a ring of tiles of static shape, got {tile}")
+        raise Rejected(op, f"needs a ring of tiles of static shape, got {tile}")
     return found
 
 
 def _in_forall(op: Any) -> None:
     if op.parent is None or op.parent.name != "scf.forall":
-        raise _Rejected(op, "stands outside the body of an scf.forall")
+        raise Rejected(op, "stands outside the body of an scf.forall")
 
 
 def _in_producer(op: Any) -> bool:
@@ -49,43 +49,43 @@ def _users(value: Any, name: str) -> list[Any]:
     return [u.owner.operation for u in value.uses if u.owner.operation.name == name]
 
 
-@_check
+@checked
 def create(op: Any) -> None:
-    _count(op, operands=0)
+    check_counts(op, operands=0)
     _in_forall(op)
     _ring(op, op.results[0])
     puts, gets = (len(_users(op.results[0], name)) for name in (PUT, GET))
     if (puts == 0) != (gets == 0):
-        raise _Rejected(op, f"is put in {puts} places and got in {gets}")
+        raise Rejected(op, f"is put in {puts} places and got in {gets}")
 
 
-@_check
+@checked
 def producer(op: Any) -> None:
-    _count(op, operands=0, results=0)
+    check_counts(op, operands=0, results=0)
     _in_forall(op)
     beside = [o.operation for o in op.parent.regions[0].blocks[0].operations]
     if next(o for o in beside if o.name == PRODUCER) != op:
-        raise _Rejected(op, "is a second producer of its program")
+        raise Rejected(op, "is a second producer of its program")
 
 
-@_check
+@checked
 def producer_region(op: Any) -> None:
     blocks = list(op.regions[0].blocks)
     if len(blocks) != 1 or len(blocks[0].arguments):
-        raise _Rejected(op, "must have one block without arguments")
+        raise Rejected(op, "must have one block without arguments")
     for inner in _inside(blocks[0]):
         if inner.name == "scf.for" and len(inner.results):
-            raise _Rejected(inner, "carries a value in a neptune.producer; its loops only load")
+            raise Rejected(inner, "carries a value in a neptune.producer; its loops only load")
         scalar = inner.name.startswith(("arith.", "affine.")) or inner.name == "tensor.dim"
         if not scalar and inner.name not in (*LOADS, *_LOOPS, PUT):
-            raise _Rejected(
+            raise Rejected(
                 inner, "stands in a neptune.producer, which holds loops, loads, puts and index "
                 "computations",
             )  # fmt: skip
         for value in inner.operands:
             made = None if isinstance(value.owner, ir.Block) else value.owner.operation
             if made is not None and made.parent == op.parent and made.name != CREATE:
-                raise _Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
+                raise Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
 
 
 def _inside(block: Any) -> Iterator[Any]:
@@ -97,46 +97,46 @@ def _inside(block: Any) -> Iterator[Any]:
                     yield from _inside(inner)
 
 
-@_check
+@checked
 def put(op: Any) -> None:
-    _count(op, operands=2, results=0)
+    check_counts(op, operands=2, results=0)
     tile = _ring(op, op.operands[0])
     if not _in_producer(op):
-        raise _Rejected(op, f"stands outside a {PRODUCER}")
+        raise Rejected(op, f"stands outside a {PRODUCER}")
     value = op.operands[1]
     if value.type != tile:
-        raise _Rejected(op, f"puts a {value.type} into a ring of {tile}")
+        raise Rejected(op, f"puts a {value.type} into a ring of {tile}")
     made = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if made is None or made.name not in LOADS:
-        raise _Rejected(op, "puts what is no load; it takes a tensor.extract_slice or tensor.pad")
+        raise Rejected(op, "puts what is no load; it takes a tensor.extract_slice or tensor.pad")
 
 
-@_check
+@checked
 def get(op: Any) -> None:
-    _count(op, operands=1)
+    check_counts(op, operands=1)
     tile = _ring(op, op.operands[0])
     if _in_producer(op):
-        raise _Rejected(op, f"stands in a {PRODUCER}; the consumers get tiles")
+        raise Rejected(op, f"stands in a {PRODUCER}; the consumers get tiles")
     value = op.results[0]
     if value.type != tile:
-        raise _Rejected(op, f"gets a {value.type} from a ring of {tile}")
+        raise Rejected(op, f"gets a {value.type} from a ring of {tile}")
     releases = _users(value, RELEASE)
     if len(releases) != 1:
-        raise _Rejected(op, f"gets a tile that is released {len(releases)} times, not once")
+        raise Rejected(op, f"gets a tile that is released {len(releases)} times, not once")
     (done,) = releases
     if done.block != op.block:
-        raise _Rejected(done, f"releases a tile in another block than its {GET}")
+        raise Rejected(done, f"releases a tile in another block than its {GET}")
     for use in value.uses:
         reader = use.owner.operation
         while reader.block != op.block:
             reader = reader.parent
         if reader != done and not reader.is_before_in_block(done):
-            raise _Rejected(done, f"releases a tile that '{reader.name}' reads later")
+            raise Rejected(done, f"releases a tile that '{reader.name}' reads later")
 
 
-@_check
+@checked
 def release(op: Any) -> None:
-    _count(op, operands=1, results=0)
+    check_counts(op, operands=1, results=0)
     value = op.operands[0]
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != GET:
-        raise _Rejected(op, f"releases what no {GET} gave")
+        raise Rejected(op, f"releases what no {GET} gave")

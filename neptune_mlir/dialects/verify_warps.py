@@ -5,30 +5,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects.verify import _check, _count, _i64s, _Rejected, _tensor
+from neptune_mlir.dialects.verify import Rejected, check_counts, checked, numbers_of, tensor_of
 
 
-@_check
+@checked
 def warp_all(op: Any) -> None:
-    _count(op, operands=1)
-    _, element = _tensor(op, op.operands[0], "the operand")
+    check_counts(op, operands=1)
+    _, element = tensor_of(op, op.operands[0], "the operand")
     if str(element) != "i1":
-        raise _Rejected(op, f"needs elements of i1, got {element}")
+        raise Rejected(op, f"needs elements of i1, got {element}")
     if str(op.results[0].type) != "i1":
-        raise _Rejected(op, f"gives an i1, not {op.results[0].type}")
+        raise Rejected(op, f"gives an i1, not {op.results[0].type}")
 
 
-@_check
+@checked
 def join(op: Any) -> None:
-    _count(op, operands=1)
-    _tensor(op, op.operands[0], "the operand")
+    check_counts(op, operands=1)
+    tensor_of(op, op.operands[0], "the operand")
     if op.results[0].type != op.operands[0].type:
-        raise _Rejected(op, f"joins a {op.operands[0].type} to a {op.results[0].type}")
-    for distance in _i64s(op, "distances"):
+        raise Rejected(op, f"joins a {op.operands[0].type} to a {op.results[0].type}")
+    for distance in numbers_of(op, "distances"):
         if distance < 1 or distance & (distance - 1):
-            raise _Rejected(op, f"needs distances that are powers of two, got {distance}")
+            raise Rejected(op, f"needs distances that are powers of two, got {distance}")
 
 
-@_check
+@checked
 def bare(op: Any) -> None:
-    _count(op, operands=0, results=0)
+    check_counts(op, operands=0, results=0)

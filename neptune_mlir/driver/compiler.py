@@ -20,7 +20,7 @@ from neptune_mlir.pipelines.cases import add, few
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
-    Program,
+    RaisedProgram,
     count,
     name_chip,
     steps_to_tiles,
@@ -60,11 +60,11 @@ def lower_text(
 ) -> tuple[Any, dict[str, Any]]:
     """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
     with bindings.source_name(source):
-        lowering = _best(Program(text, source, schedule, knobs), target, level)
+        lowering = _best(RaisedProgram(text, source, schedule, knobs), target, level)
     return lowering.module, lowering.facts
 
 
-def _best(program: Program, target: str, level: str) -> Lowering:
+def _best(program: RaisedProgram, target: str, level: str) -> Lowering:
     """A program by the first way of a target that takes it."""
     ways = ways_of(pipeline_of(target), target.partition(",")[0])
     return next(program.lowerings(target, ways, level))
@@ -110,7 +110,7 @@ def compile_text(
     """
     families = families_of(target)
     with bindings.source_name(source):
-        program = Program(text, source, schedule, knobs)
+        program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
             bundles = [_compile_family(program, family, entry, cases) for family in families]
     bundle = bundles[0]
@@ -144,7 +144,7 @@ def families_of(target: str) -> list[str]:
     return [",".join(names) for _, names in families]
 
 
-def _compile_family(program: Program, target: str, entry: str | None, cases: bool) -> Any:
+def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
     """The bundle of a program for targets of one pipeline."""
     pipeline = pipeline_of(target)
     chip = {} if target == "cpu" else {"target": target}
@@ -223,7 +223,7 @@ def emit_text(
         )
     chip = {} if target == "cpu" else {"target": target}
     with bindings.source_name(source):
-        program = Program(text, source, schedule, knobs)
+        program = RaisedProgram(text, source, schedule, knobs)
         lowering = _best(program, target, level if level == "neptune" else "tile")
 
         def shown(lowering: Lowering) -> str:
@@ -269,7 +269,7 @@ def text_after(
     pipeline = pipeline_of(target)
     chip = target.partition(",")[0]
     with bindings.source_name(source):
-        lowering = _best(Program(text, source, schedule, knobs), target, "tile")
+        lowering = _best(RaisedProgram(text, source, schedule, knobs), target, "tile")
         steps = steps_to_tiles(lowering)
         if hasattr(pipeline, "steps_of"):
             steps += pipeline.steps_of(lowering.module, chip, entry or "")

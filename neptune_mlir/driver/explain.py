@@ -328,7 +328,7 @@ class _Writer:
         self.line(depth, f"{key}{position} = {value}")
 
     def known(self, value: Any) -> bool:
-        return value in self.values._keys
+        return self.values.knows(value)
 
 
 # ---- text of small things ---------------------------------------------------------------------

@@ -14,8 +14,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
-from neptune_mlir.dialects.program import Program as Nests
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
 from neptune_mlir.driver.explain import written_name
 from neptune_mlir.driver.kernel import Source
@@ -44,7 +43,7 @@ def program_of(program: Any) -> Program:
         found = list(functions(lowering.module))
         if len(found) != 1:
             raise InputError(f"{source.name} has {len(found)} functions", hint="one is wanted")
-        return _Reader(found[0], source.text).read()
+        return _NestReader(found[0], source.text).read()
 
 
 class _Axes:
@@ -79,10 +78,10 @@ class _Axes:
         self.name[a] = self.name[a] or self.name[b]
 
 
-class _Reader:
+class _NestReader:
     def __init__(self, function: Any, text: str):
         self.function = function
-        self.nests = Nests(function)
+        self.nests = NestProgram(function)
         self.made = Program(function.name.value)
         self.axes = _Axes()
         self.axis_of: dict[Place, Any] = {}

@@ -75,7 +75,7 @@ def _require(package: str) -> Any:
 def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
     """A module whose `forward` takes the tensors as `*args`."""
 
-    class Program(torch.nn.Module):
+    class ExportedProgram(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.program = program
@@ -83,7 +83,7 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
         def forward(self, *args: Any) -> Any:
             return self.program(*args)
 
-    return Program().eval()
+    return ExportedProgram().eval()
 
 
 def _by_argument(

@@ -97,7 +97,7 @@ def _is_access(t: Term) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReductionStep:
     """A reduction of the program: its key, combiner, body, and the axes that it removes."""
 
     key: str
@@ -133,7 +133,7 @@ class Program:
         self.name = name
         self.axis_list: list[Axis] = []
         self.inputs: dict[str, Tensor | str] = {}  # a scalar is its dtype
-        self.steps: list[Step] = []
+        self.steps: list[ReductionStep] = []
         self.outputs: list[Output] = []
         self.notes: list[str] = []
         self._step_of: dict[tuple[Any, ...], str] = {}
@@ -268,7 +268,7 @@ class Program:
         if identity not in self._step_of:
             key = f"%{len(self.steps)}"
             place = caller_location()
-            self.steps.append(Step(key, combiner, value.term, kept, removed, place))
+            self.steps.append(ReductionStep(key, combiner, value.term, kept, removed, place))
             self._step_of[identity] = key
         read = T.read(self._step_of[identity], *[T.index(k) for k in kept], dtype=value.dtype)
         return Expr(read, self)

@@ -134,7 +134,7 @@ def _check_signatures(module: Any) -> None:
                 raise InputError(message, loc=place, hint=hint)
 
 
-class Program:
+class RaisedProgram:
     """A program, parsed and raised; `lowerings` are what becomes of it.
 
     Args:

@@ -17,7 +17,7 @@ from neptune_mlir.analysis.tiles import is_tensor, nested, shape_of
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
 from neptune_mlir.codegen.triton import tool
 from neptune_mlir.codegen.triton.tool import Binary
-from neptune_mlir.codegen.triton.ttir import Options, alignments, kernel_text
+from neptune_mlir.codegen.triton.ttir import TritonOptions, alignments, kernel_text
 from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.ir.bindings import ir, passmanager
 from neptune_mlir.pipelines.ways import Way
@@ -76,7 +76,7 @@ def compile_tiles(
         UsageError: no such target.
     """
     chips = _chips(target)
-    options = Options(_library(chips[0]), precision, narrow)
+    options = TritonOptions(_library(chips[0]), precision, narrow)
     with registry.collect_remarks() as remarks:
         signatures, texts, wanted, plan = _print(module, entry, options)
     jobs = [(chip, k) for chip in chips for k in range(len(texts))]
@@ -141,7 +141,7 @@ def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton
     chip = _chips(target)[0]
     if level == ("amdgcn" if _vendor(chip) == "nvidia" else "ptx"):
         raise UsageError(f"target '{target}' has no level '{level}'")
-    _, texts, wanted, _ = _print(module, entry, Options(_library(chip)))
+    _, texts, wanted, _ = _print(module, entry, TritonOptions(_library(chip)))
     if level != "ttir":
         texts = [
             tool.compile_kernel(
@@ -153,7 +153,7 @@ def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton
 
 
 def _print(
-    module: Any, entry: str | None, options: Options
+    module: Any, entry: str | None, options: TritonOptions
 ) -> tuple[list[KernelSignature], list[str], list[int], Plan]:
     """The kernels, the TTIR and the number of warps of each, and the plan."""
     with module.context, ir.Location.unknown():

@@ -25,7 +25,7 @@ _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 
 
 @dataclass(frozen=True)
-class SizedLaunch:
+class CpuLaunch:
     """A launch that runs: operands are references to arrays, and what is the same in each call
     with these shapes, the grid at their end."""
 
@@ -35,14 +35,14 @@ class SizedLaunch:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CpuSizes:
     """What a plan says for arguments of given shapes and scalars."""
 
     buffers: tuple[tuple[int, ...], ...]
-    launches: tuple[SizedLaunch, ...]
+    launches: tuple[CpuLaunch, ...]
 
     @classmethod
-    def of(cls, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]) -> Sizes:
+    def of(cls, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any]) -> CpuSizes:
         """Launches with an empty grid are left out. Raises ArgumentError for a scalar of a type
         that cannot be passed."""
         launches = []
@@ -55,7 +55,7 @@ class Sizes:
                 for o in launch.operands
             ]
             operands += [ctypes.c_int64(extent) for extent in grid]
-            launches.append(SizedLaunch(launch.kernel, tuple(operands), math.prod(grid)))
+            launches.append(CpuLaunch(launch.kernel, tuple(operands), math.prod(grid)))
         buffers = tuple(
             tuple(int(_value(e, shapes, scalars)) for e in b.shape) for b in plan.buffers
         )
@@ -79,7 +79,7 @@ class CpuExecutable:
         self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
         make = ctypes.CFUNCTYPE(None)
         self._kernels = {n: make(a) for n, a in zip(names, addresses, strict=True)}
-        self._sizes: dict[Any, Sizes] = {}  # by shapes and scalars
+        self._sizes: dict[Any, CpuSizes] = {}  # by shapes and scalars
         self._constants = [
             elements(self.bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
         ]
@@ -120,17 +120,17 @@ class CpuExecutable:
             reference = self.plan.buffers[reference[1]].of
         return reference is not None
 
-    def _sizes_for(self, shapes: tuple[Any, ...], scalars: list[Any]) -> Sizes:
+    def _sizes_for(self, shapes: tuple[Any, ...], scalars: list[Any]) -> CpuSizes:
         key = (workers.count(), shapes, *scalars)
         found = self._sizes.get(key)
         if found is None:
             check_equal(self.plan, shapes, scalars)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
-            found = self._sizes[key] = Sizes.of(self.plan, shapes, scalars)
+            found = self._sizes[key] = CpuSizes.of(self.plan, shapes, scalars)
         return found
 
-    def _launch(self, launch: SizedLaunch, arrays: Arrays) -> None:
+    def _launch(self, launch: CpuLaunch, arrays: Arrays) -> None:
         operands: list[Any] = []
         for operand in launch.operands:
             if isinstance(operand, tuple):

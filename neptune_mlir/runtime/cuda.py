@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import Driver, EntryPoints, Launch, Maker, open_first
+from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaunch, open_first
 
 # numbers of the driver's enumerations
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
@@ -67,9 +67,9 @@ class CudaDriver(Driver):
         super().__init__(library)
         self._primary: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.launch = self._library.cuLaunchKernelEx  # fewer arguments to convert
-        self.push = self._library.cuCtxPushCurrent_v2
-        self.pop = self._library.cuCtxPopCurrent_v2
+        self.launch = self.library.cuLaunchKernelEx  # fewer arguments to convert
+        self.push = self.library.cuCtxPushCurrent_v2
+        self.pop = self.library.cuCtxPopCurrent_v2
 
     @classmethod
     def open_library(cls) -> Any:
@@ -79,14 +79,14 @@ class CudaDriver(Driver):
         return found
 
     def architecture(self, device: int) -> str:
-        return f"sm_{self._attribute(_MAJOR, device)}{self._attribute(_MINOR, device)}"
+        return f"sm_{self.attribute(_MAJOR, device)}{self.attribute(_MINOR, device)}"
 
     def context(self, device: int) -> int:
         """The context that this thread works in when it is on `device`, else the device's
         primary one (which torch, CuPy and JAX use; kept for the life of the process)."""
         current = ctypes.c_void_p()
         self.call("cuCtxGetCurrent", ctypes.byref(current))
-        handle = self._handle(device)
+        handle = self.handle(device)
         if current.value:
             where = ctypes.c_int()
             self.call("cuCtxGetDevice", ctypes.byref(where))
@@ -101,12 +101,12 @@ class CudaDriver(Driver):
 
     def _make_ready(self, context: int, function: ctypes.c_void_p, shared: int) -> int:
         """Allow the shared memory, all of which is dynamic, and put the code into memory."""
-        self._inside(context, "cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
-        if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4
-            self._inside(context, "cuFuncLoad", function)
+        self.inside(context, "cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+        if hasattr(self.library, "cuFuncLoad"):  # CUDA 12.4
+            self.inside(context, "cuFuncLoad", function)
         return shared
 
-    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+    def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         attributes = ctypes.addressof(EARLY) if launch.early else None
         config = LaunchConfig(
             launch.programs, 1, 1, launch.threads, 1, 1, launch.shared, stream, attributes,

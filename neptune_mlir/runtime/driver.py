@@ -90,7 +90,7 @@ class Maker:
     most_threads: int
 
 
-class Launch:
+class PreparedLaunch:
     """One kernel with its parameters.
 
     Args:
@@ -127,7 +127,7 @@ class Driver(ABC):
     pop: Any
 
     def __init__(self, library: Any = None) -> None:
-        self._library = library or self.open_library()
+        self.library = library or self.open_library()
         self.call(self.entries.init, 0)
 
     @classmethod
@@ -142,7 +142,7 @@ class Driver(ABC):
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver by name, with ctypes objects and small integers."""
-        function = getattr(self._library, name, None)
+        function = getattr(self.library, name, None)
         if function is None:
             raise ToolError(f"the {self.maker.library} has no {name}", hint=self.maker.get)
         error = function(*arguments)
@@ -152,8 +152,8 @@ class Driver(ABC):
     def fail(self, error: int, what: str) -> None:
         """Raise ToolError for an error number of the driver."""
         name, text = ctypes.c_char_p(), ctypes.c_char_p()
-        getattr(self._library, self.entries.error_name)(error, ctypes.byref(name))
-        getattr(self._library, self.entries.error_text)(error, ctypes.byref(text))
+        getattr(self.library, self.entries.error_name)(error, ctypes.byref(name))
+        getattr(self.library, self.entries.error_text)(error, ctypes.byref(text))
         reason = (text.value or b"unknown error").decode()
         raise ToolError(
             f"{what} failed: {(name.value or b'').decode()} ({error}), {reason}",
@@ -169,7 +169,7 @@ class Driver(ABC):
         names = []
         for device in range(count.value):
             text = ctypes.create_string_buffer(256)
-            self.call(self.entries.name, text, len(text), self._handle(device))
+            self.call(self.entries.name, text, len(text), self.handle(device))
             names.append(text.value.decode())
         return names
 
@@ -179,14 +179,14 @@ class Driver(ABC):
 
     def multiprocessors(self, device: int) -> int:
         """Multiprocessors (compute units) of a device."""
-        return self._attribute(self.multiprocessor_attribute, device)
+        return self.attribute(self.multiprocessor_attribute, device)
 
-    def _attribute(self, number: int, device: int) -> int:
+    def attribute(self, number: int, device: int) -> int:
         value = ctypes.c_int()
-        self.call(self.entries.attribute, ctypes.byref(value), number, self._handle(device))
+        self.call(self.entries.attribute, ctypes.byref(value), number, self.handle(device))
         return value.value
 
-    def _handle(self, device: int) -> int:
+    def handle(self, device: int) -> int:
         handle = ctypes.c_int()
         self.call(self.entries.handle, ctypes.byref(handle), device)
         return handle.value
@@ -203,7 +203,7 @@ class Driver(ABC):
         )
         return number.value
 
-    def _inside(self, context: int, name: str, *arguments: Any) -> None:
+    def inside(self, context: int, name: str, *arguments: Any) -> None:
         error = self.push(ctypes.c_void_p(context))
         if error:
             self.fail(error, "entering a device")
@@ -217,7 +217,7 @@ class Driver(ABC):
     def load(self, context: int, code: bytes) -> int:
         """A module of machine code in a context, for the life of the process."""
         module = ctypes.c_void_p()
-        self._inside(context, self.entries.load, ctypes.byref(module), code)
+        self.inside(context, self.entries.load, ctypes.byref(module), code)
         return module.value or 0
 
     def store(self, context: int, data: bytes) -> int:
@@ -226,8 +226,8 @@ class Driver(ABC):
         address = ctypes.c_uint64()
         if data:  # drivers allocate no empty memory
             size = ctypes.c_size_t(len(data))
-            self._inside(context, self.entries.allocate, ctypes.byref(address), size)
-            self._inside(context, self.entries.copy, address, data, size)
+            self.inside(context, self.entries.allocate, ctypes.byref(address), size)
+            self.inside(context, self.entries.copy, address, data, size)
         return address.value
 
     def function(self, context: int, module: int, name: str, shared: int) -> tuple[int, int]:
@@ -238,7 +238,7 @@ class Driver(ABC):
             shared: bytes of shared memory that a block uses.
         """
         found, handle = ctypes.c_void_p(), ctypes.c_void_p(module)
-        self._inside(context, self.entries.function, ctypes.byref(found), handle, name.encode())
+        self.inside(context, self.entries.function, ctypes.byref(found), handle, name.encode())
         return found.value or 0, self._make_ready(context, found, shared)
 
     @abstractmethod
@@ -246,7 +246,7 @@ class Driver(ABC):
         """What is left to do for a function's first launch; its dynamic shared memory."""
 
     @abstractmethod
-    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+    def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         """The arguments of `launch` for a kernel on a stream."""
 
     # ---- order, and tensor maps
@@ -262,10 +262,10 @@ class Driver(ABC):
     def wait(self, context: int, stream: int, producer: int) -> None:
         """Let what `stream` does next wait for what `producer` has been given so far."""
         event, entries = ctypes.c_void_p(), self.entries
-        self._inside(context, entries.event, ctypes.byref(event), _NO_TIMING)
-        self._inside(context, entries.record, event, ctypes.c_void_p(producer))
-        self._inside(context, entries.wait, ctypes.c_void_p(stream), event, 0)
-        self._inside(context, entries.destroy, event)
+        self.inside(context, entries.event, ctypes.byref(event), _NO_TIMING)
+        self.inside(context, entries.record, event, ctypes.c_void_p(producer))
+        self.inside(context, entries.wait, ctypes.c_void_p(stream), event, 0)
+        self.inside(context, entries.destroy, event)
 
     def tensor_map(
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],

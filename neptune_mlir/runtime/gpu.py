@@ -23,7 +23,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_count, check_equal
-from neptune_mlir.runtime.driver import Driver, Launch
+from neptune_mlir.runtime.driver import Driver, PreparedLaunch
 from neptune_mlir.runtime.gpu_arrays import gpu_device, gpu_view
 from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
@@ -145,7 +145,7 @@ class GpuExecutable:
             values += [ctypes.c_void_p(0)] * kernel.hidden
             early = kernel.follows and bool(launches)
             launches.append(
-                Launch(
+                PreparedLaunch(
                     kernel.function, self._blocks(kernel, sized.programs), kernel.threads,
                     kernel.dynamic, values, early,
                 )
@@ -218,7 +218,7 @@ class PreparedCall:
 
     def __init__(
         self, driver: Driver, image: LoadedImage, current: Callable[[int], int],
-        launches: Sequence[Launch], results: tuple[Any, ...], keep: Any,
+        launches: Sequence[PreparedLaunch], results: tuple[Any, ...], keep: Any,
     ):  # fmt: skip
         self.launches = launches
         self.image = image

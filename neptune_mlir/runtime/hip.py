@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import Driver, EntryPoints, Launch, Maker, open_first
+from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaunch, open_first
 
 # hipDeviceAttribute_t, PhysicalMultiProcessorCount: compute units, also on RDNA, where HIP's other
 # number counts pairs of them
@@ -54,8 +54,8 @@ class HipDriver(Driver):
         super().__init__(library)
         self._before = threading.local()  # devices that this thread was on
         self._code: list[bytes] = []
-        self.launch = self._library.hipModuleLaunchKernel
-        self._get_device, self._set_device = self._library.hipGetDevice, self._library.hipSetDevice
+        self.launch = self.library.hipModuleLaunchKernel
+        self._get_device, self._set_device = self.library.hipGetDevice, self.library.hipSetDevice
 
     @classmethod
     def open_library(cls) -> Any:
@@ -110,10 +110,10 @@ class HipDriver(Driver):
         """The part of the shared memory that the code does not have of its own: none of ours, all
         of Triton's."""
         own = ctypes.c_int()
-        self._inside(context, "hipFuncGetAttribute", ctypes.byref(own), _OWN_SHARED, function)
+        self.inside(context, "hipFuncGetAttribute", ctypes.byref(own), _OWN_SHARED, function)
         return max(shared - own.value, 0)
 
-    def launch_call(self, launch: Launch, stream: int) -> tuple[Any, ...]:
+    def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         # a kernel that could start early waits for the one before it by the order of the stream
         return (
             launch.function, launch.programs, 1, 1, launch.threads, 1, 1, launch.shared,

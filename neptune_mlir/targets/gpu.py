@@ -13,6 +13,10 @@ PRECISIONS = ("tf32",)
 # those of an H100 and an H200. The order of magnitude decides.
 MULTIPROCESSORS = 132
 
+BLOCK_BYTES = 1024  # of shared memory, that the system takes a block
+BESIDE_HELD = 40  # registers of a thread for all else than accumulators, at least
+MOST_HELD = 200  # registers of a thread that accumulators can take before more warps share them
+
 
 @dataclass(frozen=True)
 class MatrixInstruction:
@@ -124,9 +128,15 @@ class GpuTarget:
         """The larger, the better is code for this target on devices that run several."""
         return ()
 
+    @property
+    def held(self) -> int:
+        """Registers of a thread that accumulators (and, where no copy is asynchronous, what is
+        under way from memory) are to take: it has fragments and addresses as well."""
+        return 144 if "cp.async" in self.copies else 128
+
     def shared_for(self, blocks: int) -> int:
         """Bytes of shared memory of a block where so many share a multiprocessor."""
-        return self.shared_block if blocks == 1 else self.shared_sm // blocks - 1024
+        return self.shared_block if blocks == 1 else self.shared_sm // blocks - BLOCK_BYTES
 
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one multiprocessor, by what one block takes."""

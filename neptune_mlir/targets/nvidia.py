@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget, MatrixInstruction
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class NvidiaTarget(GpuTarget):
         """Resident blocks of one multiprocessor (registers go out in units of 256 a warp)."""
         warps = -(-threads // self.wave)
         by_registers = self.registers // (-(-registers * self.wave // 256) * 256 * warps)
-        by_shared = self.shared_sm // (shared + 1024)  # 1 KiB a block is the system's
+        by_shared = self.shared_sm // (shared + BLOCK_BYTES)
         return min(self.threads // threads, by_registers, by_shared, 32)
 
 

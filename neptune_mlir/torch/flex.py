@@ -21,7 +21,7 @@ from torch.fx import GraphModule, Node
 
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.torch import op
-from neptune_mlir.torch.mods import Plan
+from neptune_mlir.torch.mods import ModPlan
 from neptune_mlir.torch.trace import POSITIONS, trace
 
 MARK = "NEPTUNE_ATTENTION"
@@ -136,7 +136,7 @@ def _example(value: Any) -> torch.Tensor | None:
     return torch.zeros((), dtype=value.dtype).expand(shape)
 
 
-def _static_rows(plan: Plan, values: dict[str, torch.Tensor]) -> bool:
+def _static_rows(plan: ModPlan, values: dict[str, torch.Tensor]) -> bool:
     """Whether the dimensions that a kernel is compiled for are the same in each call."""
     return all(
         place is not None or isinstance(values[s.of].shape[dim], int)

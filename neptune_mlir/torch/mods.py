@@ -40,7 +40,7 @@ _LARGE = 1 << 20  # elements of a table over queries and keys that are worth a w
 
 
 @dataclass(frozen=True)
-class Value:
+class ModValue:
     """An expression, or a Python number; `rows`: the axes that are dimensions of the tensor that
     torch has here, outermost first."""
 
@@ -49,7 +49,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Source:
+class InputSource:
     """Where an input comes from: a captured tensor by the attribute's name, or a table of a node.
 
     `axes`: where each dimension is read: at b, h, q or kv divided by a number (mostly 1), or all
@@ -60,7 +60,7 @@ class Source:
     axes: tuple[tuple[str, int] | None, ...]
 
 
-class Plan:
+class ModPlan:
     """How a modifier is said; made once for all calls with traces of one structure."""
 
     def __init__(self, trace: Trace):
@@ -72,7 +72,7 @@ class Plan:
         (self.result,) = trace.graph.graph.output_node().args
         self.shapes = {n: (x.dtype, tuple(x.shape)) for n, x in trace.tensors.items()}
         self.tables: set[Node] = set()
-        self.sources: list[Source] = []
+        self.sources: list[InputSource] = []
         self._kept: tuple[Any, list[torch.Tensor], Any] | None = None  # tables of the last call
         self._rehearse(planning=True)  # finds what has to be a table
         inputs = self._rehearse(planning=False)
@@ -132,7 +132,7 @@ class Plan:
         return found
 
     def _captured(
-        self, source: Source, x: torch.Tensor, sizes: Mapping[str, int], device: torch.device
+        self, source: InputSource, x: torch.Tensor, sizes: Mapping[str, int], device: torch.device
     ) -> torch.Tensor:
         for dim, place in enumerate(source.axes):
             if place is None:
@@ -151,7 +151,7 @@ class Plan:
         return x.detach() if x.device == device or x.ndim else x.detach().to(device)
 
     def _table(
-        self, source: Source, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int],
+        self, source: InputSource, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int],
         device: torch.device,
     ) -> torch.Tensor:  # fmt: skip
         node, axes = source.of, [a for a, _ in source.axes]
@@ -227,21 +227,21 @@ class _Reader:
     """Says one modifier in one program, from its result backwards."""
 
     def __init__(
-        self, plan: Plan, program: Program, elements: list[Any], prefix: str, planning: bool
+        self, plan: ModPlan, program: Program, elements: list[Any], prefix: str, planning: bool
     ):
         self.plan, self.program, self.prefix = plan, program, prefix
         self.planning = planning
-        self.made = {n: Value(x) for n, x in zip(plan.placeholders, elements, strict=True)}
+        self.made = {n: ModValue(x) for n, x in zip(plan.placeholders, elements, strict=True)}
         self.axes = dict(zip(POSITIONS, elements[-len(POSITIONS) :], strict=True))
-        self.sources: list[Source] = []
-        self.read: dict[Any, Value] = {}  # captured tensors, by name and place
+        self.sources: list[InputSource] = []
+        self.read: dict[Any, ModValue] = {}  # captured tensors, by name and place
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: Node) -> ModValue:
         if node not in self.made:
             self.made[node] = self._said_or_table(node)
         return self.made[node]
 
-    def _said_or_table(self, node: Node) -> Value:
+    def _said_or_table(self, node: Node) -> ModValue:
         if node in self.plan.tables:
             return self._table(node)
         try:
@@ -263,7 +263,9 @@ class _Reader:
                 hint="use arithmetic, comparisons, torch.where, torch.tanh, exp, log, abs, clamp",
             )
 
-    def _input(self, source: Source, shape: tuple[int | None, ...], dtype: torch.dtype) -> Value:
+    def _input(
+        self, source: InputSource, shape: tuple[int | None, ...], dtype: torch.dtype
+    ) -> ModValue:
         """A new input, read at the positions of `source.axes`."""
         dtype = _WIDER.get(dtype, dtype)
         if dtype not in DTYPES:
@@ -273,17 +275,17 @@ class _Reader:
         name = f"{self.prefix}{number}"
         own = [self.program.axis(f"{name}_{d}", size) for d, size in enumerate(shape)]
         tensor = self.program.input(name, *own, dtype=DTYPES[dtype])
-        return Value(tensor[tuple(own)], tuple(own))
+        return ModValue(tensor[tuple(own)], tuple(own))
 
-    def _table(self, node: Node) -> Value:
+    def _table(self, node: Node) -> ModValue:
         axes = [a for a in POSITIONS if a in self.plan.depends[node]]
-        source = Source(node, tuple((a, 1) for a in axes))
+        source = InputSource(node, tuple((a, 1) for a in axes))
         value = self._input(source, (None,) * len(axes), node.meta["val"].dtype)
         for axis in axes:
             value = self._at(value, 0, self.axes[axis])
         return value
 
-    def _checked(self, node: Node, value: Value) -> Value:
+    def _checked(self, node: Node, value: ModValue) -> ModValue:
         """The value, if it is of the kind that torch has here; narrow floats compute in f32."""
         wanted = node.meta["val"]
         if not isinstance(wanted, torch.Tensor):
@@ -293,7 +295,7 @@ class _Reader:
             raise Unsaid
         return value
 
-    def _say(self, node: Node) -> Value:
+    def _say(self, node: Node) -> ModValue:
         if node.op == "get_attr":
             return self._captured(node.target, ())
         target = node.target
@@ -317,7 +319,7 @@ class _Reader:
             return self._elementwise(node, ELEMENTWISE[packet])
         raise Unsaid
 
-    def _captured(self, name: str, positions: Any) -> Value:
+    def _captured(self, name: str, positions: Any) -> ModValue:
         """A captured tensor for a reader at `positions`: one that reads it elsewhere has an input
         of its own, since the extents of both places may differ."""
         dtype, shape = self.plan.shapes[name]
@@ -325,17 +327,17 @@ class _Reader:
         axes = tuple(None if p is None else self._place(self.value(p)) for p in places)
         if (name, axes) not in self.read:
             dims = tuple(n if a is None else None for n, a in zip(shape, axes, strict=True))
-            self.read[name, axes] = self._input(Source(name, axes), dims, dtype)
+            self.read[name, axes] = self._input(InputSource(name, axes), dims, dtype)
         return self.read[name, axes]
 
-    def _constant(self, node: Node, packet: Any) -> Value:
+    def _constant(self, node: Node, packet: Any) -> ModValue:
         if node.meta["val"].ndim:
             raise Unsaid
         value = CONSTANTS[packet](*node.args)
         kind = _kind(DTYPES.get(node.meta["val"].dtype, "?"))
-        return Value({"i1": bool, "i": int, "f": float}[kind](value))
+        return ModValue({"i1": bool, "i": int, "f": float}[kind](value))
 
-    def _copy(self, node: Node) -> Value:
+    def _copy(self, node: Node) -> ModValue:
         (source, *_) = node.args
         value, dtype = self.value(source), DTYPES.get(node.meta["val"].dtype)
         if dtype is None:
@@ -348,7 +350,7 @@ class _Reader:
             raise Unsaid  # torch rounds towards 0
         return replace(value, at=cast(value.at, dtype))
 
-    def _index(self, source: Node, positions: Any) -> Value:
+    def _index(self, source: Node, positions: Any) -> ModValue:
         if source.op == "get_attr":
             value = self._captured(source.target, positions)
         else:
@@ -364,21 +366,21 @@ class _Reader:
             value = self._at(value, at, found.at)
         return value
 
-    def _at(self, value: Value, row: int, position: Any) -> Value:
+    def _at(self, value: ModValue, row: int, position: Any) -> ModValue:
         """One element along a row: at an axis, a head's or batch's share of one, or a number."""
         axis = value.rows[row]
         if isinstance(position, int) and axis.static is not None:
             position = position + axis.static if position < 0 else position
             term = T.const(position, "index")
-        elif self._place(Value(position)):
+        elif self._place(ModValue(position)):
             term = position.term
         else:
             raise Unsaid
         moved = T.rename_axes(value.at.term, {axis.number: term})
         rows = tuple(a for k, a in enumerate(value.rows) if k != row)
-        return Value(Expr(moved, self.program), rows)
+        return ModValue(Expr(moved, self.program), rows)
 
-    def _place(self, value: Value) -> tuple[str, int] | None:
+    def _place(self, value: ModValue) -> tuple[str, int] | None:
         """The axis and the divisor where a value is a position that tensors can be read at."""
         if not isinstance(value.at, Expr) or value.rows:
             return None
@@ -393,16 +395,16 @@ class _Reader:
                 return names[term.args[0]], int(divisor.value)
         return None
 
-    def _elementwise(self, node: Node, function: Callable[..., Any]) -> Value:
+    def _elementwise(self, node: Node, function: Callable[..., Any]) -> ModValue:
         named = {k: v for k, v in node.kwargs.items() if k in ("alpha", "rounding_mode")}
-        values = [self.value(a) if isinstance(a, Node) else Value(a) for a in node.args]
+        values = [self.value(a) if isinstance(a, Node) else ModValue(a) for a in node.args]
         rows: tuple[Axis, ...] = max((v.rows for v in values), key=len)
         given = [self._along(v, rows) for v in values]
         if not any(isinstance(x, Expr) for x in given):
             given[0] = self.program.constant(given[0], _constant_type(given[0]))
-        return Value(function(*given, **named), rows)
+        return ModValue(function(*given, **named), rows)
 
-    def _along(self, value: Value, rows: tuple[Axis, ...]) -> Any:
+    def _along(self, value: ModValue, rows: tuple[Axis, ...]) -> Any:
         """A value under the rows of another one, as torch broadcasts."""
         if not value.rows:
             return value.at
@@ -413,7 +415,7 @@ class _Reader:
             moved[mine.number] = other.term
         return Expr(T.rename_axes(value.at.term, moved), self.program)
 
-    def _reduce(self, node: Node, function: Callable[..., Any]) -> Value:
+    def _reduce(self, node: Node, function: Callable[..., Any]) -> ModValue:
         (source, *more) = node.args
         if any(isinstance(a, Node) for a in more) or not isinstance(node.meta["val"], torch.Tensor):
             raise Unsaid
@@ -426,7 +428,7 @@ class _Reader:
         if not gone:
             return value
         kept = tuple(a for k, a in enumerate(value.rows) if k not in gone)
-        return Value(function(value.at, *(value.rows[k] for k in sorted(gone))), kept)
+        return ModValue(function(value.at, *(value.rows[k] for k in sorted(gone))), kept)
 
 
 def _kind(dtype: str) -> str:

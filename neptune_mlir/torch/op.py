@@ -27,7 +27,7 @@ from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS
 from neptune_mlir.targets.nvidia import architecture
-from neptune_mlir.torch.mods import DTYPES, Plan
+from neptune_mlir.torch.mods import DTYPES, ModPlan
 from neptune_mlir.torch.trace import POSITIONS, Trace
 
 Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
@@ -37,15 +37,15 @@ Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 class Mods:
     """The modifiers of a call: how they are said, and the names of their captured tensors."""
 
-    score: Plan | None = None
-    mask: Plan | None = None
+    score: ModPlan | None = None
+    mask: ModPlan | None = None
 
     @functools.cached_property
     def key(self) -> str:
         parts = [p.key if p else "" for p in (self.score, self.mask)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24] if any(parts) else ""
 
-    def tensors(self, captured: Sequence[torch.Tensor]) -> list[tuple[Plan, dict[str, Any]]]:
+    def tensors(self, captured: Sequence[torch.Tensor]) -> list[tuple[ModPlan, dict[str, Any]]]:
         """Each modifier with its own of the captured tensors, by attribute."""
         found, at = [], 0
         for plan in (self.score, self.mask):
@@ -58,7 +58,7 @@ class Mods:
 
 _NONE = Mods()
 _mods: dict[str, Mods] = {"": _NONE}  # by key; a graph may hold a key as long as the process lives
-_plans: dict[Any, Plan] = {}  # by graph, of the traces that are kept
+_plans: dict[Any, ModPlan] = {}  # by graph, of the traces that are kept
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -75,12 +75,12 @@ def mods_of(score: Trace | None, mask: Trace | None) -> tuple[str, list[torch.Te
     return mods.key, [x for t in (score, mask) if t for x in t.tensors.values()]
 
 
-def plan_of(trace: Trace) -> Plan:
+def plan_of(trace: Trace) -> ModPlan:
     """The plan of a trace, made once for those that share a graph."""
     if trace.graph not in _plans:
         if len(_plans) > 512:
             _plans.clear()
-        _plans[trace.graph] = Plan(trace)
+        _plans[trace.graph] = ModPlan(trace)
     return _plans[trace.graph]
 
 

@@ -17,16 +17,8 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.transforms.gpu.layout_stages import RESULTS
-from neptune_mlir.transforms.hopper.partition_warps import RESERVED
-from neptune_mlir.transforms.schedule.group_sizes import (
-    PANEL,
-    REGISTERS,
-    columns,
-    is_deep,
-    is_plain,
-    registers,
-)
+from neptune_mlir.targets.warp_groups import PANEL
+from neptune_mlir.transforms.schedule.group_sizes import columns, is_deep, is_plain, registers
 
 GROUP = 128  # threads
 ELEMENT = 2  # bytes
@@ -107,7 +99,7 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
         return "rows that are not whole panels"
     if choice.columns and choice.columns == columns(shape):
         return "the columns that the rule gives"
-    if _registers(shape, choice) > REGISTERS[groups]:
+    if _registers(shape, choice) > warp_groups.PRODUCT_REGISTERS[groups]:
         return "registers"
     if (groups, choice.blocks) not in warp_groups.REGISTERS:
         return "registers of several blocks"
@@ -127,13 +119,13 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
 def shared_memory(shape: Shape, choice: Choice) -> int:
     """Bytes that a block takes at least: a slot of tiles that it loads once, and the rings."""
     once, streamed = _tiles(shape, choice)
-    return once + (choice.slots or SLOTS) * streamed + RESERVED
+    return once + (choice.slots or SLOTS) * streamed + warp_groups.RESERVED_BYTES
 
 
 def slots_by_rule(chip: GpuTarget, shape: Shape, choice: Choice) -> int:
     """As many slots as `assign-layouts` gives where nobody says."""
     once, streamed = _tiles(shape, choice)
-    return 4 if 4 * streamed <= chip.shared_block - 2 * once - RESULTS else SLOTS
+    return 4 if 4 * streamed <= chip.shared_block - 2 * once - warp_groups.RESULT_BYTES else SLOTS
 
 
 def _registers(shape: Shape, choice: Choice) -> int:

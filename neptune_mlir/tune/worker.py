@@ -36,10 +36,10 @@ class ProgramSession(Session):
             return super().prepare(message)
         import torch
 
-        self._clear()
+        self.clear()
         torch.cuda.empty_cache()
         self.program = message["program"]
-        run = self._executable(message["bundle"])
+        run = self.executable(message["bundle"])
         error = self._stored_error(run, Path(self.program["stored"]))
         arguments = Arguments(run.plan, self.program["fixed"], self.program["length"])
         results, prepared = _prepared(run, arguments.on_gpu())
@@ -56,7 +56,7 @@ class ProgramSession(Session):
         if self.program is None:
             return super().finish(message)
         again = _sample(self.timed.poisoned())
-        self._clear()
+        self.clear()
         return {"errors": figures.errors(again, self.sampled)}
 
     def _stored_error(self, run: Any, path: Path) -> float:

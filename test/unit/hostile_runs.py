@@ -28,7 +28,7 @@ CPU = "cpu"
 class Failure:
     """Arguments on which a program is wrong."""
 
-    case: hostile.Case
+    case: hostile.HostileCall
     dtypes: Sequence[str]
     found: Sequence[Comparison]
 
@@ -78,7 +78,7 @@ def simulated(text: str, target: str) -> Callable[..., Any]:
 
 
 def failures(
-    programs: Programs, cases: Sequence[hostile.Case], most: int = 1000
+    programs: Programs, cases: Sequence[hostile.HostileCall], most: int = 1000
 ) -> list[Failure]:
     """The first `most` cases that a program fails."""
     found: list[Failure] = []
@@ -93,7 +93,7 @@ def failures(
 
 def cases_of(
     programs: Programs, sizes: Sequence[tuple[int, ...]], names: Sequence[str] = ()
-) -> list[hostile.Case]:
+) -> list[hostile.HostileCall]:
     """What `--check=hostile` tries."""
     generator, dtypes = np.random.default_rng(7), programs.arguments
     given = [hostile.plain(generator, s, d) for s, d in zip(sizes, dtypes, strict=True)]

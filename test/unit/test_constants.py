@@ -15,7 +15,7 @@ from neptune_mlir import Kernel
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import to_float64
 from neptune_mlir.errors import InputError
-from neptune_mlir.pipelines.lowering import Program
+from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.bundle import Bundle
 
@@ -175,7 +175,7 @@ def test_the_same_program_makes_the_same_bytes():
 def test_gpus_read_weights(target):
     from run_kernels import Simulated
 
-    program = Program(product(), "w")
+    program = RaisedProgram(product(), "w")
     lowering = next(program.lowerings(target, ways_of(compiler.pipeline_of(target), target)))
     run = Simulated(lowering.module, target=target, data=program.constants)
     np.testing.assert_allclose(run(X), X.astype(np.float64) @ WEIGHT, atol=12 * 2**-24 * 3)

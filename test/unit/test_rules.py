@@ -15,6 +15,7 @@ from test_floors import FILES, ROOT
 from neptune_mlir.dialects import attributes, op_names
 from neptune_mlir.dialects.attribute_types import Attribute
 from neptune_mlir.dialects.neptune import Neptune
+from neptune_mlir.targets.chips import TARGETS
 
 TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 TOOLS = {path.name: ast.parse(path.read_text()) for path in sorted((ROOT / "tools").glob("*.py"))}
@@ -88,3 +89,141 @@ def test_attributes_say_who_writes_and_who_reads_them():
         assert written[name] <= writers <= written[name] | some, f"writers of {name}"
         assert read[name] <= readers <= read[name] | some, f"readers of {name}"
         assert some <= writers | readers, f"{name} is used and not declared to be"
+
+
+# ---- numbers of chips
+
+# floors that make code for a chip, or run it; a number is one of a chip where targets/ has it, but
+# for powers of two up to 1024, which are sizes of anything
+CHIP_FLOORS = ("analysis", "transforms", "codegen", "pipelines", "driver", "runtime", "tune")
+NOT_OF_CHIPS = {  # the same numbers with another meaning
+    "codegen.amd.hsaco": {40, 144, 160, 208},  # offsets of ELF, heads of MessagePack
+    "codegen.triton.tool": {40},  # an offset of ELF
+    "runtime.loader": {40},  # an offset of ELF
+    "runtime.driver": {100},  # an error code
+    "transforms.linalg.raise_bodies": {24},  # bits of a significand
+    "transforms.math.branching": {40, 255},  # bits at a time; of an exponent
+    "transforms.math.powers": {24},  # bits of a significand
+    "tune.build": {40, 200},  # lengths of calls
+    "tune.gain": {100},  # per cent
+}
+
+
+def numbers(tree: ast.AST) -> set[int]:
+    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
+
+
+def chip_numbers() -> set[int]:
+    """The integers of targets/, and those of each target there."""
+    found = set()
+    for module, tree in TREES.items():
+        if module.startswith("targets.") and module != "targets.tuned":
+            found |= numbers(tree)
+    for target in TARGETS.values():
+        found |= {v for v in vars(target).values() if type(v) is int}
+    return {n for n in found if n > 1024 or (n > 16 and n & (n - 1))}
+
+
+def test_numbers_of_chips_stand_in_targets():
+    known = chip_numbers()
+    assert {65536, 132, 227, 227 << 10, 216} <= known
+    found = {
+        module: same
+        for module, tree in TREES.items()
+        if module.startswith(CHIP_FLOORS) and (same := numbers(tree) & known)
+    }
+    assert found == NOT_OF_CHIPS, "numbers of chips belong to targets/"
+
+
+# ---- classes, names with an underscore, functions
+
+
+def test_a_class_name_is_used_once():
+    places = defaultdict(list)
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+# How many times each file uses a name with an underscore that another file defines. Those of torch
+# that have such a name are `Tensor._version` and `torch._ops`.
+UNDERSCORES = {"torch.mods": 1, "torch.trace": 2}
+
+
+def own_names(tree: ast.AST) -> set[str]:
+    """The names and fields that a file defines."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def foreign_underscores(tree: ast.AST, defined: set[str]) -> list[str]:
+    """The private names that a file uses of other files, which have the names `defined`."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neptune_mlir"):
+            found += [alias.name for alias in node.names if is_private(alias.name)]
+        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr in defined:
+            found.append(node.attr)
+    return found
+
+
+def test_no_file_uses_private_names_of_another():
+    own = {module: own_names(tree) for module, tree in TREES.items()}
+    everywhere = set().union(*own.values())
+    found = {
+        module: len(names)
+        for module, tree in TREES.items()
+        if (names := foreign_underscores(tree, everywhere - own[module]))
+    }
+    assert found == UNDERSCORES, "the list can only shrink"
+
+
+# Functions of more than 60 lines or 15 branches: how many of each they have. The list can only
+# shrink, and so can its numbers.
+LONG = {
+    "algebra.deferral.split": (50, 16),
+    "algebra.normal._poly": (57, 24),
+    "algebra.order.preserves": (63, 14),
+    "algebra.smtlib._make": (45, 19),
+    "algebra.terms.evaluate_op": (43, 37),
+    "algebra.terms.make": (44, 20),
+    "analysis.neutral._follow": (40, 17),
+    "codegen.cpu.tile_contract._block": (63, 11),
+    "codegen.cpu.tile_generic._reduce_lanes": (68, 6),
+    "codegen.cpu.vectorize_tiles._plan_layouts": (48, 16),
+    "codegen.nvidia.specialized.write": (67, 1),
+    "ops.attention.attention": (117, 11),
+    "pipelines.triton.compile_tiles": (62, 4),
+    "transforms.gpu.keep_references.read_guess": (51, 17),
+    "transforms.schedule.tile.default_tile": (80, 21),
+}
+BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
+
+
+def sizes(function: ast.FunctionDef) -> tuple[int, int]:
+    """Lines and branches of a function."""
+    branches = sum(isinstance(node, BRANCHES) for node in ast.walk(function))
+    return (function.end_lineno or 0) - function.lineno + 1, branches
+
+
+def test_functions_are_short():
+    found = {
+        f"{module}.{node.name}": size
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and ((size := sizes(node))[0] > 60 or size[1] > 15)
+    }
+    assert found == LONG, "the list can only shrink"

@@ -13,7 +13,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.program import Program, functions
+from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.transforms.registry import register
 
 
@@ -21,7 +21,7 @@ from neptune_mlir.transforms.registry import register
 def whole_powers(module: Any, *, up_to: int = 3) -> None:
     """`up-to`: the largest exponent that is taken."""
     for function in functions(module):
-        program = Program(function)
+        program = NestProgram(function)
         for key, nest in list(program.nests.items()):
             program.put_body(key, T.rewrite(nest.body, partial(_as_product, up_to)))
         program.write()

@@ -42,7 +42,7 @@ MAGNITUDES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class HostileCall:
     """Arguments for one call."""
 
     name: str
@@ -238,7 +238,7 @@ def cases(
     names: Sequence[str] = (),
     roles: Sequence[str] = (),
     seed: int = 0,
-) -> Iterator[Case]:
+) -> Iterator[HostileCall]:
     """Hostile arguments of a program: each argument in every form while the others stay, all
     floats alike, and every condition with floats far from 0. The first case is `arguments`."""
     given = [np.asarray(a) for a in arguments]
@@ -246,14 +246,14 @@ def cases(
     roles = list(roles) or [""] * len(given)
     found = [forms(a.shape, d, r) for a, d, r in zip(given, dtypes, roles, strict=True)]
 
-    def change(name: str, changes: dict[int, Form]) -> Case:
+    def change(name: str, changes: dict[int, Form]) -> HostileCall:
         generator = np.random.default_rng([seed, *name.encode()])
         made = list(given)
         for k, form in changes.items():
             made[k] = form(generator, given[k].shape)
-        return Case(name, tuple(made))
+        return HostileCall(name, tuple(made))
 
-    yield Case("as given", tuple(given))
+    yield HostileCall("as given", tuple(given))
     for k, of_argument in enumerate(found):
         for name, form in of_argument.items():
             yield change(f"{labels[k]}: {name}", {k: form})

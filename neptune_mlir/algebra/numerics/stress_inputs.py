@@ -36,7 +36,7 @@ _MEAN, _SMALL, _LARGE = "mean 1e+03", "magnitude 1e-20", "magnitude 1e+20"
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StressInput:
     """An input: its shape, which dimension runs along the stream, and what it may hold."""
 
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Tensor:
         return np.asarray(generator.integers(0, high, self.shape))
 
 
-def _cases(tensors: dict[Any, Tensor]) -> Iterator[tuple[str, dict[Any, str]]]:
+def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str]]]:
     """Names, and the form of each input that does not stay ordinary."""
     floats = [key for key, t in tensors.items() if is_float(t.dtype)]
     conditions = [key for key, t in tensors.items() if t.dtype in ("i1", "i8")]
@@ -132,9 +132,9 @@ def scores_of(terms: Sequence[Term]) -> set[Any]:
     return {n.attr for call in calls for n in walk(call) if n.op == "read"}
 
 
-def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict[Any, Tensor]:
+def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict[Any, StressInput]:
     domain, scores = Domain(extents, {}, {}), scores_of(terms)
-    found: dict[Any, Tensor] = {}
+    found: dict[Any, StressInput] = {}
     for n in dict.fromkeys(n for t in terms for n in walk(t) if n.op == "read"):
         shape = tuple(int(evaluate(i, domain, {}).max()) + 1 for i in n.args)
         along = next((k for k, i in enumerate(n.args) if axis in axes_of(i)), None)
@@ -143,5 +143,5 @@ def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict
             shape = tuple(max(a, b) for a, b in zip(shape, before.shape, strict=True))
             along = before.along if along is None else along
         role = "score" if n.attr in scores else "value"
-        found[n.attr] = Tensor(shape, along, n.dtype, role)
+        found[n.attr] = StressInput(shape, along, n.dtype, role)
     return found

@@ -114,12 +114,12 @@ def _metadata(code: bytes) -> dict[str, Any]:
             name = code[at + 12 : at + 12 + name_size].rstrip(b"\0")
             body = at + 12 + -(-name_size // 4) * 4
             if name == b"AMDGPU" and note == _METADATA:
-                return dict(_Reader(code[body : body + note_size]).value())
+                return dict(_MessagePack(code[body : body + note_size]).value())
             at = body + -(-note_size // 4) * 4
     raise ToolError("not an HSACO: it has no AMDGPU note")
 
 
-class _Reader:
+class _MessagePack:
     """MessagePack, as much of it as notes use."""
 
     def __init__(self, data: bytes):

@@ -18,7 +18,7 @@ BIG = 1 << 62  # size of flat views whose length nobody asks for
 
 
 @dataclass(frozen=True)
-class View:
+class MemoryView:
     """An array inside the flat `base`: element `[i, ...]` is at `offset + sum(i * stride)`.
 
     `kind` is the element type that the program sees (`i1` is stored as bytes). `slot` tells
@@ -39,7 +39,7 @@ class View:
         return all(isinstance(n, int) for n in (*self.sizes, *self.strides))
 
 
-class Emitter:
+class VectorEmitter:
     """Builds ops at the current insertion point. `lanes` is the length of every vector."""
 
     def __init__(self, lanes: int, registers: int, entry: Any):
@@ -218,7 +218,7 @@ class Emitter:
 
     # --- memory
 
-    def address(self, view: View, position: Sequence[Index]) -> Index:
+    def address(self, view: MemoryView, position: Sequence[Index]) -> Index:
         fixed, moving = 0, []
         for term in [view.offset] + [
             self.mul(i, s) for i, s in zip(position, view.strides, strict=True)
@@ -232,16 +232,16 @@ class Emitter:
             total = self.add(total, term)
         return self.add(total, fixed)
 
-    def load(self, view: View, position: Sequence[Index]) -> Any:
+    def load(self, view: MemoryView, position: Sequence[Index]) -> Any:
         raw = memref.load(view.base, [self.value(self.address(view, position))])
         return self._seen(raw, view)
 
-    def store(self, view: View, position: Sequence[Index], scalar: Any) -> None:
+    def store(self, view: MemoryView, position: Sequence[Index], scalar: Any) -> None:
         where = [self.value(self.address(view, position))]
         memref.store(self._stored(scalar, view), view.base, where)
 
     def load_vector(
-        self, view: View, position: Sequence[Index], dim: int, live: Index | None = None
+        self, view: MemoryView, position: Sequence[Index], dim: int, live: Index | None = None
     ) -> Any:
         """`lanes` elements along `dim`; lanes from `live` on are zero (not touched)."""
         where = self.value(self.address(view, position))
@@ -260,7 +260,7 @@ class Emitter:
 
     def store_vector(
         self,
-        view: View,
+        view: MemoryView,
         position: Sequence[Index],
         dim: int,
         value: Any,
@@ -284,13 +284,13 @@ class Emitter:
             return arith.muli(self.iota(), self.constant(stride, self.vector_type(self.index)))
         return arith.muli(self.iota(), self.splat(stride))
 
-    def _seen(self, raw: Any, view: View) -> Any:
+    def _seen(self, raw: Any, view: MemoryView) -> Any:
         """Bytes as the booleans that the program sees."""
         if raw.type == view.kind or view.kind != self.i1:
             return raw
         return arith.cmpi(arith.CmpIPredicate.ne, raw, self.constant(0, raw.type))
 
-    def _stored(self, value: Any, view: View) -> Any:
+    def _stored(self, value: Any, view: MemoryView) -> Any:
         if view.kind != self.i1:
             return value
         byte = ir.MemRefType(view.base.type).element_type
@@ -301,7 +301,7 @@ class Emitter:
         )
         return arith.extui(kind, value)
 
-    def shifted(self, view: View, position: Sequence[Index]) -> View:
+    def shifted(self, view: MemoryView, position: Sequence[Index]) -> MemoryView:
         """The same view with its origin at `position`."""
         return replace(view, offset=self.address(view, position))
 

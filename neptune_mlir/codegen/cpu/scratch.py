@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Emitter, View
+from neptune_mlir.codegen.cpu.emit import MemoryView, VectorEmitter
 from neptune_mlir.ir.bindings import arith, ir, memref
 
 _ALIGN = 64
@@ -21,7 +21,7 @@ class Slot:
     shape: tuple[int, ...]
     inner: int
 
-    def strides(self, em: Emitter) -> tuple[int, ...]:
+    def strides(self, em: VectorEmitter) -> tuple[int, ...]:
         """Strides in elements."""
         rank = len(self.shape)
         strides = [1] * rank
@@ -36,18 +36,18 @@ class Slot:
             pitch *= self.shape[d]
         return tuple(strides)
 
-    def view(self, em: Emitter, base: Any) -> View:
+    def view(self, em: VectorEmitter, base: Any) -> MemoryView:
         padded = self.inner if self.shape else None
-        return View(base, self.kind, 0, self.shape, self.strides(em), self, padded)
+        return MemoryView(base, self.kind, 0, self.shape, self.strides(em), self, padded)
 
 
 class Scratch:
     """Hands out places in the scratch memory that a kernel gets as its last argument."""
 
-    def __init__(self, em: Emitter, memory: Any):
+    def __init__(self, em: VectorEmitter, memory: Any):
         self.em, self.memory, self.size = em, memory, 0
 
-    def allocate(self, kind: Any, shape: tuple[int, ...], inner: int) -> View:
+    def allocate(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         slot = Slot(kind, shape, inner)
         return slot.view(self.em, self.place(slot))
 

@@ -13,24 +13,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Emitter, Index, View
-from neptune_mlir.codegen.cpu.tile_generic import Generic, Operand
+from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, TileOperand
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 _FEW_ROWS = 4  # with fewer rows than this, packing an operand costs more than it saves
 
 # (type, shape, inner dimension) -> scratch for a packed operand
-Allocate = Callable[[Any, tuple[int, ...], int], View]
+Allocate = Callable[[Any, tuple[int, ...], int], MemoryView]
 
 
 @dataclass
-class Contraction:
+class TileContraction:
     """`a` is broadcast, `b` is read as vectors along loop `v`; `kind` is what is summed in."""
 
-    generic: Generic
-    a: Operand
-    b: Operand
-    c: Operand
+    generic: TileGeneric
+    a: TileOperand
+    b: TileOperand
+    c: TileOperand
     v: int
     kind: Any
 
@@ -71,7 +71,7 @@ def product_operands(block: Any) -> tuple[int, int] | None:
     return None if a is None or b is None or a == b else (a, b)
 
 
-def match(generic: Generic) -> Contraction | None:
+def match(generic: TileGeneric) -> TileContraction | None:
     """The contraction that this generic is, when vectors along a loop of `c` serve it well."""
     if len(generic.outputs) != 1 or generic.outputs[0].view is None:
         return None
@@ -88,11 +88,11 @@ def match(generic: Generic) -> Contraction | None:
     for v in reversed(units):
         for a, b in ((first, second), (second, first)):
             if b.uses(v) and not a.uses(v):
-                return Contraction(generic, a, b, c, v, c.view.kind)
+                return TileContraction(generic, a, b, c, v, c.view.kind)
     return None
 
 
-def wanted_layout(c: Contraction) -> int | None:
+def wanted_layout(c: TileContraction) -> int | None:
     """The dimension of b's buffer that should be contiguous (None: as it is)."""
     rows = 1
     for d in c.rows:
@@ -100,14 +100,16 @@ def wanted_layout(c: Contraction) -> int | None:
     return c.b.position_of(c.v) if rows >= _FEW_ROWS else None
 
 
-def worthwhile(c: Contraction) -> bool:
+def worthwhile(c: TileContraction) -> bool:
     """False when the plain reduction does better: few rows, and b lies the other way."""
     assert c.b.view is not None
     ready = c.b.view.strides[c.b.position_of(c.v)] == 1  # type: ignore[index]
     return ready or wanted_layout(c) is not None
 
 
-def lower_contraction(em: Emitter, c: Contraction, allocate: Allocate, start: Any = None) -> None:
+def lower_contraction(
+    em: VectorEmitter, c: TileContraction, allocate: Allocate, start: Any = None
+) -> None:
     """Emit the loops at the current insertion point. With `start` (a scalar) the output begins
     as that everywhere; else it is added to."""
     a, b = c.a, c.b
@@ -121,7 +123,9 @@ def lower_contraction(em: Emitter, c: Contraction, allocate: Allocate, start: An
     _Blocks(em, replace(c, a=a, b=b), start).run()
 
 
-def _pack(em: Emitter, c: Contraction, o: Operand, inner: int, allocate: Allocate) -> Operand:
+def _pack(
+    em: VectorEmitter, c: TileContraction, o: TileOperand, inner: int, allocate: Allocate
+) -> TileOperand:
     """A copy of an operand in the type that is summed in, contiguous along `inner`."""
     assert o.view is not None
     g = c.generic
@@ -148,7 +152,7 @@ def _pack(em: Emitter, c: Contraction, o: Operand, inner: int, allocate: Allocat
         _each_vector(em, shape[along], move)
 
     em.nest([(0, shape[k], 1) for k in others], row)
-    return Operand(
+    return TileOperand(
         replace(target, offset=em.sub(
             target.offset, em.address(replace(target, offset=0), [g.lows[d] for d in loops])
         )),
@@ -157,7 +161,7 @@ def _pack(em: Emitter, c: Contraction, o: Operand, inner: int, allocate: Allocat
     )  # fmt: skip
 
 
-def _each_vector(em: Emitter, extent: int, body: Callable[[Index, int | None], None]) -> None:
+def _each_vector(em: VectorEmitter, extent: int, body: Callable[[Index, int | None], None]) -> None:
     whole = extent // em.lanes * em.lanes
 
     def one(i: Index, _: list[Any]) -> list[Any]:
@@ -195,7 +199,7 @@ def choose_block(rows: int, vectors: int, registers: int) -> tuple[int, int]:
 
 
 class _Blocks:
-    def __init__(self, em: Emitter, c: Contraction, start: Any):
+    def __init__(self, em: VectorEmitter, c: TileContraction, start: Any):
         self.em, self.c, self.g, self.start = em, c, c.generic, start
         g = self.g
         rows = c.rows
@@ -241,14 +245,14 @@ class _Blocks:
 
         em.nest([(g.lows[d], em.add(g.lows[d], g.extents[d]), 1) for d in self.outer], at)
 
-    def _at(self, o: Operand) -> View:
+    def _at(self, o: TileOperand) -> MemoryView:
         assert o.view is not None
         return self.em.shifted(o.view, [self.position[e.position] for e in o.index])
 
-    def _where(self, o: Operand, offsets: dict[int, int]) -> list[Index]:
+    def _where(self, o: TileOperand, offsets: dict[int, int]) -> list[Index]:
         return [offsets.get(e.position, 0) for e in o.index]
 
-    def _live(self, o: Operand, n: int, remaining: int | None) -> int | None:
+    def _live(self, o: TileOperand, n: int, remaining: int | None) -> int | None:
         """Lanes of vector `n` of a block that may be touched."""
         assert o.view is not None
         if remaining is None or o.view.padded == o.position_of(self.c.v):

@@ -9,16 +9,17 @@ they are contiguous along different ones, and gathers or scatters otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Emitter, Index, View
+from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.ir.bindings import arith, vector
 
 
 def copy(
-    em: Emitter,
-    source: View,
-    target: View,
+    em: VectorEmitter,
+    source: MemoryView,
+    target: MemoryView,
     tile: tuple[int, ...] | None = None,
     fill: Callable[[], None] | None = None,
 ) -> None:
@@ -46,13 +47,15 @@ def copy(
     em.branch(full, straight, ragged)
 
 
-def _contiguous(view: View) -> int | None:
+def _contiguous(view: MemoryView) -> int | None:
     """The dimension that is known to be contiguous, the last one if there are several."""
     units = [k for k, s in enumerate(view.strides) if isinstance(s, int) and s == 1]
     return units[-1] if units else None
 
 
-def _by_strides(em: Emitter, source: View, target: View, sizes: list[Index]) -> None:
+def _by_strides(
+    em: VectorEmitter, source: MemoryView, target: MemoryView, sizes: list[Index]
+) -> None:
     rank = len(sizes)
     known, other = _contiguous(target), source
     if known is None:
@@ -82,17 +85,19 @@ def _by_strides(em: Emitter, source: View, target: View, sizes: list[Index]) -> 
     em.branch(unit, same, apart)
 
 
-def _narrow(em: Emitter, view: View) -> bool:
+def _narrow(em: VectorEmitter, view: MemoryView) -> bool:
     """Types whose vectors the transposition has no good shuffles for."""
     return view.kind == em.i1
 
 
-def _with_unit(view: View, dim: int) -> View:
+def _with_unit(view: MemoryView, dim: int) -> MemoryView:
     strides = tuple(1 if k == dim else s for k, s in enumerate(view.strides))
-    return View(view.base, view.kind, view.offset, view.sizes, strides, view.slot, view.padded)
+    return replace(view, strides=strides)
 
 
-def _rows(em: Emitter, source: View, target: View, sizes: list[Index], dim: int) -> None:
+def _rows(
+    em: VectorEmitter, source: MemoryView, target: MemoryView, sizes: list[Index], dim: int
+) -> None:
     """Vectors along `dim`, with gather or scatter where a side is not contiguous."""
     others = [k for k in range(len(sizes)) if k != dim]
 
@@ -111,7 +116,7 @@ def _rows(em: Emitter, source: View, target: View, sizes: list[Index], dim: int)
     em.nest([(0, sizes[k], 1) for k in others], row)
 
 
-def each_vector(em: Emitter, extent: Index, body: Any) -> None:
+def each_vector(em: VectorEmitter, extent: Index, body: Any) -> None:
     """`body(start, live)` for every vector of `extent` elements; `live` is None in whole ones."""
     lanes = em.lanes
     if isinstance(extent, int):
@@ -134,8 +139,9 @@ def each_vector(em: Emitter, extent: Index, body: Any) -> None:
 
 
 def _transpose(
-    em: Emitter, source: View, target: View, sizes: list[Index], along: int, cross: int
-) -> None:
+    em: VectorEmitter, source: MemoryView, target: MemoryView, sizes: list[Index], along: int,
+    cross: int,
+) -> None:  # fmt: skip
     """The source is contiguous along `cross`, the target along `along`."""
     others = [k for k in range(len(sizes)) if k not in (along, cross)]
 
@@ -178,7 +184,7 @@ def _transpose(
     em.nest([(0, sizes[k], 1) for k in others], plane)
 
 
-def _each_block(em: Emitter, extent: Index, body: Any) -> None:
+def _each_block(em: VectorEmitter, extent: Index, body: Any) -> None:
     """As `each_vector`, but a run-time extent gets one masked body: blocks are long code."""
     if isinstance(extent, int):
         each_vector(em, extent, body)
@@ -191,7 +197,7 @@ def _each_block(em: Emitter, extent: Index, body: Any) -> None:
     em.loop(0, extent, em.lanes, one)
 
 
-def transpose_lines(em: Emitter, lines: list[Any]) -> list[Any]:
+def transpose_lines(em: VectorEmitter, lines: list[Any]) -> list[Any]:
     """A square block held in vectors, transposed: log2(lanes) rounds of pairwise interleaving.
 
     Each round exchanges one bit of (line number, lane number).

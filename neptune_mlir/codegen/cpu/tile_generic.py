@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Emitter, Index, View
+from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 # combiner -> its identity ("low"/"high": the least/greatest integer of the type)
@@ -28,10 +28,10 @@ DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.
 
 
 @dataclass
-class Operand:
+class TileOperand:
     """One operand: a view read through affine `index` expressions, or a scalar."""
 
-    view: View | None
+    view: MemoryView | None
     scalar: Any
     index: list[Any]
 
@@ -47,7 +47,7 @@ class Operand:
 
 
 @dataclass
-class Generic:
+class TileGeneric:
     """A `linalg.generic` with its operands resolved to views. `extents` are static.
 
     Attributes:
@@ -56,12 +56,12 @@ class Generic:
     """
 
     op: Any
-    inputs: list[Operand]
-    outputs: list[Operand]
+    inputs: list[TileOperand]
+    outputs: list[TileOperand]
     extents: list[int]
     reduced: list[bool]
     lows: list[Index]  # where each loop starts (a strip of the op's domain)
-    loaded: dict[Any, View] = field(default_factory=dict)
+    loaded: dict[Any, MemoryView] = field(default_factory=dict)
     live: list[Any] = field(default_factory=list)
 
     @property
@@ -69,16 +69,16 @@ class Generic:
         return self.op.regions[0].blocks[0]
 
     @property
-    def operands(self) -> list[Operand]:
+    def operands(self) -> list[TileOperand]:
         return [*self.inputs, *self.outputs]
 
-    def end(self, em: Emitter, d: int, extent: int) -> Index:
+    def end(self, em: VectorEmitter, d: int, extent: int) -> Index:
         """Where loop `d` ends that has so many points from its start on."""
         end = em.add(self.lows[d], extent)
         bound = self.live[d] if self.live else None
         return end if bound is None else em.minimum(end, bound)
 
-    def spans(self, output: Operand) -> bool:
+    def spans(self, output: TileOperand) -> bool:
         """Whether the output is written at every point (no loop is reduced away)."""
         return all(output.uses(d) for d, r in enumerate(self.reduced) if r)
 
@@ -91,7 +91,7 @@ def _mentions(expression: Any, dim: int) -> bool:
     return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
 
 
-def combiner(generic: Generic, position: int) -> str | None:
+def combiner(generic: TileGeneric, position: int) -> str | None:
     """The op that combines output `position`, if the body is `yield op(acc, x)`."""
     block = generic.body
     acc = block.arguments[len(generic.inputs) + position]
@@ -105,7 +105,7 @@ def combiner(generic: Generic, position: int) -> str | None:
     return str(op.name)
 
 
-def copied_places(generic: Generic) -> list[tuple[int, int]] | None:
+def copied_places(generic: TileGeneric) -> list[tuple[int, int]] | None:
     """For an op that only copies or transposes: the dimensions of source and target that each
     loop runs along."""
     if len(generic.inputs) != 1 or len(generic.outputs) != 1 or any(generic.reduced):
@@ -120,13 +120,13 @@ def copied_places(generic: Generic) -> list[tuple[int, int]] | None:
     return places if plain and None not in [k for pair in places for k in pair] else None
 
 
-def as_copy(em: Emitter, generic: Generic) -> tuple[View, View] | None:
+def as_copy(em: VectorEmitter, generic: TileGeneric) -> tuple[MemoryView, MemoryView] | None:
     """Source and target, dimension by dimension, of an op that only copies or transposes."""
     places = copied_places(generic)
     if places is None:
         return None
 
-    def seen(o: Operand, side: int) -> View:
+    def seen(o: TileOperand, side: int) -> MemoryView:
         assert o.view is not None
         origin = em.shifted(o.view, [em.affine(e, generic.lows) for e in o.index])
         strides = tuple(origin.strides[pair[side]] for pair in places)
@@ -135,13 +135,13 @@ def as_copy(em: Emitter, generic: Generic) -> tuple[View, View] | None:
     return seen(generic.inputs[0], 0), seen(generic.outputs[0], 1)
 
 
-def lower_generic(em: Emitter, generic: Generic) -> None:
+def lower_generic(em: VectorEmitter, generic: TileGeneric) -> None:
     """Emit the loops at the current insertion point."""
-    Lowering(em, generic).run()
+    TileLowering(em, generic).run()
 
 
-class Lowering:
-    def __init__(self, em: Emitter, generic: Generic):
+class TileLowering:
+    def __init__(self, em: VectorEmitter, generic: TileGeneric):
         self.em, self.generic = em, generic
         self.v = self._choose()
         self.position: list[Index] = list(generic.lows)
@@ -272,7 +272,7 @@ class Lowering:
                 self._store(g.outputs[k], value)
         return final
 
-    def _shaped(self, value: Any, output: Operand) -> Any:
+    def _shaped(self, value: Any, output: TileOperand) -> Any:
         """A carried value must not change its type: a vector where the output has lanes."""
         assert output.view is not None
         wide = self.v is not None and (output.uses(self.v) or self.generic.reduced[self.v])
@@ -384,7 +384,7 @@ class Lowering:
 
     # --- one point (or vector of points)
 
-    def _load(self, o: Operand, scalar: bool = False) -> Any:
+    def _load(self, o: TileOperand, scalar: bool = False) -> Any:
         if o.view is None:
             return o.scalar
         where = [self.em.affine(e, self.position) for e in o.index]
@@ -394,7 +394,7 @@ class Lowering:
         assert dim is not None
         return self.em.load_vector(o.view, where, dim, self._guard(o.view, dim))
 
-    def _store(self, o: Operand, value: Any, scalar: bool = False) -> None:
+    def _store(self, o: TileOperand, value: Any, scalar: bool = False) -> None:
         assert o.view is not None
         where = [self.em.affine(e, self.position) for e in o.index]
         if self.v is None or scalar or not o.uses(self.v):
@@ -406,7 +406,7 @@ class Lowering:
             value = self.em.splat(value)
         self.em.store_vector(o.view, where, dim, value, self._guard(o.view, dim))
 
-    def _guard(self, view: View, dim: int) -> Index | None:
+    def _guard(self, view: MemoryView, dim: int) -> Index | None:
         """How many lanes may be touched: all of them where the view has room."""
         return None if view.padded == dim else self.live
 

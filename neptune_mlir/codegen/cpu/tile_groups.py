@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.cpu.tile_generic import Generic, copied_places
+from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, copied_places
 
 
 @dataclass
-class Group:
+class StripGroup:
     """`strip[k]` is the strip loop of `members[k]`; `place` maps memory to the dimension that
     the strip loop indexes there (None: every strip sees all of it, and nobody writes it)."""
 
-    members: list[Generic]
+    members: list[TileGeneric]
     strip: list[int]
     extent: int
     place: dict[Any, int | None] = field(default_factory=dict)
     written: set[Any] = field(default_factory=set)
 
-    def join(self, generic: Generic) -> bool:
+    def join(self, generic: TileGeneric) -> bool:
         """Add an op if some loop of it can be its strip loop."""
         if copied_places(generic) is not None and not all(
             o.view.static for o in generic.operands if o.view
@@ -37,7 +37,7 @@ class Group:
                 return True
         return False
 
-    def _accesses(self, generic: Generic, d: int) -> list[tuple[Any, int | None, bool]] | None:
+    def _accesses(self, generic: TileGeneric, d: int) -> list[tuple[Any, int | None, bool]] | None:
         found: list[tuple[Any, int | None, bool]] = [
             (view.slot, None, False) for view in generic.loaded.values()
         ]
@@ -50,7 +50,7 @@ class Group:
             found.append((o.view.slot, place, any(o is w for w in generic.outputs)))
         return found
 
-    def _fits(self, generic: Generic, d: int) -> bool:
+    def _fits(self, generic: TileGeneric, d: int) -> bool:
         accesses = self._accesses(generic, d)
         if accesses is None:
             return False
@@ -62,7 +62,7 @@ class Group:
             place.setdefault(slot, here)
         return all(where is not None for slot, where in place.items() if slot in written)
 
-    def _add(self, generic: Generic, d: int) -> None:
+    def _add(self, generic: TileGeneric, d: int) -> None:
         self.members.append(generic)
         self.strip.append(d)
         for slot, here, writes in self._accesses(generic, d) or ():
@@ -71,19 +71,19 @@ class Group:
                 self.written.add(slot)
 
 
-def group(run: list[Generic]) -> list[Group]:
+def group(run: list[TileGeneric]) -> list[StripGroup]:
     """Cut a run of ops into groups, each as long as possible from where it starts."""
-    groups: list[Group] = []
+    groups: list[StripGroup] = []
     rest = list(run)
     while rest:
-        best = Group([rest[0]], [-1], 0)
+        best = StripGroup([rest[0]], [-1], 0)
         extents = [
             n
             for n, reduced in zip(rest[0].extents, rest[0].reduced, strict=True)
             if not reduced and isinstance(n, int)
         ]
         for extent in dict.fromkeys(extents):
-            trial = Group([], [], extent)
+            trial = StripGroup([], [], extent)
             for generic in rest:
                 if not trial.join(generic):
                     break

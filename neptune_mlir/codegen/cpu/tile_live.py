@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Emitter
+from neptune_mlir.codegen.cpu.emit import VectorEmitter
 from neptune_mlir.codegen.cpu.tile_generic import DIVISIONS
 from neptune_mlir.ir.bindings import arith, ir
 
@@ -34,7 +34,7 @@ class LiveSizes:
     """
 
     def __init__(
-        self, em: Emitter, function: Any, is_contraction: Callable[[Any], bool]
+        self, em: VectorEmitter, function: Any, is_contraction: Callable[[Any], bool]
     ) -> None:
         self._em = em
         self._rounded: dict[Any, Any] = {}  # bounds -> the ends of the vectors that they are in

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu import tile_contract, tile_copy, tile_generic, tile_groups
-from neptune_mlir.codegen.cpu.emit import BIG, Emitter, Index, View
+from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
-from neptune_mlir.codegen.cpu.tile_generic import Generic, Operand
-from neptune_mlir.codegen.cpu.tile_groups import Group
+from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, TileOperand
+from neptune_mlir.codegen.cpu.tile_groups import StripGroup
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
 from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
@@ -35,19 +35,19 @@ def vectorize_tiles(module: Any, *, vector_bits: int = 0, vector_registers: int 
     scratch = 0
     for op in module.body.operations:
         if GRID_KERNEL.on(op.operation):
-            scratch = max(scratch, _Kernel(op, lanes, registers).run())
+            scratch = max(scratch, _GridKernel(op, lanes, registers).run())
     if PLAN.on(module.operation):
         plan = replace(Plan.from_json(PLAN.of(module.operation)), scratch=scratch)
         PLAN.set(module.operation, plan.to_json())
 
 
-class _Kernel:
+class _GridKernel:
     def __init__(self, function: Any, lanes: int, registers: int):
         self.function = function
         self.entry = function.regions[0].blocks[0]
-        self.em = Emitter(lanes, registers, self.entry)
-        self.views: dict[Any, View] = {}
-        self.strips: dict[Slot, View] = {}
+        self.em = VectorEmitter(lanes, registers, self.entry)
+        self.views: dict[Any, MemoryView] = {}
+        self.strips: dict[Slot, MemoryView] = {}
         self.live: LiveSizes | None = None
         self.dead: list[Any] = []
 
@@ -82,7 +82,7 @@ class _Kernel:
         inputs = [a.type for a in arguments]
         self.function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
 
-    def _argument(self, argument: Any) -> View:
+    def _argument(self, argument: Any) -> MemoryView:
         kind = argument.type
         rank = kind.rank
         data = memref.ExtractStridedMetadataOp(argument).results
@@ -90,7 +90,7 @@ class _Kernel:
         base = memref.reinterpret_cast(flat, data[0], [], [], [], [0], [BIG], [1])
         strides, offset = kind.get_strides_and_offset()
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        return View(
+        return MemoryView(
             base,
             self.kinds[argument],
             data[1] if offset == dynamic else int(offset),
@@ -175,7 +175,7 @@ class _Kernel:
             "memref.alloc", "memref.subview", "memref.cast", "memref.dim",
         )  # fmt: skip
 
-    def _op(self, op: Any, filled: Generic | None = None) -> None:
+    def _op(self, op: Any, filled: TileGeneric | None = None) -> None:
         name = op.name
         with ir.InsertionPoint(op), op.location:
             if name == "memref.alloc":
@@ -211,7 +211,7 @@ class _Kernel:
             f"{what} in a kernel has no lowering for the CPU", loc=location_text(op.location)
         )
 
-    def _subview(self, op: Any) -> View:
+    def _subview(self, op: Any) -> MemoryView:
         source = self.views[op.operands[0]]
         dynamic = iter(list(op.operands)[1:])
         marker = ir.ShapedType.get_dynamic_size()
@@ -233,7 +233,7 @@ class _Kernel:
             isinstance(o, int) and o == 0 and isinstance(n, int) and n == m
             for o, n, m in zip(offsets, sizes, source.sizes, strict=True)
         )
-        return View(
+        return MemoryView(
             source.base,
             source.kind,
             self.em.address(source, offsets),
@@ -251,7 +251,7 @@ class _Kernel:
         size = self.views[op.operands[0]].sizes[dim]
         op.results[0].replace_all_uses_with(self.em.value(size))
 
-    def _generic(self, op: Any) -> Generic:
+    def _generic(self, op: Any) -> TileGeneric:
         maps = [ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"]]
         kinds = [str(a) for a in op.attributes["iterator_types"]]
         operands = []
@@ -259,20 +259,20 @@ class _Kernel:
         for value, indexing in zip(op.operands, maps, strict=True):
             index = list(indexing.results)
             view = self.views.get(value)
-            operands.append(Operand(view, value, index))
+            operands.append(TileOperand(view, value, index))
             for k, e in enumerate(index):
                 if isinstance(e, ir.AffineDimExpr) and not isinstance(extents[e.position], int):
                     assert view is not None
                     extents[e.position] = view.sizes[k]
         segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         count = int(segments[0])
-        return Generic(
+        return TileGeneric(
             op, operands[:count], operands[count:], extents,
             ["reduction" in kind for kind in kinds], [0] * len(extents), self._loaded(op),
             self.live.of(op) if self.live else [],
         )  # fmt: skip
 
-    def _loaded(self, op: Any) -> dict[Any, View]:
+    def _loaded(self, op: Any) -> dict[Any, MemoryView]:
         """The arrays that the body of an op loads single elements from."""
         arrays = [v for inner in nested_in(op) for v in inner.operands if _is_memref(v)]
         return {array: self.views[array] for array in arrays if array in self.views}
@@ -287,7 +287,7 @@ class _Kernel:
             for group in tile_groups.group([self._generic(op) for op in run]):
                 self._group(group)
 
-    def _group(self, group: Group) -> None:
+    def _group(self, group: StripGroup) -> None:
         size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
         if len(group.members) == 1 or size == group.extent:
             for member, start in self._starts(group.members):
@@ -305,7 +305,7 @@ class _Kernel:
         end = self.em.minimum(group.extent, bounds.pop()) if known else group.extent
         self.em.loop(0, end, size, strip)
 
-    def _local(self, group: Group) -> set[Slot]:
+    def _local(self, group: StripGroup) -> set[Slot]:
         """Tiles that no op outside of the group touches, and that it writes before it reads."""
         members = [m.op for m in group.members]
         found = set()
@@ -325,12 +325,12 @@ class _Kernel:
         return found
 
     def _restricted(
-        self, group: Group, member: Generic, low: Index, size: int, local: set[Slot]
-    ) -> Generic:
+        self, group: StripGroup, member: TileGeneric, low: Index, size: int, local: set[Slot]
+    ) -> TileGeneric:
         """The part of an op in the strip that starts at `low`."""
         d = next(s for m, s in zip(group.members, group.strip, strict=True) if m is member)
 
-        def narrow(o: Operand) -> Operand:
+        def narrow(o: TileOperand) -> TileOperand:
             if o.view is None or o.view.slot not in local:
                 return o
             place = group.place[o.view.slot]
@@ -348,16 +348,16 @@ class _Kernel:
             lows=[low if k == d else 0 for k in range(len(member.extents))],
         )
 
-    def _strip_view(self, slot: Slot, place: int, size: int) -> View:
+    def _strip_view(self, slot: Slot, place: int, size: int) -> MemoryView:
         if slot not in self.strips:
             shape = tuple(size if k == place else n for k, n in enumerate(slot.shape))
             self.strips[slot] = self.scratch.allocate(slot.kind, shape, slot.inner)
         return self.strips[slot]
 
-    def _starts(self, members: list[Generic]) -> list[tuple[Generic, Any]]:
+    def _starts(self, members: list[TileGeneric]) -> list[tuple[TileGeneric, Any]]:
         """Pairs of an op and the scalar that its output starts from: a fill right before a
         contraction is not carried out."""
-        found: list[tuple[Generic, Any]] = []
+        found: list[tuple[TileGeneric, Any]] = []
         for k, member in enumerate(members):
             value = _filled_with(member)
             if value is not None and k + 1 < len(members):
@@ -371,13 +371,13 @@ class _Kernel:
             found.append((member, start))
         return found
 
-    def _contraction(self, generic: Generic) -> Any:
+    def _contraction(self, generic: TileGeneric) -> Any:
         if not all(isinstance(n, int) for n in generic.extents):
             return None
         found = tile_contract.match(generic)
         return found if found is not None and tile_contract.worthwhile(found) else None
 
-    def _compute(self, generic: Generic, start: Any = None) -> None:
+    def _compute(self, generic: TileGeneric, start: Any = None) -> None:
         moved = tile_generic.as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
@@ -388,7 +388,7 @@ class _Kernel:
         else:
             tile_generic.lower_generic(self.em, generic)
 
-    def _fill_before_copy(self, run: list[Any], op: Any) -> Generic | None:
+    def _fill_before_copy(self, run: list[Any], op: Any) -> TileGeneric | None:
         """Take the fill of a tile off the run when the next op copies (part of) that tile in:
         a whole copy makes it useless."""
         if op.name != "memref.copy" or not run:
@@ -400,7 +400,7 @@ class _Kernel:
         self.dead.append(run.pop())
         return last
 
-    def _copy(self, op: Any, filled: Generic | None) -> None:
+    def _copy(self, op: Any, filled: TileGeneric | None) -> None:
         source, target = (self.views[v] for v in op.operands)
         tile = None
         for view in (target, source):
@@ -414,7 +414,7 @@ class _Kernel:
         tile_copy.copy(self.em, source, target, tile, fill)
 
 
-def _filled_with(generic: Generic) -> Any:
+def _filled_with(generic: TileGeneric) -> Any:
     """The scalar that a fill writes, when the generic is one."""
     block = generic.body
     if len(generic.outputs) != 1 or len(block.operations) != 1 or any(generic.reduced):
@@ -428,13 +428,13 @@ def _filled_with(generic: Generic) -> Any:
     return None
 
 
-def _same_output(fill: Generic, after: Generic) -> bool:
+def _same_output(fill: TileGeneric, after: TileGeneric) -> bool:
     return fill.outputs[0].view == after.outputs[0].view and not any(
         o.view is not None and o.view.slot is fill.outputs[0].view.slot for o in after.inputs
     )
 
 
-def _overwrites(generic: Generic, slot: Slot) -> bool:
+def _overwrites(generic: TileGeneric, slot: Slot) -> bool:
     """Whether the op writes all of a tile and reads nothing of it."""
     block = generic.body
     inputs = len(generic.inputs)

@@ -432,7 +432,7 @@ class Compute:
     def matrix(self, g: Generic, p: Contraction, tiles: Sequence[Tile], layout: Layout) -> Held:
         """Matrix instructions, piece by piece; operands come from registers or shared memory."""
         chip, i = self.s.chip, self.instruction(g)
-        grid = self._grid(layout, g, p)
+        grid = self.warp_grid(layout, g, p)
         m_count = -(-g.extents[p.m] // (i.m * grid.m))
         n_count = -(-g.extents[p.n] // (i.n * grid.n))
         load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, i)
@@ -465,7 +465,7 @@ class Compute:
 
     def pieces(self, g: Generic, p: Contraction, k: int, tile: Tile, layout: Layout) -> Pieces:
         """Input k of a matrix product, as its instructions take it."""
-        i, grid = self.instruction(g), self._grid(layout, g, p)
+        i, grid = self.instruction(g), self.warp_grid(layout, g, p)
         which, free, step = ("a", p.m, i.m * grid.m) if k == p.a else ("b", p.n, i.n * grid.n)
         load = self._operand(g, k, tile, which, p, grid, i)
         places = itertools.product(range(-(-g.extents[free] // step)), range(g.extents[p.k] // i.k))
@@ -475,7 +475,7 @@ class Compute:
         """The matrix instruction that assign-layouts chose for a product."""
         return self.s.chip.target.instruction(INSTRUCTION.of(g.op))
 
-    def _grid(self, layout: Layout, g: Generic, p: Contraction) -> L.WarpGrid:
+    def warp_grid(self, layout: Layout, g: Generic, p: Contraction) -> L.WarpGrid:
         out = g.maps[-1]
         along = {d: 1 for d in (out.index(p.m), out.index(p.n))}
         for d in layout.warp:
@@ -499,7 +499,7 @@ class Compute:
             for n in range(n_count)
         }
 
-    def _operand_of(
+    def operand_of(
         self, g: Generic, k: int, which: str, p: Contraction, grid: L.WarpGrid,
         i: MatrixInstruction,
     ) -> Operand:  # fmt: skip
@@ -517,7 +517,7 @@ class Compute:
             return lambda row, depth, count: [
                 tile.pieces[at, depth] for at in range(row, row + count)
             ]
-        chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
+        chip, operand = self.s.chip, self.operand_of(g, k, which, p, grid, i)
         free, deep, layout = operand.free, operand.deep, operand.layout
         if isinstance(tile, SharedTile):
             return chip.operand_from_shared(self.threads, self.memory, tile, operand)

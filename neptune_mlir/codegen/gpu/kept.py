@@ -72,7 +72,7 @@ class KeptLoop:
         ]  # fmt: skip
         for op in inner:
             if op not in (*twice, *parts.corrections, parts.delayed):
-                kernel._op(op)
+                kernel.write_op(op)
         kind = ir.RankedTensorType(self.factor.type).element_type
         blank = self._factor(Splat(s.constant(0.0, kind)))
         corrected = read_generic(parts.delayed).init
@@ -93,7 +93,7 @@ class KeptLoop:
             scf.YieldOp([*kept, s.constant(1, s.i1)])
         with s.scope(branch.else_block):
             for op in [*twice, *parts.corrections]:
-                kernel._op(op)
+                kernel.write_op(op)
             made = [
                 *self._registers(guess.moved.results[0]),
                 *self._registers(guess.total.results[0]),
@@ -101,14 +101,14 @@ class KeptLoop:
             ]  # fmt: skip
             scf.YieldOp([*made, self._moved_little(before)])
         *values, tries = branch.results
-        values = self._bind(guess.total.results[0], self._bind(guess.moved.results[0], values))
+        values = self.bind(guess.total.results[0], self.bind(guess.moved.results[0], values))
         count = len(blank.words)
         kernel.tiles[self.factor] = blank.of(values[:count])
-        self._bind(corrected, values[count:])
-        kernel._op(parts.delayed)
+        self.bind(corrected, values[count:])
+        kernel.write_op(parts.delayed)
         return tries
 
-    def _bind(self, value: Any, values: list[Any]) -> list[Any]:
+    def bind(self, value: Any, values: list[Any]) -> list[Any]:
         """To the first of these registers; returns the others."""
         layout = self._layout_of(value)
         self.kernel.tiles[value] = Held(layout, values[: layout.registers])
@@ -123,7 +123,7 @@ class KeptLoop:
             if op == guess.weighing and MEASURED.on(op):
                 MeasuredOp(kernel, op, "small").write()
             elif op not in (guess.moved, guess.factor, guess.scaled):
-                kernel._op(op)
+                kernel.write_op(op)
         return self._registers(guess.total.results[0])
 
     def _plus(self, sums: Sequence[Any]) -> list[Any]:
@@ -159,5 +159,5 @@ class KeptLoop:
         kernel, g = self.kernel, read_generic(self.parts.delayed)
         k, layout = g.inputs.index(self.factor), self._layout_of(g.result)
         return kernel.compute.pieces(
-            g, kernel._oriented(g), k, tile or kernel.tile(self.factor), layout
+            g, kernel.oriented(g), k, tile or kernel.tile(self.factor), layout
         )

@@ -55,10 +55,11 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.targets.gpu import BESIDE_HELD, BLOCK_BYTES
 
 
 @dataclass(frozen=True)
-class View:
+class ResultView:
     """Part of a result in memory: where it starts, and the dimension that each of its own is."""
 
     array: Array
@@ -79,7 +80,7 @@ class KernelWriter:
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
-        self.views: dict[Any, View] = {}  # parts of results
+        self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
         self.is_followed = False  # by a kernel that may start early
 
@@ -88,17 +89,17 @@ class KernelWriter:
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
         function = gpu.GPUFuncOp(
-            ir.FunctionType.get(self._argument_types(), []), self.signature.name, kernel=True,
+            ir.FunctionType.get(self.argument_types(), []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
         operation = function.operation
         block = function.add_entry_block()
         with self.forall.location, s.scope(block):
-            self._arguments(block)
+            self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
             self._program(block)
             gpu.ReturnOp([])
-        self._finish(operation)
+        self.finish(operation)
 
     def _program(self, block: Any) -> None:
         """The code behind the arguments."""
@@ -107,11 +108,11 @@ class KernelWriter:
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
-        self._program_position(block)
+        self.program_position(block)
         for op in self.body.operations:
-            self._op(op.operation)
+            self.write_op(op.operation)
 
-    def _argument_types(self) -> list[Any]:
+    def argument_types(self) -> list[Any]:
         types: list[Any] = []
         for tensor in self.signature.tensors:
             rank = ir.RankedTensorType(tensor.type).rank
@@ -120,7 +121,7 @@ class KernelWriter:
             types.append(self.s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
         return types + [self.s.i32] * len(self.signature.bounds)
 
-    def _finish(self, operation: Any) -> None:
+    def finish(self, operation: Any) -> None:
         limit, used = self.target.shared_block, self.memory.peak
         if used > limit:
             raise OutOfMemory(
@@ -148,12 +149,13 @@ class KernelWriter:
         held = HELD.of(self.forall)
         if not held:
             return 0
-        blocks = max(1, self.target.shared_sm // (self.memory.peak + 1024))
-        while blocks > 1 and self.target.registers < blocks * self.threads.count * (held + 40):
+        blocks = max(1, self.target.shared_sm // (self.memory.peak + BLOCK_BYTES))
+        needed = self.threads.count * (held + BESIDE_HELD)
+        while blocks > 1 and self.target.registers < blocks * needed:
             blocks -= 1
         return blocks
 
-    def _arguments(self, block: Any) -> None:
+    def place_arguments(self, block: Any) -> None:
         given = iter(block.arguments)
         inputs = len(self.signature.tensors) - self.signature.outputs
         self.results: list[Array] = []
@@ -179,21 +181,21 @@ class KernelWriter:
         if self.signature.follows:
             self.chip.wait_for_last()
 
-    def _program_position(self, block: Any) -> None:
+    def program_position(self, block: Any) -> None:
         """Loop variables of the forall from the number of the block."""
         dimension = ir.Attribute.parse("#gpu<dim x>")
         number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
-        self._place_program(number)
-        self._place_results()
+        self.place_program(number)
+        self.place_results()
 
-    def _place_results(self) -> None:
+    def place_results(self) -> None:
         for argument, array in zip(
             list(self.body.arguments)[len(self.bounds) :], self.results, strict=True
         ):
             rank = len(array.strides)
-            self.views[argument] = View(array, (0,) * rank, tuple(range(rank)))
+            self.views[argument] = ResultView(array, (0,) * rank, tuple(range(rank)))
 
-    def _place_program(self, number: Any) -> None:
+    def place_program(self, number: Any) -> None:
         """Loop variables of the forall from the number of a program.
 
         The last runs fastest, and downwards: in a triangular grid the last programs are the long
@@ -204,9 +206,9 @@ class KernelWriter:
         here = s.op("arith.remui", [number, rows], s.index) if rank > 1 else number
         self.scalars[self.body.arguments[rank - 1]] = s.sub(s.sub(rows, 1), here)
         if rank > 1:
-            self._place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
+            self.place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
 
-    def _place_variables(self, number: Any, count: int) -> None:
+    def place_variables(self, number: Any, count: int) -> None:
         """The first `count` loop variables of the forall, of which the last runs fastest."""
         s = self.s
         for k in reversed(range(count)):
@@ -234,13 +236,13 @@ class KernelWriter:
             )
         operands = [self.scalar(o, local) for o in op.operands]
         if op.name == "tensor.extract":
-            return self._extract(op)
+            return self.write_extract(op)
         made = self.s.clone(ScalarOp.of(op), operands)
         if local is not None:
             local[value] = made
         return made
 
-    def _extract(self, op: Any) -> Any:
+    def write_extract(self, op: Any) -> Any:
         """An element of a tensor that the kernel takes."""
         tensor, *position = op.operands
         if tensor not in self.arrays:
@@ -260,12 +262,12 @@ class KernelWriter:
 
     # ---- ops
 
-    def _op(self, op: Any) -> None:
+    def write_op(self, op: Any) -> None:
         handler = _HANDLERS.get(op.name)
         if handler is not None:
             getattr(self, handler)(op)
         elif op.name == "tensor.extract":
-            self.scalars[op.results[0]] = self._extract(op)
+            self.scalars[op.results[0]] = self.write_extract(op)
         elif any(is_tensor(v) for v in [*op.operands, *op.results]):
             raise LoweringError(
                 f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)
@@ -293,23 +295,23 @@ class KernelWriter:
     def _fill(self, op: Any) -> None:
         self.tiles[op.results[0]] = Splat(self.scalar(op.operands[0]))
 
-    def _slice(self, op: Any) -> None:
+    def write_slice(self, op: Any) -> None:
         value = op.results[0]
         if is_view(value, self.forall):
             offsets, _, dims = slice_parts(op)
-            self.views[value] = self._inside(self.views[op.operands[0]], offsets, dims)
+            self.views[value] = self.inside(self.views[op.operands[0]], offsets, dims)
         elif load_window(value, self.forall) is None:
             self.slices[value] = op.operands[0]  # the valid part of a tile, for a store
         elif ir.RankedTensorType(value.type).has_static_shape:
             self._load(op)
 
-    def _inside(self, view: View, offsets: Sequence[Any], dims: Sequence[int]) -> View:
+    def inside(self, view: ResultView, offsets: Sequence[Any], dims: Sequence[int]) -> ResultView:
         """The part of a view at `offsets`, of which the dimensions `dims` are kept."""
         start = list(view.offsets)
         for d, offset in zip(view.dims, offsets, strict=True):
             here = offset if isinstance(offset, int) else self.scalar(offset)
             start[d] = self.s.add(start[d], here)
-        return View(view.array, tuple(start), tuple(view.dims[d] for d in dims))
+        return ResultView(view.array, tuple(start), tuple(view.dims[d] for d in dims))
 
     def _load(self, op: Any) -> None:
         """A load becomes a copy to shared memory now, or loads to registers where it is used."""
@@ -349,7 +351,7 @@ class KernelWriter:
             made = self.compute.generic(g, tiles, iteration_of(op, g.extents))
         elif via == "mma":
             layout = iteration_of(op, shape_of(g.result))
-            made = self.compute.matrix(g, self._oriented(g), tiles, layout)
+            made = self.compute.matrix(g, self.oriented(g), tiles, layout)
         else:
             made = self.compute.loop(g, tiles, iteration_of(op, shape_of(g.result)))
         self.tiles[g.result] = made
@@ -359,7 +361,7 @@ class KernelWriter:
         tiles = [self.tile(v) if g.is_read(k) else Splat(None) for k, v in enumerate(g.inputs)]
         return [*tiles, self.tile(g.init)]
 
-    def _oriented(self, g: Any) -> Any:
+    def oriented(self, g: Any) -> Any:
         product = read_contraction(g)
         return product.swapped() if SWAPPED.on(g.op) else product
 
@@ -376,7 +378,7 @@ class KernelWriter:
             moved = self.compute.convert(tile.values, tile.layout, needed, dtype)
             self.tiles[result] = Held(needed, moved)
 
-    def _in_parallel(self, op: Any) -> None:
+    def in_parallel(self, op: Any) -> None:
         for insert in op.regions[0].blocks[0].operations:
             operation = insert.operation
             if not is_view(operation.operands[0], self.forall):  # else it is written already
@@ -392,7 +394,7 @@ class KernelWriter:
         source = self.slices.get(source, source)
         offsets, sizes, dims = slice_parts(op)
         shape = shape_of(source)
-        view = self._inside(self.views[target], offsets, dims)
+        view = self.inside(self.views[target], offsets, dims)
         valid = tuple(
             None
             if isinstance(sizes[d], int) and sizes[d] >= n
@@ -423,8 +425,8 @@ class KernelWriter:
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
         body = op.regions[0].blocks[0]
-        layouts = self._carried_layouts(op, starts)
-        carried = self._spread(starts, layouts)
+        layouts = self.carried_layouts(op, starts)
+        carried = self.spread(starts, layouts)
         top, landing = self.memory.top, set(self.landing)
         pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
@@ -435,7 +437,7 @@ class KernelWriter:
         with s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
-            self._bind(body.arguments[1:], layouts, arguments)
+            self.bind(body.arguments[1:], layouts, arguments)
             self.memory.unsafe = True  # slower threads may still be in the iteration before
             ahead = pipeline.advance(loop.induction_variable, high, step, arguments)
             *inner, end = body.operations
@@ -443,13 +445,13 @@ class KernelWriter:
                 tries = [kept.write(loop.inner_iter_args[-1])]
             else:
                 for operation in inner:
-                    self._op(operation.operation)
-            yielded = self._spread(end.operation.operands, layouts)
+                    self.write_op(operation.operation)
+            yielded = self.spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *ahead, *tries])
         self.memory.release(top)
         pipeline.finish()
         self.landing = landing  # a loop may run no iteration
-        self._bind(op.results, layouts, list(loop.results))
+        self.bind(op.results, layouts, list(loop.results))
 
     def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
         """Single elements that loops read, loaded before them and not in each iteration."""
@@ -477,9 +479,9 @@ class KernelWriter:
         distances = list(ir.DenseI64ArrayAttr(op.attributes["distances"]))
         self.tiles[op.results[0]] = self.compute.join(tile, distances)
 
-    def _carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | View | None]:
+    def carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | ResultView | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""
-        layouts: list[Layout | View | None] = []
+        layouts: list[Layout | ResultView | None] = []
         for text, value, start in zip(LAYOUTS.of(op), op.results, starts, strict=True):
             if is_view(value, self.forall):
                 layouts.append(self.views[start])
@@ -487,7 +489,7 @@ class KernelWriter:
                 layouts.append(L.parse(text, shape_of(value)) if text else None)
         return layouts
 
-    def _spread(self, values: Any, layouts: Sequence[Layout | View | None]) -> list[Any]:
+    def spread(self, values: Any, layouts: Sequence[Layout | ResultView | None]) -> list[Any]:
         """Carried values as scalars."""
         scalars: list[Any] = []
         for value, layout in zip(values, layouts, strict=True):
@@ -497,14 +499,14 @@ class KernelWriter:
                 scalars += self.compute.carry(self.tile(value), element_type(value), layout)
         return scalars
 
-    def _bind(
-        self, values: Any, layouts: Sequence[Layout | View | None], scalars: list[Any]
+    def bind(
+        self, values: Any, layouts: Sequence[Layout | ResultView | None], scalars: list[Any]
     ) -> None:
         """The inverse of `_spread`: takes from the front of `scalars`."""
         for value, layout in zip(values, layouts, strict=True):
             if layout is None:
                 self.scalars[value] = scalars.pop(0)
-            elif isinstance(layout, View):
+            elif isinstance(layout, ResultView):
                 self.views[value] = layout
             else:
                 self.tiles[value] = self.compute.carried(scalars, element_type(value), layout)
@@ -515,10 +517,10 @@ _HANDLERS: dict[str, str] = {
     "linalg.fill": "_fill",
     "linalg.generic": "_generic",
     "linalg.copy": "_copy",
-    "tensor.extract_slice": "_slice",
+    "tensor.extract_slice": "write_slice",
     "tensor.pad": "_load",
     "scf.for": "_for",
     JOIN: "_join",
-    "scf.forall.in_parallel": "_in_parallel",
+    "scf.forall.in_parallel": "in_parallel",
     "tensor.insert_slice": "_insert",
 }

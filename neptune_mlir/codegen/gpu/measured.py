@@ -50,7 +50,7 @@ class MeasuredOp:
             self._by_plain_code(small=True)
         elif self.mode == "back":
             factors = [taken_back(self.s, g) for g in self.references[-1]]
-            self._bind(factors)
+            self.bind(factors)
         elif len(self.references) == 2:
             self._correct()
         else:
@@ -61,7 +61,7 @@ class MeasuredOp:
         with self.s.measured_from(held, small=small):
             self.kernel.write_generic(self.op)
 
-    def _bind(self, values: list[Any]) -> None:
+    def bind(self, values: list[Any]) -> None:
         result = self.op.results[0]
         layout = layout_of(self.op, shape_of(result))
         self.kernel.tiles[result] = Held(layout, values)
@@ -82,7 +82,7 @@ class MeasuredOp:
             with s.scope(block):
                 self._by_plain_code(small=are_small)
                 scf.YieldOp(self.kernel.compute.registers(self.kernel.tile(result), layout))
-        self._bind(list(branch.results))
+        self.bind(list(branch.results))
 
     def _weigh(self) -> None:
         """Write the weights by references of any size."""

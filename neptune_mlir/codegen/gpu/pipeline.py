@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
 
 
-class Pipeline:
+class LoopPipeline:
     """A loop with no loads to shared memory, or none that are to run ahead."""
 
     def __init__(self, kernel: KernelWriter, loop: Any):
@@ -38,7 +38,7 @@ class Pipeline:
         """Behind the loop."""
 
 
-class Staged(Pipeline):
+class Staged(LoopPipeline):
     """A loop with loads to shared memory."""
 
     def __init__(self, kernel: KernelWriter, loop: Any):
@@ -159,8 +159,8 @@ class RegisterPipeline(Staged):
         return self._issue(self.s.add(position, step), high)
 
 
-def pipeline_of(kernel: KernelWriter, loop: Any) -> Pipeline:
+def pipeline_of(kernel: KernelWriter, loop: Any) -> LoopPipeline:
     """The pipeline of a loop, as its attributes and the chip's copies ask for."""
     if STAGES.find(loop, 0) < 2:
-        return Pipeline(kernel, loop)
+        return LoopPipeline(kernel, loop)
     return (AsyncPipeline if kernel.chip.copies_ahead else RegisterPipeline)(kernel, loop)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_tensor, slice_parts
-from neptune_mlir.codegen.gpu.kernels import KernelWriter, View
+from neptune_mlir.codegen.gpu.kernels import KernelWriter, ResultView
 from neptune_mlir.codegen.gpu.memory import Memory, under
 from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.errors import LoweringError
@@ -38,30 +38,30 @@ class PointWriter(KernelWriter):
                 here = s.op("arith.remui", [point, extents[k]], s.i64) if k else point
                 self.scalars[self.body.arguments[k]] = s.value(here)
                 point = s.op("arith.divui", [point, extents[k]], s.i64) if k else None
-            self._place_results()
+            self.place_results()
             for op in self.body.operations:
-                self._op(op.operation)
+                self.write_op(op.operation)
 
     def _blocks_per_sm(self) -> int:
         return 0
 
-    def _op(self, op: Any) -> None:
+    def write_op(self, op: Any) -> None:
         if op.name == "tensor.extract":
-            self.scalars[op.results[0]] = self._extract(op)
+            self.scalars[op.results[0]] = self.write_extract(op)
         elif op.name == "tensor.from_elements":
             self.scalars[op.results[0]] = self.scalar(op.operands[0])
         elif op.name == "tensor.extract_slice":
-            self._slice(op)
+            self.write_slice(op)
         elif op.name == "tensor.insert":
             value, target, *position = op.operands
-            self._put(value, self._inside(self.views[target], position, ()))
+            self._put(value, self.inside(self.views[target], position, ()))
             self.views[op.results[0]] = self.views[target]
         elif op.name == "scf.for":
             self._for(op)
         elif op.name == "scf.if":
             self._if(op)
         elif op.name == "scf.forall.in_parallel":
-            self._in_parallel(op)
+            self.in_parallel(op)
         elif op.name == "math.sincos":
             for result, name in zip(op.results, ("math.sin", "math.cos"), strict=True):
                 self.scalars[result] = self.s.op(name, self._here(op.operands), result.type)
@@ -107,14 +107,14 @@ class PointWriter(KernelWriter):
             self._bind_scalars(block.arguments, arguments)
             *inner, end = block.operations
             for op in inner:
-                self._op(op.operation)
+                self.write_op(op.operation)
             scf.YieldOp(self._here(end.operation.operands))
 
     def _store(self, op: Any) -> None:
         offsets, _, _ = slice_parts(op)
         value, target = op.operands[:2]
-        self._put(value, self._inside(self.views[target], offsets, ()))
+        self._put(value, self.inside(self.views[target], offsets, ()))
 
-    def _put(self, value: Any, view: View) -> None:
+    def _put(self, value: Any, view: ResultView) -> None:
         """Write the element of a result where a view starts."""
         self.memory.store_one(self.scalar(value), view.array, view.offsets)

@@ -75,7 +75,7 @@ class ProgramQueue:
             scf.ConditionOp(condition, list(before.arguments))
         with s.scope(after):
             program, number, *inside = after.arguments
-            self.kernel._place_program(program)
+            self.kernel.place_program(program)
             self._give(number, program)
             inside = list(write(inside))
             following = s.value(s.add(self._take(), blocks))  # late: who is ahead takes more

@@ -53,7 +53,7 @@ from neptune_mlir.dialects.op_names import (
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.transforms.hopper.partition_warps import RESERVED, producer_of
+from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
@@ -97,7 +97,7 @@ class ConsumerCompute(Compute):
     ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
         if not isinstance(tile, PanelTile):
             return super()._operand(g, k, tile, which, p, grid, i)
-        operand = self._operand_of(g, k, which, p, grid, i)
+        operand = self.operand_of(g, k, which, p, grid, i)
         # rarely done: its addresses are worth no registers elsewhere
         number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
         threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
@@ -149,7 +149,7 @@ class ConsumerCompute(Compute):
     def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
         """The words of operand A, as the accumulator's layout leaves them in this thread."""
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
-        grid = self._grid(layout, g, p)
+        grid = self.warp_grid(layout, g, p)
         needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
         values = self.registers(tile, needed)
         return self.words(values)
@@ -166,7 +166,7 @@ class SpecializedWriter(KernelWriter):
         self.group_threads = GROUP * self.target.wave
         self.producer = producer_of(self.forall).regions[0].blocks[0]
         self.rings = Rings(self)
-        types = self._argument_types()
+        types = self.argument_types()
         self.resident = RESIDENT.on(self.forall)
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
@@ -180,7 +180,7 @@ class SpecializedWriter(KernelWriter):
         block = self.entry = function.add_entry_block()
         self.maps: dict[Box, Any] = {}
         with self.forall.location, s.scope(block):
-            self._arguments(block)
+            self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
             address = ir.FlatSymbolRefAttr.get(SMEM)
             smem = s.op(
@@ -192,7 +192,7 @@ class SpecializedWriter(KernelWriter):
             self.compute = self.consumer = compute
             compute.group = self.uniform(s.value(s.div(self.threads.id, 128), s.i32))
             self.order = order_of(self)
-            self._program_position(block)
+            self.program_position(block)
             self._place_rings()
             counter = list(block.arguments)[len(types) - 1]
             self.queue = ProgramQueue(self, counter) if self.resident else None
@@ -222,20 +222,20 @@ class SpecializedWriter(KernelWriter):
             *queue,
             *(["map", *self.signature.places[number], *box] for number, *box in self.maps),
         ]
-        self._finish(operation)
+        self.finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
 
     def _blocks_per_sm(self) -> int:
         return self.blocks
 
-    def _place_program(self, number: Any) -> None:
+    def place_program(self, number: Any) -> None:
         if self.order is None:
-            super()._place_program(number)
+            super().place_program(number)
             return
         last = len(self.bounds) - 1
         self.scalars[self.body.arguments[last]], point = self.order.place(number)
-        self._place_variables(point, last)
+        self.place_variables(point, last)
 
     # ---- arguments
 
@@ -319,7 +319,8 @@ class SpecializedWriter(KernelWriter):
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
         for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
             size = warp_groups.STAGED * self.warps * room
-            if self.memory.top + size + RESERVED <= self.target.shared_for(self.blocks):
+            needed = self.memory.top + size + warp_groups.RESERVED_BYTES
+            if needed <= self.target.shared_for(self.blocks):
                 return self.take_tiles(size), room
         return None, 0
 
@@ -413,9 +414,9 @@ class SpecializedWriter(KernelWriter):
     def _consume(self) -> None:
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
         for op in self.body.operations:
-            self._op(op.operation)
+            self.write_op(op.operation)
 
-    def _op(self, op: Any) -> None:
+    def write_op(self, op: Any) -> None:
         if op.name == GET:
             tiles: dict[Any, Any] = self.tiles
             tiles[op.results[0]] = self.rings.get(op)
@@ -424,12 +425,12 @@ class SpecializedWriter(KernelWriter):
         elif op.name in _OPS:
             _OPS[op.name](self, op)
         else:
-            super()._op(op)
+            super().write_op(op)
 
     def _start(self, op: Any) -> None:
         g = read_generic(op)
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
-        begun = self.consumer.issue(g, self._oriented(g), tiles, layout)
+        begun = self.consumer.issue(g, self.oriented(g), tiles, layout)
         self.running[g.result] = Held(layout, begun)
 
     def _wait(self, op: Any) -> None:
@@ -483,26 +484,26 @@ class SpecializedWriter(KernelWriter):
         body = op.regions[0].blocks[0]
         low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
         starts = list(op.operands)[3:]
-        layouts = self._carried_layouts(op, starts)
+        layouts = self.carried_layouts(op, starts)
         first, loaded = self.rings.values(groups), self.elements_of([op])
-        loop = scf.ForOp(low, high, step, [*self._spread(starts, layouts), *first])
+        loop = scf.ForOp(low, high, step, [*self.spread(starts, layouts), *first])
         with self.s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
-            self._bind(body.arguments[1:], layouts, arguments)
+            self.bind(body.arguments[1:], layouts, arguments)
             self.rings.bind(groups, arguments)
             *inner, end = body.operations
             for operation in inner:
-                self._op(operation.operation)
-            yielded = self._spread(end.operation.operands, layouts)
+                self.write_op(operation.operation)
+            yielded = self.spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *self.rings.values(groups)])
         results = list(loop.results)
         self.rings.bind(groups, results[len(results) - len(groups) :])
-        self._bind(op.results, layouts, results)
+        self.bind(op.results, layouts, results)
 
     def _if(self, op: Any) -> None:
         """A branch of which all threads of a warp take the same side."""
-        condition, layouts = self.scalar(op.operands[0]), self._carried_layouts(op, op.results)
+        condition, layouts = self.scalar(op.operands[0]), self.carried_layouts(op, op.results)
         self.tiles |= self.elements_of([op])
         groups = self.rings.advancing(op)
         before = self.rings.positions
@@ -515,8 +516,8 @@ class SpecializedWriter(KernelWriter):
         if known is not None:  # one side alone
             *inner, end = op.regions[not known].blocks[0].operations
             for operation in inner:
-                self._op(operation.operation)
-            self._bind(op.results, layouts, self._spread(end.operation.operands, layouts))
+                self.write_op(operation.operation)
+            self.bind(op.results, layouts, self.spread(end.operation.operands, layouts))
             return
         branch = scf.IfOp(condition, [*kinds, *[self.s.index] * len(groups)], has_else=True)
         for region, block in zip(op.regions, (branch.then_block, branch.else_block), strict=True):
@@ -524,12 +525,12 @@ class SpecializedWriter(KernelWriter):
             *inner, end = region.blocks[0].operations
             with self.s.scope(block):
                 for operation in inner:
-                    self._op(operation.operation)
-                yielded = self._spread(end.operation.operands, layouts)
+                    self.write_op(operation.operation)
+                yielded = self.spread(end.operation.operands, layouts)
                 scf.YieldOp([*yielded, *self.rings.values(groups)])
         results = list(branch.results)
         self.rings.bind(groups, results[len(kinds) :])
-        self._bind(op.results, layouts, results)
+        self.bind(op.results, layouts, results)
 
 
 def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:

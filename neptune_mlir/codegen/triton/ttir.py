@@ -31,14 +31,14 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.triton.ttir_generic import Generics
-from neptune_mlir.codegen.triton.ttir_scalars import Scalars, element_type
+from neptune_mlir.codegen.triton.ttir_scalars import TritonScalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
 
 @dataclass(frozen=True)
-class Options:
+class TritonOptions:
     """How to print: `library` is "nv" or "ocml"; `precision` is of f32 products ("ieee", "tf32",
     "tf32x3"); with `narrow` an f32 factor is rounded to the 16-bit type of the other."""
 
@@ -48,7 +48,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Array:
+class OutsideArray:
     """An outside tensor: pointer, and strides where an int is known."""
 
     pointer: Value
@@ -65,13 +65,13 @@ class Strip:
     dims: tuple[int, ...]
 
 
-def kernel_text(signature: KernelSignature, options: Options | None = None) -> str:
+def kernel_text(signature: KernelSignature, options: TritonOptions | None = None) -> str:
     """A module with the one function that a kernel is.
 
     Raises:
         LoweringError: the kernel has something that Triton cannot express.
     """
-    return _Kernel(signature, options or Options()).write()
+    return _Kernel(signature, options or TritonOptions()).write()
 
 
 def alignments(signature: KernelSignature) -> dict[tuple[str, int], int]:
@@ -101,15 +101,15 @@ def _memory_bytes(dtype: str) -> int:
 
 
 class _Kernel:
-    def __init__(self, signature: KernelSignature, options: Options):
+    def __init__(self, signature: KernelSignature, options: TritonOptions):
         self.signature, self.forall = signature, signature.forall
         self.body = self.forall.regions[0].blocks[0]
         self.text = Text()
-        self.emit = Scalars(self.text, options.library)
+        self.emit = TritonScalars(self.text, options.library)
         self.generics = Generics(self.text, self.emit, self.scalar, options)
         self.scalars: dict[Any, Value] = {}  # scalar of the tile program -> value here
         self.tiles: dict[Any, Value] = {}
-        self.arrays: dict[Any, Array] = {}
+        self.arrays: dict[Any, OutsideArray] = {}
         self.strips: dict[Any, Strip] = {}
         self.parts: dict[Any, Any] = {}  # the valid part of a tile -> the tile
 
@@ -135,7 +135,7 @@ class _Kernel:
             texts.append(f"{value.name}: {dtype}{hint}")
             return value
 
-        given: list[Array] = []
+        given: list[OutsideArray] = []
         for tensor in self.signature.tensors:
             kind = ir.RankedTensorType(tensor.type)
             dtype = str(kind.element_type)
@@ -144,7 +144,7 @@ class _Kernel:
             steps = [
                 take("i64", unit // _memory_bytes(dtype)) for _ in range(max(0, kind.rank - 1))
             ]
-            given.append(Array(pointer, (*steps, 1)[: kind.rank], dtype))
+            given.append(OutsideArray(pointer, (*steps, 1)[: kind.rank], dtype))
         count = len(given) - self.signature.outputs
         self.arrays.update(zip(self.signature.tensors[:count], given[:count], strict=True))
         outputs = list(self.body.arguments)[len(self.signature.bounds) :]
@@ -312,7 +312,7 @@ class _Kernel:
             return t.compare("arith.cmpi", "ne", loaded, t.number(0, loaded))
         return self.emit.resize(loaded, "i32") if dtype == "index" else loaded
 
-    def _base(self, array: Array, offsets: Sequence[Any]) -> Value:
+    def _base(self, array: OutsideArray, offsets: Sequence[Any]) -> Value:
         t, pointer = self.text, array.pointer
         total = None
         for offset, stride in zip(offsets, array.strides, strict=True):
@@ -324,7 +324,7 @@ class _Kernel:
             total = step if total is None else t.same("arith.addi", total, step)
         return pointer if total is None else t.pointer_plus(pointer, total)
 
-    def _pointers(self, array: Array, window: Window) -> tuple[Value, Value | None]:
+    def _pointers(self, array: OutsideArray, window: Window) -> tuple[Value, Value | None]:
         """The addresses of a window's elements, and which of them exist (None: all)."""
         t, rank = self.text, len(window.shape)
         offset = mask = None

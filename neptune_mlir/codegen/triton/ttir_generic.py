@@ -20,7 +20,7 @@ from neptune_mlir.analysis.tiles import (
     rounding_of,
     unrounded,
 )
-from neptune_mlir.codegen.triton.ttir_scalars import Scalars, element_type
+from neptune_mlir.codegen.triton.ttir_scalars import TritonScalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
 from neptune_mlir.dialects.attributes import COMBINE, IDENTITY
 from neptune_mlir.errors import LoweringError
@@ -52,7 +52,9 @@ def identity(combiner: str, dtype: str) -> Any:
 class Generics:
     """Emits generics. `outer(value)` is the value here of a scalar from outside a body."""
 
-    def __init__(self, text: Text, scalars: Scalars, outer: Callable[[Any], Value], options: Any):
+    def __init__(
+        self, text: Text, scalars: TritonScalars, outer: Callable[[Any], Value], options: Any
+    ):
         self.text, self.scalars, self.outer, self.options = text, scalars, outer, options
         self._fills: dict[str, Any] = {}  # tile -> the number that it is filled with
         self._zero_padded: set[str] = set()

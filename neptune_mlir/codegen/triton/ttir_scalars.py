@@ -47,7 +47,7 @@ def element_type(dtype: str) -> str:
     return "i32" if dtype == "index" else dtype
 
 
-class Scalars:
+class TritonScalars:
     """Emits scalar ops. `library` is "nv" or "ocml"."""
 
     def __init__(self, text: Text, library: str):
@@ -219,9 +219,9 @@ class Scalars:
 
 
 _DIVISIONS: dict[str, Any] = {
-    "arith.floordivsi": Scalars.floor_division,
-    "arith.ceildivsi": Scalars.ceil_division,
-    "arith.ceildivui": Scalars.unsigned_ceil_division,
+    "arith.floordivsi": TritonScalars.floor_division,
+    "arith.ceildivsi": TritonScalars.ceil_division,
+    "arith.ceildivui": TritonScalars.unsigned_ceil_division,
 }
 
 

@@ -25,7 +25,7 @@ from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient.derivatives import is_zero, masks_outside, over, times
-from neptune_mlir.frontend.program import Program, Step
+from neptune_mlir.frontend.program import Program, ReductionStep
 
 UNKNOWN = 1024  # points of an axis whose extent is known at run time only
 
@@ -62,8 +62,9 @@ def exchanged(program: Program, body: Term, axes: frozenset[int]) -> Exchanged |
 
 
 def _through(
-    program: Program, step: Step, whole: Factors, axes: frozenset[int], inner: Step, read: Term
-) -> Exchanged | None:
+    program: Program, step: ReductionStep, whole: Factors, axes: frozenset[int],
+    inner: ReductionStep, read: Term,
+) -> Exchanged | None:  # fmt: skip
     """The double sum by way of one that the program has over the same axes."""
     if set(step.removed) != axes or step is inner:
         return None

@@ -45,7 +45,7 @@ from neptune_mlir.frontend.gradient.derivatives import (
 from neptune_mlir.frontend.gradient.exchange import exchanged
 from neptune_mlir.frontend.gradient.invariance import free_value
 from neptune_mlir.frontend.gradient.known_sums import known_sum
-from neptune_mlir.frontend.program import Program, Step, Tensor
+from neptune_mlir.frontend.program import Program, ReductionStep, Tensor
 
 # The addends of an adjoint by the axes that each is over: what depends on fewer axes than what
 # reads it gets the sum over the others, of all that comes over the same ones at once.
@@ -299,7 +299,7 @@ class Reverse:
 
     # ---- reductions
 
-    def _of_reduction(self, step: Step, d: Term) -> Term:
+    def _of_reduction(self, step: ReductionStep, d: Term) -> Term:
         """The adjoint of a reduction's body."""
         if step.combiner == "add":
             return d

@@ -16,7 +16,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient import as_program, grad
-from neptune_mlir.frontend.program import Program, Step, Tensor
+from neptune_mlir.frontend.program import Program, ReductionStep, Tensor
 
 
 def vjp(program: Any, wrt: Sequence[str] | None = None) -> tuple[Program, Program]:
@@ -47,7 +47,7 @@ def vjp(program: Any, wrt: Sequence[str] | None = None) -> tuple[Program, Progra
     return forward, _backward(program, gradient, steps, names)
 
 
-def _saved(program: Program, gradient: Program) -> list[Step]:
+def _saved(program: Program, gradient: Program) -> list[ReductionStep]:
     """The small reductions that the gradient reads, but for those behind other small ones."""
     shapes = [{a.number for a in t.shape} for t in program.inputs.values() if isinstance(t, Tensor)]
     shapes += [set(o.axes) for o in program.outputs]
@@ -64,7 +64,7 @@ def _saved(program: Program, gradient: Program) -> list[Step]:
 
 
 def _backward(
-    program: Program, gradient: Program, saved: Sequence[Step], names: dict[str, str]
+    program: Program, gradient: Program, saved: Sequence[ReductionStep], names: dict[str, str]
 ) -> Program:
     """The gradient, with what is saved among its inputs."""
     made = gradient.copy(f"{program.name}_backward")

@@ -18,13 +18,13 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
-from neptune_mlir.dialects.program import Program, erase_dead, functions, numerics_of
+from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.inline_maps import inlined
 from neptune_mlir.transforms.registry import register, remark
 
 
-def _defer_nest(program: Program, key: str, numerics: str, producers: Ranges) -> None:
+def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> None:
     nest = program.nests[key]
     reduced = set(nest.reduced_axes)
     found = defer_term(
@@ -74,7 +74,7 @@ def _shown(finish: Term) -> str:
 @register("defer", "move loop-invariant factors behind reductions")
 def defer(module: Any) -> None:
     for function in functions(module):
-        program = Program(function)
+        program = NestProgram(function)
         producers = Ranges()
         for key in list(program.nests):
             program.put_body(key, inlined(program, program.nests[key].body))

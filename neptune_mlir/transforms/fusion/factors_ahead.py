@@ -19,7 +19,7 @@ from __future__ import annotations
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
-from neptune_mlir.dialects.program import Program
+from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import factors
 from neptune_mlir.transforms.fusion.region import contraction_operands, inside_casts
@@ -28,7 +28,7 @@ from neptune_mlir.transforms.registry import remark
 NARROW = ("f16", "bf16")
 
 
-def found_in(program: Program) -> dict[str, tuple[Term, Term]]:
+def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
     """The products of a program, whose maps are inlined, that have such a factor, and a partner of
     16 bits for it; both."""
     found = {}
@@ -41,7 +41,7 @@ def found_in(program: Program) -> dict[str, tuple[Term, Term]]:
     return found
 
 
-def _takes_statistics(program: Program, product: Nest, term: Term) -> bool:
+def _takes_statistics(program: NestProgram, product: Nest, term: Term) -> bool:
     """Whether a term is a sum that reductions enter which the product's sum does not run along.
     (Others, as scores are, belong to each tile.)"""
     along = set(product.reduced_axes)
@@ -50,7 +50,7 @@ def _takes_statistics(program: Program, product: Nest, term: Term) -> bool:
     return inside_casts(term).op in ("add", "sub") and any(of_rows)
 
 
-def take_ahead(program: Program) -> None:
+def take_ahead(program: NestProgram) -> None:
     """Make maps of such factors."""
     for key, (factor, partner) in found_in(program).items():
         nest, dtype = program.nests[key], inside_casts(partner).dtype

@@ -28,7 +28,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
-from neptune_mlir.dialects.program import ExtentClasses, Program, captured, top_level_op
+from neptune_mlir.dialects.program import ExtentClasses, NestProgram, captured, top_level_op
 from neptune_mlir.transforms.fusion.work import MOST, Work, repetition
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
@@ -37,7 +37,7 @@ MAX_REPEATED = 512
 
 
 @dataclass
-class Axis:
+class FusedAxis:
     """One axis of a fused domain: static size or DYNAMIC with its extent value."""
 
     size: int
@@ -49,7 +49,7 @@ class Axis:
 class Group:
     """Members by key, each with the fused axis of each of its loops."""
 
-    axes: list[Axis]
+    axes: list[FusedAxis]
     stream: int
     running: dict[str, tuple[int, ...]] = field(default_factory=dict)
     inner: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Group:
     def know(self, axis: int, size: int) -> None:
         """A loop that became this axis has this size: what one member knows all do."""
         if self.axes[axis].size == DYNAMIC and size != DYNAMIC:
-            self.axes[axis] = Axis(size, None, self.axes[axis].name)
+            self.axes[axis] = FusedAxis(size, None, self.axes[axis].name)
 
     def __contains__(self, key: str) -> bool:
         return key in self.running or key in self.inner
@@ -91,7 +91,7 @@ class Grouping:
     """
 
     def __init__(
-        self, program: Program, excluded: dict[str, set[str]], stored: Collection[str] = ()
+        self, program: NestProgram, excluded: dict[str, set[str]], stored: Collection[str] = ()
     ):
         self.program = program
         self.stored = stored
@@ -159,10 +159,10 @@ class Grouping:
             pass
         return group
 
-    def _axis(self, nest: Nest, loop: int) -> Axis:
+    def _axis(self, nest: Nest, loop: int) -> FusedAxis:
         dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
         extent = nest.extents[dynamic.index(loop)] if loop in dynamic else None
-        return Axis(nest.domain[loop], extent, nest.names[loop] if nest.names else None)
+        return FusedAxis(nest.domain[loop], extent, nest.names[loop] if nest.names else None)
 
     def _add_one(self, group: Group) -> bool:
         for reader in [*group.running, *group.inner]:
@@ -502,7 +502,7 @@ class Dependencies:
     between two members needs the first, and the second needs it.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: NestProgram):
         self._names = list(program.nests)
         self._numbers = {key: k for k, key in enumerate(self._names)}
         self._needs = [0] * len(self._numbers)

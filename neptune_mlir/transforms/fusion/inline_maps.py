@@ -20,14 +20,14 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.program import Program, erase_dead, functions
+from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
 from neptune_mlir.transforms.registry import register
 
 MAX_OPS = 128
 MAX_REDUCTIONS = 8
 
 
-def inlined(program: Program, body: Term) -> Term:
+def inlined(program: NestProgram, body: Term) -> Term:
     """`body` with reads of maps replaced by those maps' bodies at the reads' positions."""
     maps = {r.attr for r in program.maps_read(body)}
     whole = _with(program, body, maps)
@@ -43,7 +43,7 @@ def inlined(program: Program, body: Term) -> Term:
     return whole if taken else body
 
 
-def _with(program: Program, body: Term, maps: Collection[str]) -> Term:
+def _with(program: NestProgram, body: Term, maps: Collection[str]) -> Term:
     """`body` with reads of these maps replaced."""
 
     def rule(node: Term) -> Term | None:
@@ -56,7 +56,7 @@ def _with(program: Program, body: Term, maps: Collection[str]) -> Term:
     return T.rewrite(body, rule) if maps else body
 
 
-def _fits(program: Program, body: Term) -> bool:
+def _fits(program: NestProgram, body: Term) -> bool:
     reductions = {
         r.attr for r in T.reads(body)
         if r.attr in program.nests and program.nests[r.attr].kind == "reduce"
@@ -75,7 +75,7 @@ def _work(body: Term) -> int:
 @register("inline-maps", "inline elementwise nests into the nests that read them")
 def inline_maps(module: Any) -> None:
     for function in functions(module):
-        program = Program(function)
+        program = NestProgram(function)
         for key, nest in program.nests.items():  # producers come first, so one sweep is enough
             program.put_body(key, inlined(program, nest.body))
         program.write()

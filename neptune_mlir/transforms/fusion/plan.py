@@ -18,7 +18,7 @@ from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
-from neptune_mlir.dialects.program import Program, top_level_op
+from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.registry import remark
 
@@ -37,7 +37,7 @@ class Fusion:
     report: Report | None  # of the stress test, where that was asked
 
 
-def chain_of(program: Program, group: Group) -> list[Reduction]:
+def chain_of(program: NestProgram, group: Group) -> list[Reduction]:
     """The group's running members as the solver sees them: reads of each other are refs."""
     chain = []
     for key in program.nests:
@@ -58,7 +58,7 @@ def _over_refs(group: Group, term: Term) -> Term:
     return T.rewrite(term, rule)
 
 
-def outputs_of(program: Program, group: Group) -> list[str]:
+def outputs_of(program: NestProgram, group: Group) -> list[str]:
     """Keys of what a stream must give: absorbed maps, and members used elsewhere."""
     block = program.block
     members = (*group.finish, *group.running, *group.inner)
@@ -74,7 +74,7 @@ def outputs_of(program: Program, group: Group) -> list[str]:
     return outputs
 
 
-def _results_of(program: Program, group: Group) -> dict[str, Term]:
+def _results_of(program: NestProgram, group: Group) -> dict[str, Term]:
     """What a stream gives, over its reductions."""
     found = {}
     for key in outputs_of(program, group):
@@ -86,7 +86,7 @@ def _results_of(program: Program, group: Group) -> dict[str, Term]:
     return found
 
 
-def _nonneg(program: Program) -> set[str]:
+def _nonneg(program: NestProgram) -> set[str]:
     """Reductions of what is never negative, which others read."""
     facts = Facts(frozenset())
     return {
@@ -103,7 +103,7 @@ def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
     return last, f"with '{last}' the stream has {count} running values, and can have {MAX_VALUES}"
 
 
-def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
+def plan_fusions(program: NestProgram, numerics: str = "default") -> list[Fusion]:
     """Every fusion of a program, those of most reductions first, among equals consumers first.
 
     So a projection that follows attention does not take the last reduction of it away. Changes
@@ -118,7 +118,7 @@ def plan_fusions(program: Program, numerics: str = "default") -> list[Fusion]:
         stored |= again
 
 
-def _stored_anyway(program: Program, plan: list[Fusion]) -> set[str]:
+def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
     """Reductions of which streams have copies, and that something else reads from memory."""
     inside = {
         program.nests[k].op.operation: f.group for f in plan
@@ -133,7 +133,7 @@ def _stored_anyway(program: Program, plan: list[Fusion]) -> set[str]:
     return found
 
 
-def _plan(program: Program, numerics: str, stored: set[str]) -> list[Fusion]:
+def _plan(program: NestProgram, numerics: str, stored: set[str]) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []

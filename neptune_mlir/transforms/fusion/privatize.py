@@ -36,7 +36,7 @@ from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.groups import Axis
+from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import register, remark
 
@@ -44,12 +44,12 @@ LONG_CHUNK = 32  # tiles
 MOST_CHUNKS = 128  # a join takes them all at once
 
 
-def stream_axes(stream: Any) -> list[Axis]:
+def stream_axes(stream: Any) -> list[FusedAxis]:
     """The axes of a stream or global op."""
     extents = iter(stream.operation.operands)
     names = [ir.StringAttr(n).value for n in stream.axis_names]
     return [
-        Axis(size, next(extents) if size == DYNAMIC else None, name)
+        FusedAxis(size, next(extents) if size == DYNAMIC else None, name)
         for size, name in zip(stream.domain, names, strict=True)
     ]
 
@@ -155,7 +155,7 @@ def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, value
     """
     operation = stream.operation
     count = list(private.operands)
-    chunks = Axis(private.attributes["chunks"].value, count[0] if count else None, "chunk")
+    chunks = FusedAxis(private.attributes["chunks"].value, count[0] if count else None, "chunk")
     axes = [chunks, *stream_axes(stream)]
     op = ir.Operation.create(
         GLOBAL,

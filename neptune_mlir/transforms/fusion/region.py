@@ -23,7 +23,7 @@ from neptune_mlir.dialects.nests import (
 )
 from neptune_mlir.dialects.op_names import PRODUCE
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.groups import Axis, factors
+from neptune_mlir.transforms.fusion.groups import FusedAxis, factors
 
 
 def axes_of_nest(body: Term, result_axes: Iterable[int]) -> list[int]:
@@ -34,7 +34,7 @@ def axes_of_nest(body: Term, result_axes: Iterable[int]) -> list[int]:
 class FusedRegion:
     """Emits nests at the current insertion point with loops given as axes of `axes`."""
 
-    def __init__(self, values: Values, axes: Sequence[Axis], wanted: Iterable[Term] = ()):
+    def __init__(self, values: Values, axes: Sequence[FusedAxis], wanted: Iterable[Term] = ()):
         self.values = values
         self.axes = axes
         self._wanted = set(wanted)  # subterms to materialise when first met

@@ -36,7 +36,7 @@ from neptune_mlir.dialects.attributes import DERIVATION, PROOF
 from neptune_mlir.dialects.nests import DYNAMIC, reference
 from neptune_mlir.dialects.op_names import STREAM
 from neptune_mlir.dialects.program import (
-    Program,
+    NestProgram,
     cast,
     erase_dead,
     fold_dims,
@@ -129,7 +129,7 @@ class StreamBuilder:
 
     def __init__(
         self,
-        program: Program,
+        program: NestProgram,
         group: Group,
         solution: Solution,
         report: Report | None,
@@ -365,10 +365,10 @@ def _axis_names(group: Group) -> list[str]:
 def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False) -> None:
     fold_dims(function.regions[0].blocks[0])
     erase_dead(function.regions[0].blocks[0])  # nests of which only the extents were read
-    program = Program(function)
+    program = NestProgram(function)
     if ahead:
         take_ahead(program)
-        program = Program(function)
+        program = NestProgram(function)
     for fusion in plan_fusions(program, numerics_of(function)):
         group, solution = fusion.group, fusion.solution
         if rescale_bound:

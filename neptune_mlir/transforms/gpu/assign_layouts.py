@@ -64,7 +64,7 @@ from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
-from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+from neptune_mlir.targets.gpu import MOST_HELD, GpuTarget, MatrixInstruction
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
@@ -228,16 +228,15 @@ class _Assignment:
         is), more share the columns.
         """
         most = max((self._held_in(loop) for loop in self.loops), default=0)
-        if self.rows >= 128 and most > 4 * self.target.wave * 200:
+        if self.rows >= 128 and most > 4 * self.target.wave * MOST_HELD:
             return 8
         sums = any(map(read_contraction, self.generics))  # of which each point is one step
         held = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
         wanted = self.rows / 16 if self.rows else max(held, default=0) / (32 * self.target.wave)
         chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
-        limit = 144  # registers of a thread, which has fragments and addresses as well
+        limit = self.target.held
         if "cp.async" not in self.target.copies:
             most += max((self._loaded_words(loop) for loop in self.loops), default=0)
-            limit = 128
         while chosen < 4 and most > chosen * self.target.wave * limit:
             chosen *= 2
         return chosen

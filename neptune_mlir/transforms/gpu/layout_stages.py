@@ -10,11 +10,11 @@ from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import shape_of, tuned
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
 from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.warp_groups import RESULT_BYTES
 from neptune_mlir.transforms.registry import remark
 
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
 MOST_STAGES = 6
-RESULTS = 32 << 10  # bytes of shared memory that results of specialised warps pass through
 
 
 def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, asked: int) -> int:
@@ -32,7 +32,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall) and not stages:
         # slots of rings: loads outside of loops have two, results need room as well
-        room = limit - 2 * once - RESULTS
+        room = limit - 2 * once - RESULT_BYTES
         stages = 4 if 4 * most <= room else 2
     if not stages:
         waits = most and 0 < rows <= 16

@@ -26,11 +26,9 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.chips import gpu_target
-from neptune_mlir.transforms.hopper.specialize_warps import GROUP, Load, Unfit, check, loads_of
+from neptune_mlir.transforms.hopper.specialize_warps import GROUP, Load, Unshared, check, loads_of
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
-
-RESERVED = 2048  # bytes of shared memory for barriers and the queue of programs
 
 
 @register("partition-warps", "split marked programs in a producer and consumers, with rings")
@@ -97,7 +95,7 @@ class _Partition:
         self.target = gpu_target(TARGET.of(forall))
         try:
             check(forall, self.warps // GROUP)
-        except Unfit as reason:
+        except Unshared as reason:
             raise LoweringError(
                 f"a program marked for specialised warps does not suit them: {reason}",
                 loc=location_text(forall.location), hint="specialize-warps marks those that do",
@@ -142,7 +140,7 @@ class _Partition:
         """Slots of the loads outside of loops: two where memory allows, so that those of the next
         program are on their way while this one still runs."""
         needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
-        needed += warp_groups.STAGED * self.warps + RESERVED
+        needed += warp_groups.STAGED * self.warps + warp_groups.RESERVED_BYTES
         resident = RESIDENT.on(self.forall)
         room = self.target.shared_for(tuned(self.forall, "blocks", 1))
         return 2 if resident and needed <= room else 1
@@ -239,4 +237,4 @@ def _readers(value: Any, block: Any) -> list[Any]:
     return [op.operation for op in block.operations if op.operation in readers]
 
 
-__all__ = ["RESERVED", "check_rings", "partition_warps", "producer_of"]
+__all__ = ["check_rings", "partition_warps", "producer_of"]

@@ -61,11 +61,11 @@ GROUP = 4  # warps
 ROWS = 64  # of a product, a group
 
 
-class Unfit(Exception):
+class Unshared(Exception):
     """Why a program cannot be shared; a remark or a diagnostic says it."""
 
 
-class OtherRows(Unfit):
+class OtherRows(Unshared):
     """Its products have rows for another number of groups."""
 
 
@@ -77,7 +77,7 @@ def specialize_warps(
     with collect_remarks():  # about a trial
         trial = module.operation.clone()
         products = [matrix_products(forall, target) for forall in foralls(trial)]
-    reasons: dict[int, list[Unfit]] = {}
+    reasons: dict[int, list[Unshared]] = {}
     for groups in sorted({g for g, _ in REGISTERS}, reverse=True):
         unfit = _unfit(module, products, groups, target, stages)
         for k, forall in enumerate(foralls(module)):
@@ -111,9 +111,9 @@ def suits(module: Any) -> bool:
 
 def _unfit(
     module: Any, products: list[list[tuple[int, bool]]], groups: int, target: str, stages: int
-) -> dict[int, Unfit]:
+) -> dict[int, Unshared]:
     """Which kernels without consumers are not for so many groups, and why."""
-    unfit: dict[int, Unfit] = {}
+    unfit: dict[int, Unshared] = {}
     left = []
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
@@ -122,7 +122,7 @@ def _unfit(
         if other is not None:
             unfit[k] = OtherRows(_other_rows(other, groups))
         elif not products[k] and not _contracts(forall):
-            unfit[k] = Unfit(_NO_STREAM)
+            unfit[k] = Unshared(_NO_STREAM)
         else:
             left.append(k)
     if left:
@@ -133,7 +133,7 @@ def _unfit(
             try:
                 if k in left:
                     check(forall, groups)
-            except Unfit as reason:
+            except Unshared as reason:
                 unfit[k] = reason
     return unfit
 
@@ -177,7 +177,7 @@ def loads_of(forall: Any) -> list[Load]:
         if op.name in ("tensor.pad", "tensor.extract_slice") and LAYOUT.on(op):
             window = load_window(op.results[0], forall)
             if window is None:
-                raise Unfit("a shared tile that is no load")
+                raise Unshared("a shared tile that is no load")
             loop = None if op.block == body else op.block.owner.operation
             found.append(Load(op.results[0], window, loop))
     return found
@@ -195,22 +195,22 @@ def check(forall: Any, groups: int) -> None:
         _check_rows(op, groups)
     for op in operations:
         if op.name == "scf.for" and op.block != body:
-            raise Unfit("loops within loops")
+            raise Unshared("loops within loops")
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
         ):  # fmt: skip
-            raise Unfit(f"control flow by '{op.name}'")
+            raise Unshared(f"control flow by '{op.name}'")
         if _via(op) == "loop":
             kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
-            raise Unfit(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
+            raise Unshared(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
     for op in products:
         _check_product(op)
     for op in operations:
         if op.name == "linalg.copy":
-            raise Unfit(f"a tile of type {op.results[0].type} changes threads")
+            raise Unshared(f"a tile of type {op.results[0].type} changes threads")
     loads = loads_of(forall)
     if not any(load.loop is not None for load in loads):
-        raise Unfit(_NO_STREAM)
+        raise Unshared(_NO_STREAM)
     for load in loads:
         _check_load(load, forall)
 
@@ -233,34 +233,34 @@ def _check_product(op: Any) -> None:
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
     if n % 8 or n > 256 or k % 16:
-        raise Unfit(f"wgmma multiplies no {m}x{n}x{k}")
+        raise Unshared(f"wgmma multiplies no {m}x{n}x{k}")
     out = g.maps[-1]
     if out.index(p.m) != 0:
-        raise Unfit("a product whose result is transposed")
+        raise Unshared("a product whose result is transposed")
     if g.maps[p.a].index(p.k) != 1:
-        raise Unfit("a left factor whose rows do not run along the sum")
+        raise Unshared("a left factor whose rows do not run along the sum")
 
 
 def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
-        raise Unfit(f"a load of {element_of(value)}")
+        raise Unshared(f"a load of {element_of(value)}")
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
-        raise Unfit("a load that is no matrix of a tensor's innermost rows")
+        raise Unshared("a load that is no matrix of a tensor's innermost rows")
     if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
-        raise Unfit(f"rows of {shape[-1]} elements are not whole panels of {PANEL}")
+        raise Unshared(f"rows of {shape[-1]} elements are not whole panels of {PANEL}")
     if not is_multiple(window.offsets[inner], PANEL):
-        raise Unfit(f"a load of part of a row that does not start with a panel of {PANEL}")
+        raise Unshared(f"a load of part of a row that does not start with a panel of {PANEL}")
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
-        raise Unfit(f"a load of {shape[0]} rows")
+        raise Unshared(f"a load of {shape[0]} rows")
     for k, valid in enumerate(window.valid):
         if valid is not None and not _ends_with_tensor(window, k, forall):
-            raise Unfit("a load that ends before its tensor does")
+            raise Unshared("a load that ends before its tensor does")
     for use in value.uses:
         if _via(use.owner.operation) not in ("mma", "registers"):
-            raise Unfit("a loaded tile that is not only multiplied")
+            raise Unshared("a loaded tile that is not only multiplied")
     for entry in window.offsets:
         if not isinstance(entry, int):
             _check_position(entry, forall, load.loop)
@@ -273,11 +273,11 @@ def _check_position(value: Any, forall: Any, loop: Any) -> None:
     if isinstance(value.owner, ir.Block):
         parent = value.owner.owner.operation
         if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
-            raise Unfit("a load whose position a loop carries")
+            raise Unshared("a load whose position a loop carries")
         return
     op = value.owner.operation
     if op.name.split(".")[0] not in ("arith", "affine"):
-        raise Unfit(f"a load at a position from '{op.name}'")
+        raise Unshared(f"a load at a position from '{op.name}'")
     for operand in op.operands:
         _check_position(operand, forall, loop)
 

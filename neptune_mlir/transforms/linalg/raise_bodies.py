@@ -11,7 +11,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.linalg.raise_sizes import Size, Sizes
+from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size
 
 MAX_POWER = 8  # `fpowi` up to this exponent becomes a product
 
@@ -56,7 +56,7 @@ def scalar_term(value: Any, capture: Callable[[Any], Term]) -> Term:
 
 def read_body(
     block: Any,
-    sizes: Sizes,
+    sizes: FunctionSizes,
     capture: Callable[[Any], Term],
     size_term: Callable[[Size], Term],
 ) -> Body:
@@ -107,7 +107,7 @@ def read_body(
     raise NoTermForm("the region has no yield")
 
 
-def _is_broadcast_guard(select: Any, sizes: Sizes) -> bool:
+def _is_broadcast_guard(select: Any, sizes: FunctionSizes) -> bool:
     """`select(extent == 1, 0, position)`, as front ends write a broadcast of unknown extent.
 
     The extent is taken to be that of the loop: a nest covers whole tensors, and the shapes

@@ -21,7 +21,7 @@ from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
 from neptune_mlir.transforms.linalg.raise_bodies import scalar_term
 from neptune_mlir.transforms.linalg.raise_nests import NestBuilder
-from neptune_mlir.transforms.linalg.raise_sizes import Size, Sizes
+from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size
 from neptune_mlir.transforms.linalg.raise_views import (
     Access,
     Digits,
@@ -66,7 +66,7 @@ class Raiser:
     def __init__(self, block: Any):
         self.block = block
         self.values = Values()
-        self.sizes = Sizes(self._dimension)
+        self.sizes = FunctionSizes(self._dimension)
         self.digits = Digits(self.sizes)
         self.nests = NestBuilder(self.values, self.sizes, self.digits)
         self.views: dict[Any, View] = {}
@@ -149,10 +149,10 @@ class Raiser:
     # ---- views of tensors ------------------------------------------------------------------
 
     def _add_plain(self, tensor: Any) -> None:
-        self.views[tensor] = self._in_memory(tensor)
+        self.views[tensor] = self.in_memory(tensor)
         self.plain.add(tensor)
 
-    def _in_memory(self, tensor: Any) -> View:
+    def in_memory(self, tensor: Any) -> View:
         kind = ir.RankedTensorType(tensor.type)
         index = ir.IndexType.get()
         sizes = []
@@ -174,18 +174,18 @@ class Raiser:
             return Size(extent)
         return self.digits.total(self.digits.pieces(self.views[tensor].dims[k]))
 
-    def _view(self, tensor: Any) -> View:
+    def view_of(self, tensor: Any) -> View:
         """The view of a tensor, over digits of its own."""
         return self.digits.fresh(self.views[tensor], self.nests.size_term)
 
-    def _capture(self, value: Any) -> Term:
+    def capture(self, value: Any) -> Term:
         """A scalar defined outside: the element of a tensor where it was extracted, else itself."""
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.name == "tensor.extract":
             tensor, *positions = owner.operands
             at = [self.sizes.of(p).static for p in positions]
             if tensor in self.views and None not in at:
-                view = self._view(tensor)
+                view = self.view_of(tensor)
                 if view.body is not None and all(len(dim) <= 1 for dim in view.dims):
                     table: dict[int, tuple[Part, ...]] = {}
                     for dim, k in zip(view.dims, at, strict=True):
@@ -222,7 +222,7 @@ class Raiser:
         kind = ir.RankedTensorType(op.results[0].type)
         unknown = iter(extents)
         sizes = [self.sizes.of(next(unknown)) if e == DYNAMIC else Size(e) for e in kind.shape]
-        body = scalar_term(scalar, self._capture)
+        body = scalar_term(scalar, self.capture)
         self.views[op.results[0]] = View(self.digits.dims(sizes), body, str(kind.element_type))
         return True
 
@@ -244,7 +244,7 @@ class Raiser:
     def _cast(self, op: Any) -> bool:
         if not is_tensor(op.results[0]) or op.operands[0] not in self.views:
             return False
-        view = self._view(op.operands[0])
+        view = self.view_of(op.operands[0])
         for dim, extent in zip(
             view.dims, ir.RankedTensorType(op.results[0].type).shape, strict=True
         ):
@@ -254,7 +254,7 @@ class Raiser:
         return True
 
     def _reshaped(self, op: Any, sizes: Sequence[Size]) -> bool:
-        view = self._view(op.operands[0])
+        view = self.view_of(op.operands[0])
         dims = self.digits.regroup(view.dims, sizes)
         body = view.body
         if body is not None:
@@ -263,7 +263,7 @@ class Raiser:
         return True
 
     def _collapse_shape(self, op: Any) -> bool:
-        view = self._view(op.operands[0])
+        view = self.view_of(op.operands[0])
         groups = [[k.value for k in group] for group in op.attributes["reassociation"]]
         sizes = [self.digits.total([d for k in group for d in view.dims[k]]) for group in groups]
         return self._reshaped(op, sizes)
@@ -318,7 +318,7 @@ class Raiser:
             [self.sizes.of(next(rest)) if e == DYNAMIC else Size(e) for e in values]
             for values in static[:2]
         )
-        view = self._view(op.operands[0])
+        view = self.view_of(op.operands[0])
         if view.body is None:
             raise NotRaised("its operand is undefined")
         table: dict[int, tuple[Part, ...]] = {}
@@ -364,7 +364,7 @@ class Raiser:
 
     def _softmax(self, op: Any) -> bool:
         """linalg.softmax as the four nests that it stands for."""
-        view = self._view(op.operands[0])
+        view = self.view_of(op.operands[0])
         reduced = set(view.dims[op.attributes["dimension"].value])
         flat = [d for dim in view.dims for d in dim]
         kept = [d for d in flat if d not in reduced]

@@ -19,7 +19,7 @@ from neptune_mlir.dialects.program import cast
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.linalg.raise_again import Again, Group, Made, digits_of
-from neptune_mlir.transforms.linalg.raise_sizes import Size, Sizes
+from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size
 from neptune_mlir.transforms.linalg.raise_views import (
     Access,
     Digits,
@@ -35,7 +35,7 @@ from neptune_mlir.transforms.linalg.raise_views import (
 class NestBuilder:
     """Emits nests and materialised tensors at the current insertion point."""
 
-    def __init__(self, values: Values, sizes: Sizes, digits: Digits):
+    def __init__(self, values: Values, sizes: FunctionSizes, digits: Digits):
         self.values = values
         self.sizes = sizes
         self.digits = digits

@@ -72,7 +72,7 @@ _COMPARE: dict[int, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-class Sizes:
+class FunctionSizes:
     """All sizes of one function.
 
     Args:

@@ -67,7 +67,7 @@ class _Structured:
         self.rank = getattr(maps[0], "value", maps[0]).n_dims
         self.inputs = len(op.operands) - len(op.results)  # on tensors, one result per init
         self.body = read_body(
-            op.regions[0].blocks[0], self.sizes, raiser._capture, self.nests.size_term
+            op.regions[0].blocks[0], self.sizes, raiser.capture, self.nests.size_term
         )
         self.table: dict[int, tuple[Part, ...]] = {}  # digits that are fixed
 
@@ -84,7 +84,7 @@ class _Structured:
         for k, value in enumerate(operands):
             argument = self._argument(k)
             if k not in views:
-                leaves[argument] = scalar_term(value, self.raiser._capture)
+                leaves[argument] = scalar_term(value, self.raiser.capture)
             elif views[k].body is not None:
                 leaves[argument] = self._renamed(views[k].body)
         for extract, bound in zip(self.body.extracts, extracts, strict=True):
@@ -109,7 +109,7 @@ class _Structured:
 
     def _bind(self, value: Any, results: list[Any]) -> View:
         """The view of an operand, its dimensions cut like the loops that index them."""
-        view = self.raiser._view(value)
+        view = self.raiser.view_of(value)
         for attempt in (view, None):
             view = attempt or self._from_memory(value)
             try:
@@ -156,7 +156,7 @@ class _Structured:
     def _from_memory(self, value: Any) -> View:
         """The operand materialised: every dimension one digit."""
         tensor = self.nests.materialise(self.raiser.views[value], value.type)
-        return self.raiser._in_memory(tensor)
+        return self.raiser.in_memory(tensor)
 
     def _renamed(self, body: Term) -> Term:
         return self.digits.rename(body, self.table, self.nests.size_term)
@@ -179,7 +179,7 @@ class _Structured:
     def _bind_extract(self, extract: Extract) -> tuple[View, list[Any]]:
         if extract.tensor not in self.raiser.views:
             raise NotRaised("it extracts from a tensor made inside a region")
-        view = self.raiser._view(extract.tensor)
+        view = self.raiser.view_of(extract.tensor)
         if view.body is None:
             raise NotRaised("it extracts from an undefined tensor")
         roles: list[Any] = []

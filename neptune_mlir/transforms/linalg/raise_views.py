@@ -23,7 +23,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import NeptuneError
-from neptune_mlir.transforms.linalg.raise_sizes import Size, Sizes, product
+from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size, product
 
 
 class NotRaised(NeptuneError):
@@ -82,7 +82,7 @@ def accesses(body: Term) -> list[Access]:
 class Digits:
     """The extents of all digits of one function, and how digits were cut."""
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: FunctionSizes):
         self.sizes = sizes
         self._extents: list[Size] = []
         self._cuts: dict[int, tuple[int, ...]] = {}

@@ -17,7 +17,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import build_map, build_reduce
-from neptune_mlir.dialects.program import Program, functions
+from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.registry import register
 
@@ -40,13 +40,13 @@ def widened(body: Term) -> Term:
 @register("widen-sums", "accumulate sums and products of 16-bit floats in f32")
 def widen_sums(module: Any) -> None:
     for function in functions(module):
-        program = Program(function)
+        program = NestProgram(function)
         for key, nest in program.nests.items():
             if nest.kind == "reduce" and rounds(nest.combiner, nest.dtype):
                 _widen(program, key)
 
 
-def _widen(program: Program, key: str) -> None:
+def _widen(program: NestProgram, key: str) -> None:
     nest = program.nests[key]
     sizes = [nest.domain[k] for k in nest.result_axes]
     dynamic = [k for k, size in enumerate(nest.domain) if size < 0]

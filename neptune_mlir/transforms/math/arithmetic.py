@@ -27,15 +27,15 @@ class Arithmetic:
 
     def c(self, value: float) -> Any:
         element = ir.FloatAttr.get(ir.F32Type.get(), float(np.float32(value)))
-        return self._constant(self.kind, element)
+        return self.constant(self.kind, element)
 
     def i(self, value: int) -> Any:
         signed = value - (1 << 32) if value >= 1 << 31 else value
         element = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), signed)
-        return self._constant(self.bits, element)
+        return self.constant(self.bits, element)
 
     @staticmethod
-    def _constant(kind: Any, element: Any) -> Any:
+    def constant(kind: Any, element: Any) -> Any:
         if isinstance(kind, ir.VectorType):
             element = ir.DenseElementsAttr.get_splat(kind, element)
         return arith.ConstantOp(kind, element).result

@@ -35,7 +35,7 @@ class Powers(Exponentials, Logarithms):
         y = self.less(self.c(most - most / (1 << 24)), arith.sitofp(self.kind, n))
         rest = arith.sitofp(self.kind, arith.subi(n, arith.fptosi(n.type, y)))
         value = self._power_of_size(self.absolute(x), y, rest)
-        one = self._constant(n.type, ir.IntegerAttr.get(kind, 1))
+        one = self.constant(n.type, ir.IntegerAttr.get(kind, 1))
         odd = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(n, one), one)
         return self._power_edges(x, y, self._sign_of_odd(x, value, odd))
 

@@ -28,13 +28,11 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
+from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
-REGISTERS = {1: 216, 2: 216, 3: 128}  # of a thread, for products, by the number of warp groups
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
-MEMORY = 208 << 10  # bytes of shared memory for tiles; the rest is for results, barriers
-PANEL = 64  # elements of a row that come together
 WIDE = 256  # columns of one instruction
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
@@ -68,10 +66,10 @@ def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
 def _is_possible(shape: Shape, choice: Choice) -> bool:
     """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
     groups = choice.rows // 64
-    if (groups, choice.blocks) in warp_groups.REGISTERS and (
-        is_plain(shape) or is_deep(shape) or registers(shape, choice.stream) <= REGISTERS[groups]
-    ):
-        return True
+    if (groups, choice.blocks) in warp_groups.REGISTERS:
+        needed = 0 if is_plain(shape) or is_deep(shape) else registers(shape, choice.stream)
+        if needed <= PRODUCT_REGISTERS[groups]:
+            return True
     text = f"the tuning table says {choice} for {shape}, which registers do not hold: not taken"
     remark(ir.Location.unknown(), text, "warning")
     return False
@@ -83,7 +81,7 @@ def rule(shape: Shape, few: int = 0) -> Choice:
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDE)
-    fits = shape.width and registers(shape, 128) <= REGISTERS[3]
+    fits = shape.width and registers(shape, 128) <= PRODUCT_REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
         small = Choice(64, 64, keeps=False, resident=False, blocks=2)
@@ -91,8 +89,8 @@ def rule(shape: Shape, few: int = 0) -> Choice:
             return small
     groups = 1 if few else groups
     rows = 64 * groups
-    by_registers = (REGISTERS[groups] - shape.width // 2) * 4 // 3
-    by_memory = (MEMORY - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
+    by_registers = (PRODUCT_REGISTERS[groups] - shape.width // 2) * 4 // 3
+    by_memory = (TILE_BYTES - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
     stream = max(16, min(128, by_registers, by_memory) // 16 * 16)
     return Choice(rows, stream, keeps=not few)
 
@@ -101,7 +99,7 @@ def _share_memory(shape: Shape, choice: Choice) -> bool:
     """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
     and two stages of what it streams."""
     elements = (choice.rows + 2 * choice.stream) * (shape.depth + shape.width)
-    return 2 * elements * choice.blocks <= MEMORY
+    return 2 * elements * choice.blocks <= TILE_BYTES
 
 
 def columns(shape: Shape) -> int:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.dialects.op_names import MAP, READ, REDUCE
-from neptune_mlir.dialects.program import Program, functions
+from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.transforms.fusion import factors_ahead
@@ -212,7 +212,7 @@ def choose(
 
 def _computes_ahead(function: Any) -> bool:
     """Whether some product has a factor that is worth computing ahead."""
-    program = Program(function)
+    program = NestProgram(function)
     for key, nest in program.nests.items():  # producers come first
         program.nests[key] = replace(nest, body=inlined(program, nest.body))
     return bool(factors_ahead.found_in(program))

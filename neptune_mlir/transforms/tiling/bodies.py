@@ -16,7 +16,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
 from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
-from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel
+from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 
 _EXPENSIVE = frozenset({
     "div", "rem", "floordiv", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh",
@@ -24,7 +24,7 @@ _EXPENSIVE = frozenset({
 })  # fmt: skip
 
 
-def split_invariants(kernel: Kernel) -> None:
+def split_invariants(kernel: TileKernel) -> None:
     """Give expensive subterms that vary along fewer axes than their nest a map of their own."""
     wanted: dict[tuple[bool, Term], FusedNest] = {}  # with the first nest that has each
     for nest in kernel.nests.values():
@@ -77,11 +77,11 @@ def _factored(body: Term) -> Term:
     return T.rewrite(body, rule)
 
 
-def _extended(kernel: Kernel, axes: Iterable[int]) -> frozenset[int]:
+def _extended(kernel: TileKernel, axes: Iterable[int]) -> frozenset[int]:
     return frozenset(a for a in axes if kernel.axes[a].size > 1)
 
 
-def _invariant_parts(kernel: Kernel, body: Term, loops: frozenset[int]) -> list[Term]:
+def _invariant_parts(kernel: TileKernel, body: Term, loops: frozenset[int]) -> list[Term]:
     """Outermost expensive subterms that vary, but along fewer axes than `loops`."""
     costly: dict[Term, bool] = {}
     for node in T.walk(body):
@@ -106,7 +106,7 @@ def _invariant_parts(kernel: Kernel, body: Term, loops: frozenset[int]) -> list[
 class Bodies:
     """The body of each nest as it must be in a given loop."""
 
-    def __init__(self, kernel: Kernel, extent: Callable[[int], Term]):
+    def __init__(self, kernel: TileKernel, extent: Callable[[int], Term]):
         """`extent(axis)` is the extent of an axis as a term."""
         self._kernel = kernel
         self._extent = extent

@@ -29,7 +29,7 @@ from neptune_mlir.ir.bindings import arith, func, ir, linalg, scf, tensor
 from neptune_mlir.transforms.tiling.bodies import Bodies
 from neptune_mlir.transforms.tiling.bounds import Range, tail_ranges
 from neptune_mlir.transforms.tiling.host_plan import captured
-from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel
+from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, pad
 
 ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
@@ -76,10 +76,10 @@ class Frame:
         return ir.InsertionPoint(self.block)
 
 
-class Program:
+class GridProgram:
     """Emits the tile tensors of one kernel inside its grid program."""
 
-    def __init__(self, kernel: Kernel, values: nests.Values, frame: Frame):
+    def __init__(self, kernel: TileKernel, values: nests.Values, frame: Frame):
         self.kernel = kernel
         self.values = values
         self.root = frame

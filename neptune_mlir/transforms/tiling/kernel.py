@@ -2,7 +2,7 @@
 """What `lower-to-tiles` knows of one kernel-level op before it emits anything.
 
 A stream, the stream of a private, a global, and a lone map or reduce all become the same
-`Kernel`: axes with tile sizes (`analysis/tile_axes.py`), nests over those axes, running values
+`TileKernel`: axes with tile sizes (`analysis/tile_axes.py`), nests over those axes, running values
 (streams only), results.
 """
 
@@ -31,7 +31,7 @@ LOOPED = ("stream", "loop")  # roles of axes that a loop inside the program runs
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningValue:
     """A running value of a stream: its key in the body, the nest that makes it anew, and the
     reduction whose identity it starts from (or the key of the tensor it starts from)."""
 
@@ -42,13 +42,13 @@ class Running:
 
 
 @dataclass
-class Kernel:
+class TileKernel:
     op: Any
     axes: list[TileAxis]
     nests: dict[str, FusedNest] = field(default_factory=dict)
     stream: int | None = None
     chunks: Extent | None = None
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningValue] = field(default_factory=list)
     finish_keys: list[str] = field(default_factory=list)  # of the final running values
     results: list[str] = field(default_factory=list)
     live: Term = TRUE
@@ -70,7 +70,7 @@ class Kernel:
         return LoweringError(message, loc=location_text(self.op.operation.location), hint=hint)
 
 
-def read_kernel(op: Any, values: nests.Values) -> Kernel:
+def read_kernel(op: Any, values: nests.Values) -> TileKernel:
     """The kernel of a neptune.stream, private, global, map or reduce op."""
     op = op.operation.opview
     if isinstance(op, N.PrivateOp):
@@ -84,7 +84,7 @@ def read_kernel(op: Any, values: nests.Values) -> Kernel:
     if isinstance(op, N.GlobalOp):
         found, produced = read_region(op.body.blocks[0], values)
         axes = axes_of(op, found, None)
-        return Kernel(op, axes, {n.key: n for n in found}, results=produced)
+        return TileKernel(op, axes, {n.key: n for n in found}, results=produced)
     if isinstance(op, N.MapOp | N.ReduceOp | N.AccumulateOp):
         return _read_lone(op, values)
     raise LoweringError(
@@ -92,12 +92,12 @@ def read_kernel(op: Any, values: nests.Values) -> Kernel:
     )
 
 
-def _read_stream(op: Any, values: nests.Values) -> Kernel:
+def _read_stream(op: Any, values: nests.Values) -> TileKernel:
     body, finish = op.body.blocks[0], op.finish.blocks[0]
     in_body, updated = read_region(body, values, in_body=True)
     in_finish, results = read_region(finish, values)
     found = in_body + in_finish
-    kernel = Kernel(
+    kernel = TileKernel(
         op, axes_of(op, found, op.axis.value), {n.key: n for n in found},
         stream=op.axis.value, results=results,
         finish_keys=[values.key(a) for a in finish.arguments],
@@ -107,23 +107,24 @@ def _read_stream(op: Any, values: nests.Values) -> Kernel:
         origin = accumulation(kernel.nests, produced, key)
         if origin is None:
             raise kernel.error("a running value is not made by a neptune.accumulate")
-        kernel.running.append(Running(key, produced, origin))
+        kernel.running.append(RunningValue(key, produced, origin))
     kernel.live = read_live(op, values)
     return kernel
 
 
-def _read_lone(op: Any, values: nests.Values) -> Kernel:
+def _read_lone(op: Any, values: nests.Values) -> TileKernel:
     """A lone reduce that is cut along a reduced axis is a stream of one running value."""
     nest = read_nest(op, values)
     tiles = tiles_of(op)
     extents = extents_of(op)
     cut = [a for a in nest.reduced_axes if tiles[a] and tiles[a] != extents[a]]
     if not cut:
-        return Kernel(op, axes_of(op, [nest], None), {nest.key: nest}, results=[nest.key])
+        return TileKernel(op, axes_of(op, [nest], None), {nest.key: nest}, results=[nest.key])
     stream = cut[-1]
     running, final = f"{nest.key}.running", f"{nest.key}.final"
     start, nest.init, nest.in_body = nest.init, running, True
-    return Kernel(
+    return TileKernel(
         op, axes_of(op, [nest], stream), {nest.key: nest}, stream=stream,
-        running=[Running(running, nest.key, nest, start)], finish_keys=[final], results=[final],
+        running=[RunningValue(running, nest.key, nest, start)], finish_keys=[final],
+        results=[final],
     )  # fmt: skip

@@ -24,8 +24,8 @@ from neptune_mlir.ir.bindings import ir, scf, tensor
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges
-from neptune_mlir.transforms.tiling.emit import Frame, Program
-from neptune_mlir.transforms.tiling.kernel import LOOPED, Kernel, read_kernel
+from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
+from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
@@ -82,7 +82,7 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
 
 
 def _lower(
-    kernel: Kernel, values: nests.Values, name: str,
+    kernel: TileKernel, values: nests.Values, name: str,
     launched: Callable[[Index], Index] = lambda bound: bound, outs: Sequence[Any] = (),
 ) -> list[Any]:  # fmt: skip
     """Emit the forall of one kernel at the insertion point; returns its results.
@@ -117,7 +117,7 @@ def _lower(
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
         frame = Frame(forall.body, _grid_tiles(kernel, grid, ids))
-        program = Program(kernel, values, frame)
+        program = GridProgram(kernel, values, frame)
         if kernel.stream is not None:
             _stream(program, chunk)
         stores = _finish(program, list(forall.inner_iter_args), chunk)
@@ -128,12 +128,12 @@ def _lower(
     return list(forall.results)
 
 
-def _result_shape(kernel: Kernel, key: str) -> list[Index]:
+def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
     chunks = [] if kernel.chunks is None else [kernel.chunks]
     return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
 
 
-def _grid_tiles(kernel: Kernel, grid: Sequence[int], ids: Sequence[Any]) -> dict[int, Tile]:
+def _grid_tiles(kernel: TileKernel, grid: Sequence[int], ids: Sequence[Any]) -> dict[int, Tile]:
     tiles: dict[int, Tile] = {}
     for k, axis in enumerate(kernel.axes):
         if axis.role == "whole":
@@ -147,7 +147,7 @@ def _grid_tiles(kernel: Kernel, grid: Sequence[int], ids: Sequence[Any]) -> dict
     return tiles
 
 
-def _stream(program: Program, chunk: Any) -> None:
+def _stream(program: GridProgram, chunk: Any) -> None:
     """The loops over the streamed axis; afterwards the final values are known to `program`."""
     kernel, root = program.kernel, program.root
     starts = [
@@ -165,7 +165,7 @@ def _stream(program: Program, chunk: Any) -> None:
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
 
 
-def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
+def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     """The tiles of the streamed axis that this program visits."""
     kernel, root = program.kernel, program.root
     axis = kernel.axes[kernel.stream]
@@ -190,7 +190,7 @@ def _stream_ranges(program: Program, chunk: Any) -> list[Range]:
         )  # fmt: skip
 
 
-def _begins_at_end(kernel: Kernel, live: Sequence[Linear]) -> bool:
+def _begins_at_end(kernel: TileKernel, live: Sequence[Linear]) -> bool:
     """Whether a stream that a mask ends is to begin there (reductions are commutative).
 
     A reference that is kept (`keep-references`) is that of the first tile. Where `live` also says
@@ -213,7 +213,7 @@ def _begins_at_end(kernel: Kernel, live: Sequence[Linear]) -> bool:
 Store = tuple[Any, list[Index], list[Index]]  # what, and where in the result: offsets, sizes
 
 
-def _finish(program: Program, outs: Sequence[Any], chunk: Any) -> list[Store]:
+def _finish(program: GridProgram, outs: Sequence[Any], chunk: Any) -> list[Store]:
     """Compute every result; those over a looped axis tile by tile, in a sweep."""
     kernel = program.kernel
     stores: dict[int, Store] = {}
@@ -235,7 +235,7 @@ def _finish(program: Program, outs: Sequence[Any], chunk: Any) -> list[Store]:
 
 
 @dataclass(frozen=True)
-class Window:
+class ResultWindow:
     """The valid part of a tile in a result; `kept` are the dimensions that the tile has."""
 
     offsets: list[Index]
@@ -243,26 +243,26 @@ class Window:
     kept: list[int]
 
 
-def _window(program: Program, key: str, frame: Frame) -> Window:
+def _window(program: GridProgram, key: str, frame: Frame) -> ResultWindow:
     tiles = [frame.tile(a) for a in program.kernel.result_axes(key)]
-    return Window(
+    return ResultWindow(
         [t.offset for t in tiles],
         [t.valid for t in tiles],
         [d for d, t in enumerate(tiles) if t.size > 1],
     )
 
 
-def _valid_part(value: Any, window: Window) -> Any:
+def _valid_part(value: Any, window: ResultWindow) -> Any:
     sizes = [window.sizes[d] for d in window.kept]
     if list(ir.RankedTensorType(value.type).shape) == sizes:
         return value
     return extract_slice(value, [0] * len(sizes), sizes, range(len(sizes)))
 
 
-def _sweep(program: Program, axes: Sequence[int], outs: dict[int, Any]) -> dict[int, Store]:
+def _sweep(program: GridProgram, axes: Sequence[int], outs: dict[int, Any]) -> dict[int, Store]:
     """Fill results that carry looped axes: a strip of each, tile after tile."""
     kernel = program.kernel
-    strips: dict[int, Window] = {}
+    strips: dict[int, ResultWindow] = {}
     start = []
     for k, out in outs.items():
         strips[k] = window = _strip(program, kernel.results[k], axes)
@@ -286,7 +286,7 @@ def _sweep(program: Program, axes: Sequence[int], outs: dict[int, Any]) -> dict[
     }
 
 
-def _strip(program: Program, key: str, swept: Sequence[int]) -> Window:
+def _strip(program: GridProgram, key: str, swept: Sequence[int]) -> ResultWindow:
     """What one program fills of a result: its own tile, but all of the swept axes."""
     offsets: list[Index] = []
     sizes: list[Index] = []
@@ -298,10 +298,10 @@ def _strip(program: Program, key: str, swept: Sequence[int]) -> Window:
         sizes.append(tile.valid)
         if a in swept or tile.size > 1:
             kept.append(d)
-    return Window(offsets, sizes, kept)
+    return ResultWindow(offsets, sizes, kept)
 
 
-def _insert(program: Program, key: str, frame: Frame, swept: Sequence[int], strip: Any) -> Any:
+def _insert(program: GridProgram, key: str, frame: Frame, swept: Sequence[int], strip: Any) -> Any:
     """Write the tile of a result at hand into its strip."""
     value = program.tile_of(key, frame)
     window = _window(program, key, frame)

@@ -56,9 +56,9 @@ def fake(tmp_path: Path) -> tuple[str, ...]:
     return (sys.executable, str(path))
 
 
-def cell(operator: str = "prefill_causal", length: int = 1024, queries: int = 0) -> run.Cell:
+def cell(operator: str = "prefill_causal", length: int = 1024, queries: int = 0) -> run.BenchCell:
     settings = {"heads": 32, "kv_heads": 32, "causal": True}
-    return run.Cell(
+    return run.BenchCell(
         Problem(operator, "f16", queries or length, length, settings), {"neptune": "x.bundle"}
     )
 
@@ -69,7 +69,7 @@ CELLS = [cell(), cell(length=4096), cell("decode_causal", 4096, 1)]
 def measured(
     fake: tuple[str, ...], tmp_path: Path, cells: Any = None, before: Any = None, **options: Any
 ) -> dict[str, Any]:
-    wanted = run.Options(peers=("flash2", "cudnn", "flex", "triton"), **options)
+    wanted = run.BenchOptions(peers=("flash2", "cudnn", "flex", "triton"), **options)
     log = tmp_path / "log"
     conductor = run.Conductor(CELLS if cells is None else cells, wanted, log, lambda _: None, fake)
     return conductor.run(lambda _: None, before)
@@ -117,7 +117,7 @@ def test_results_in_a_file_go_on(fake: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_candidates_take_turns(fake: tuple[str, ...], tmp_path: Path) -> None:
-    wanted = run.Options(peers=("flash2", "cudnn"))
+    wanted = run.BenchOptions(peers=("flash2", "cudnn"))
     run.Conductor([cell()], wanted, tmp_path / "log", lambda text: None, fake).run(lambda f: None)
     log = Path(fake[1] + ".log").read_text().split("\n")
     turns = [line.split()[0] for line in log if line.endswith(" round")]
@@ -128,7 +128,7 @@ def test_candidates_take_turns(fake: tuple[str, ...], tmp_path: Path) -> None:
 def test_what_is_compiled_before(fake: tuple[str, ...], tmp_path: Path) -> None:
     """Every candidate once, and what a compilation does not serve."""
     lengths = [cell(length=n) for n in (512, 1024, 2048)]
-    wanted = run.Options(peers=("flash2", "flex", "triton"))
+    wanted = run.BenchOptions(peers=("flash2", "flex", "triton"))
     run.Conductor(lengths, wanted, tmp_path / "log", lambda _: None, fake)._warm(lengths)
     warm = [x.split()[0] for x in Path(fake[1] + ".log").read_text().split("\n") if "warm" in x]
     assert sorted(warm) == ["flash2", "flex", "flex", "flex", "neptune", "triton"]
@@ -138,7 +138,7 @@ def test_a_candidate_that_tunes_has_the_gpu_to_itself(
     fake: tuple[str, ...], tmp_path: Path
 ) -> None:
     assert peers.PEERS["triton"].tunes
-    wanted = run.Options(peers=("triton", "flash2"))
+    wanted = run.BenchOptions(peers=("triton", "flash2"))
     run.Conductor([cell()], wanted, tmp_path / "log", lambda _: None, fake).run(lambda _: None)
     log = Path(fake[1] + ".log").read_text().split("\n")
     prepared = [x.split()[0] for x in log if x.endswith(" prepare")]
@@ -244,7 +244,7 @@ def test_cells_of_a_folder(tmp_path: Path) -> None:
             path = tmp_path / f"{name}-{label}.bundle"
             path.write_bytes(Bundle("sm_90a", plan, b"", {"bench": spec}).to_bytes())
     (tmp_path / "not-ours.bundle").write_bytes(Bundle("sm_90a", plan, b"").to_bytes())
-    options = run.Options(lengths=(256, 512), batches=(2, 4), dtypes=("f16",), operators="de")
+    options = run.BenchOptions(lengths=(256, 512), batches=(2, 4), dtypes=("f16",), operators="de")
     cells = run.cells_of(tmp_path, options)
     sizes = [(c.problem.queries, c.problem.keys, c.problem.batch, c.sweep) for c in cells]
     assert sizes == [(1, 256, 1, False), (1, 512, 1, False), (1, 8192, 2, True),

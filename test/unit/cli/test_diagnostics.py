@@ -3,10 +3,10 @@
 
 import pytest
 
-from neptune_mlir.cli.diagnostics import Entry, check_expected, of_exception
+from neptune_mlir.cli.diagnostics import Diagnostic, check_expected, of_exception
 from neptune_mlir.errors import FusionError, InputError
 
-ERROR = Entry("error", "f.mlir:3:5", "no such thing")
+ERROR = Diagnostic("error", "f.mlir:3:5", "no such thing")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_unmet_expectation(comment):
 
 
 def test_unexpected_diagnostics_are_problems_but_notes_are_not():
-    remark, note = Entry("remark", "f.mlir:1:1", "hm"), Entry("note", "f.mlir:1:1", "hm")
+    remark, note = Diagnostic("remark", "f.mlir:1:1", "hm"), Diagnostic("note", "f.mlir:1:1", "hm")
     assert len(check_expected("", [ERROR, remark], "f.mlir")) == 2
     assert check_expected("", [note], "f.mlir") == []
 

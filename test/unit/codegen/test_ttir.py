@@ -13,7 +13,7 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.codegen.gpu.host import GpuHost
 from neptune_mlir.codegen.triton import tool
-from neptune_mlir.codegen.triton.ttir import Options, kernel_text
+from neptune_mlir.codegen.triton.ttir import TritonOptions, kernel_text
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver.compiler import compile_text, lower_text
 from neptune_mlir.errors import LoweringError, ToolError, UsageError
@@ -32,7 +32,7 @@ def normal(*shape: int) -> np.ndarray[Any, Any]:
     return RNG.normal(size=shape)
 
 
-def check(program: Any, *arrays: Any, options: Options | None = None) -> None:
+def check(program: Any, *arrays: Any, options: TritonOptions | None = None) -> None:
     module, _ = lower_text(program.to_mlir(), "test", "triton:sm_90a", None, "tile")
     got = ttir_exec.run(module, arrays, options)
     want = program.reference(*arrays)

@@ -18,7 +18,7 @@ import numpy as np
 import scalar_ops
 
 from neptune_mlir.codegen.gpu.host import GpuHost
-from neptune_mlir.codegen.triton.ttir import Options, kernel_text
+from neptune_mlir.codegen.triton.ttir import TritonOptions, kernel_text
 from neptune_mlir.codegen.triton.ttir_scalars import _CMPF, _CMPI
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Plan, evaluate
@@ -40,7 +40,7 @@ class Pointer:
         return np.where(mask, offset, 0), mask
 
 
-def run(module: Any, arguments: Sequence[Any], options: Options | None = None) -> list[Any]:
+def run(module: Any, arguments: Sequence[Any], options: TritonOptions | None = None) -> list[Any]:
     """Call the one function of a tile-level module, which is consumed; returns its results."""
     with module.context, ir.Location.unknown():
         host = GpuHost.find(module, "")

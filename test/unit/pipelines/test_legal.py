@@ -8,7 +8,7 @@ import pytest
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.pipelines import legal
-from neptune_mlir.pipelines.lowering import COMMON_LEVELS, Program
+from neptune_mlir.pipelines.lowering import COMMON_LEVELS, RaisedProgram
 from neptune_mlir.pipelines.ways import Way
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.mlir"
@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "attention.mlir"
 def test_levels_hold_what_they_may(schedule):
     text = EXAMPLE.read_text()
     for level in COMMON_LEVELS:
-        program = Program(text, "attention.mlir", schedule)
+        program = RaisedProgram(text, "attention.mlir", schedule)
         lowering = next(program.lowerings("cpu", [Way()], level))
         legal.check(lowering.module, level)
 

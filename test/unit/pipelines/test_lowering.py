@@ -8,7 +8,7 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import UsageError
-from neptune_mlir.pipelines.lowering import Program
+from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.transforms.registry import remark
 
@@ -17,7 +17,7 @@ WAYS = [Way({"streamed": knobs}) for knobs in ("rows:32;stream:16", "rows:64", "
 
 
 def tiles(ways, level="tile"):
-    found = Program(TEXT, "attention").lowerings("sm_80", ways, level)
+    found = RaisedProgram(TEXT, "attention").lowerings("sm_80", ways, level)
     return [(str(x.module), x.facts) for x in found]
 
 

@@ -138,7 +138,7 @@ def test_no_hsaco(data):
 
 def test_message_pack():
     data = bytes([0x83, 0xA1, 0x61, 0x01, 0xA1, 0x62, 0x92, 0xC3, 0xCD, 0x01, 0x00, 0xD9, 1, 0x63])
-    assert hsaco._Reader(data + b"\xff").value() == {"a": 1, "b": [True, 256], "c": -1}
+    assert hsaco._MessagePack(data + b"\xff").value() == {"a": 1, "b": [True, 256], "c": -1}
 
 
 # ---- errors of the tools
