@@ -11,6 +11,7 @@ import numpy as np
 import simt
 import simt_amd
 from simt_hopper import HopperBlock
+from simt_ops import Kernel
 from simt_parts import Launch, Maps
 
 from neptune_mlir.dialects.context import parse
@@ -67,6 +68,7 @@ class Simulated:
         gpu.run(self.module, runner.parse_pipeline("lower-affine,gpu.module(canonicalize,cse)"))
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
+        self._kernels: dict[str, Kernel] | None = None
 
     def block(self, *arguments: Any) -> simt.Block:
         """Run one block."""
@@ -92,6 +94,11 @@ class Simulated:
                         found[name] = inner.operation
         return found
 
+    def kernels(self) -> dict[str, Kernel]:
+        if self._kernels is None:
+            self._kernels = {name: Kernel.of(f) for name, f in self.functions().items()}
+        return self._kernels
+
     def __call__(self, *arguments: Any) -> Any:
         memory = simt.Memory()
         shapes = [a.shape if isinstance(a, np.ndarray) else None for a in arguments]
@@ -112,7 +119,7 @@ class Simulated:
                 continue
             poison = np.full(int(np.prod(shape)) * simt.SIZES[buffer.dtype], 0xFF, np.uint8)
             addresses["buffer", k] = (memory.put(poison), shape)
-        functions = self.functions()
+        kernels = self.kernels()
         for launch in self.plan.launches:
             values: list[Any] = []
             for operand in launch.operands:
@@ -127,7 +134,7 @@ class Simulated:
                     values += [address, *strides(shape)[:-1]]
             grid = [int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in launch.grid]
             for number in range(self.blocks_of(launch, int(np.prod(grid)))):
-                self.block(functions[launch.kernel], memory, values, number)
+                self.block(kernels[launch.kernel], memory, values, number)
         memory.check_guards()
         results = []
         for kind, k in self.plan.results:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import simt
 from simt_amd import AmdBlock
+from simt_ops import Kernel
 
 from neptune_mlir.codegen.cpu import native
 from neptune_mlir.dialects.context import parse
@@ -85,6 +86,7 @@ def simulate(case: Case, arrays: Sequence[np.ndarray], chip: str = "sm_80") -> n
     with module.context, ir.Location.unknown():
         math_to_gpu(module)
     function = module.body.operations[0].operation.regions[0].blocks[0].operations[0].operation
+    kernel = Kernel.of(function)
     *kinds, target = case.stored()
     memory = simt.Memory()
     padded = [np.concatenate([a, np.repeat(a[-1:], threads - count)]) for a in arrays]
@@ -92,9 +94,9 @@ def simulate(case: Case, arrays: Sequence[np.ndarray], chip: str = "sm_80") -> n
               for a, kind in zip(padded, kinds, strict=True)]  # fmt: skip
     places.append(memory.put(np.zeros(threads * simt.SIZES[target], np.uint8)))
     if chip.startswith("gfx"):
-        AmdBlock(chip, function, memory, places, 0)
+        AmdBlock(chip, kernel, memory, places, 0)
     else:
-        simt.Block(function, memory, places, 0)
+        simt.Block(kernel, memory, places, 0)
     memory.check_guards()
     return memory.get(places[-1], (count,), target)
 

@@ -13,14 +13,9 @@ from typing import Any
 import numpy as np
 import scalar_ops
 from scalar_ops import NUMPY, bf16_round
-
-from neptune_mlir.ir.bindings import ir
+from simt_ops import Body, Kernel, Op, Value
 
 HEAP_ALIGN = 256
-
-
-def _kind(t: Any) -> str:
-    return str(t)
 
 
 def to_bytes(values: np.ndarray, kind: str) -> np.ndarray:
@@ -70,76 +65,63 @@ class Memory:
 class Block:
     """One block of threads."""
 
-    def __init__(self, function: Any, memory: Memory, arguments: list[Any], number: int):
-        attributes = function.attributes
-        self.threads = next(iter(ir.DenseI32ArrayAttr(attributes["known_block_size"])))
-        size = ir.IntegerAttr(attributes["neptune.shared"]).value
-        self.shared = np.full(max(size, 16), 0xFF, np.uint8)
+    def __init__(self, kernel: Kernel, memory: Memory, arguments: list[Any], number: int):
+        self.threads = kernel.threads
+        self.shared = np.full(max(kernel.shared, 16), 0xFF, np.uint8)
         self.memory, self.number = memory, number
-        self.env: dict[Any, Any] = {}
+        self.env: dict[Value, Any] = {}
         self.open: list[Any] = []  # copies since the last commit
         self.groups: list[list[Any]] = []
         self.products = 0  # matrix instructions of warps
-        block = function.regions[0].blocks[0]
-        for argument, value in zip(block.arguments, arguments, strict=True):
-            kind = NUMPY.get(_kind(argument.type), np.int64)
-            self.env[argument] = np.full(self.threads, value, kind)
-        self.run(block, np.ones(self.threads, bool))
+        for argument, value in zip(kernel.body.arguments, arguments, strict=True):
+            self.env[argument] = np.full(self.threads, value, argument.numpy or np.int64)
+        with np.errstate(all="ignore"):
+            self.run(kernel.body, np.ones(self.threads, bool))
 
-    def value(self, v: Any) -> Any:
-        return self.env[v]
+    def run(self, body: Body, mask: np.ndarray) -> list[Any]:
+        for op in body.ops:
+            self.step(op, mask)
+        return [self.env[v] for v in body.ends]
 
-    def run(self, block: Any, mask: np.ndarray) -> list[Any]:
-        for op in block.operations:
-            operation = op.operation
-            if operation.name in ("scf.yield", "scf.condition", "gpu.return"):
-                return [self.env[v] for v in operation.operands]
-            self.step(operation, mask)
-        return []
-
-    def step(self, op: Any, mask: np.ndarray) -> None:
-        handler = getattr(self, "_" + op.name.replace(".", "_"), None)
+    def step(self, op: Op, mask: np.ndarray) -> None:
+        handler = getattr(self, op.handler, None)
         operands = [self.env[v] for v in op.operands]
-        if handler is not None:
-            result = handler(op, operands, mask)
-        else:
-            result = self._scalar(op, operands)
+        made = handler(op, operands, mask) if handler else self._scalar(op, operands)
         if len(op.results) == 1:
-            result = [result]
-        for v, r in zip(op.results, result or [], strict=True):
-            kind = NUMPY.get(self._vector(v.type)[0])
-            self.env[v] = r if kind is None else r.astype(kind, copy=False)
+            made = [made]
+        for v, r in zip(op.results, made or [], strict=True):
+            self.env[v] = r if v.numpy is None else r.astype(v.numpy, copy=False)
 
-    def _scalar(self, op: Any, operands: list[Any]) -> Any:
+    def _scalar(self, op: Op, operands: list[Any]) -> Any:
         """An op on each thread's own values."""
         dialect, _, name = op.name.partition(".")
         if dialect == "arith":
-            kinds = [self._vector(v.type)[0] for v in op.operands]
-            made = scalar_ops.apply(name, operands, kinds, self._vector(op.results[0].type)[0])
+            kinds = [v.kind for v in op.operands]
+            made = scalar_ops.apply(name, operands, kinds, op.results[0].kind)
             if made is not None:
                 return made
         raise NotImplementedError(op.name)
 
     # ---- control
 
-    def _scf_for(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _scf_for(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         low, high, step, *carried = operands
         bounds = [bound[mask] for bound in (low, high, step)]
         for bound in bounds:
             assert (bound == bound[0]).all(), "a loop whose bounds differ between threads"
-        body = op.regions[0].blocks[0]
+        (body,) = op.regions
         for i in range(*(int(bound[0]) for bound in bounds)):
             self.env[body.arguments[0]] = np.full(self.threads, i, np.int64)
-            self.env.update(zip(list(body.arguments)[1:], carried, strict=True))
+            self.env.update(zip(body.arguments[1:], carried, strict=True))
             carried = self.run(body, mask)
         return carried if len(op.results) != 1 else carried[0]
 
-    def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _scf_if(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         condition, made = operands[0], []
         for region, taken in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
-            if len(region.blocks) and taken.any():
-                made.append(self.run(region.blocks[0], taken))
-        if not len(op.results):
+            if region is not None and taken.any():
+                made.append(self.run(region, taken))
+        if not op.results:
             return None
         chosen = [_where(condition, a, b) for a, b in zip(made[0], made[-1], strict=True)]
         return chosen if len(chosen) > 1 else chosen[0]
@@ -154,63 +136,55 @@ class Block:
         assert (warps.all(1) == warps.any(1)).all(), "some lanes of a warp leave the others"
         return np.flatnonzero(warps.all(1))
 
-    def _gpu_thread_id(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _gpu_thread_id(self, op: Op, operands: Any, mask: Any) -> Any:
         return np.arange(self.threads)
 
-    def _gpu_block_id(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _gpu_block_id(self, op: Op, operands: Any, mask: Any) -> Any:
         return np.full(self.threads, self.number)
 
-    def _gpu_barrier(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _gpu_barrier(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         assert mask.all(), "a barrier that some threads do not reach"
 
-    def _nvvm_shfl_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        assert len(self._warps(mask)) and "bfly" in str(op.attributes["kind"])
+    def _nvvm_shfl_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        assert len(self._warps(mask)) and "bfly" in op.attributes["kind"]
         return operands[1][np.arange(self.threads) ^ operands[2]]
 
     # ---- memory
 
-    def _llvm_mlir_addressof(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_mlir_addressof(self, op: Op, operands: Any, mask: Any) -> Any:
         return np.zeros(self.threads, np.int64)
 
-    def _llvm_getelementptr(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_getelementptr(self, op: Op, operands: Any, mask: Any) -> Any:
         if len(operands) == 1:
-            (offset,) = ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"])
+            (offset,) = op.attributes["rawConstantIndices"]
             return operands[0] + offset
         return operands[0] + operands[1].astype(np.int64)
 
-    def _space(self, pointer: Any) -> np.ndarray:
-        return self.shared if "<3>" in str(pointer.type) else self.memory.heap
+    def _space(self, pointer: Value) -> np.ndarray:
+        return self.shared if pointer.shared else self.memory.heap
 
-    @staticmethod
-    def _vector(t: Any) -> tuple[str, int]:
-        if isinstance(t, ir.VectorType):
-            return _kind(t.element_type), t.shape[0]
-        return _kind(t), 1
-
-    def _llvm_load(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        kind, count = self._vector(op.results[0].type)
-        size = SIZES[kind] * count
+    def _llvm_load(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        made = op.results[0]
         address = np.where(mask, operands[0], 0)
-        assert (address % ir.IntegerAttr(op.attributes["alignment"]).value == 0).all(), "misaligned"
-        raw = self._space(op.operands[0])[address[:, None] + np.arange(size)]
-        values = from_bytes(raw, kind)
-        return values if count > 1 else values[:, 0]
+        assert (address % op.attributes["alignment"] == 0).all(), "misaligned"
+        at = address[:, None] + np.arange(SIZES[made.kind] * made.count)
+        values = from_bytes(self._space(op.operands[0])[at], made.kind)
+        return values if made.count > 1 else values[:, 0]
 
-    def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
-        kind, _count = self._vector(op.operands[0].type)
-        raw = to_bytes(operands[0], kind)
+    def _llvm_store(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        raw = to_bytes(operands[0], op.operands[0].kind)
         address = operands[1][mask]
-        assert (address % ir.IntegerAttr(op.attributes["alignment"]).value == 0).all(), "misaligned"
+        assert (address % op.attributes["alignment"] == 0).all(), "misaligned"
         self._space(op.operands[1])[address[:, None] + np.arange(raw.shape[1])] = raw[mask]
 
-    def _nvvm_cp_async_shared_global(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _nvvm_cp_async_shared_global(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         target, source = operands[:2]
         size = operands[2] if len(operands) > 2 else np.full(self.threads, 16)
         assert (target[mask] % 16 == 0).all() and (source[mask & (size > 0)] % 16 == 0).all()
         self.open.append((target.copy(), source.copy(), size.copy(), mask.copy()))
 
-    def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        text = ir.StringAttr(op.attributes["asm_string"]).value
+    def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        text = op.attributes["asm_string"]
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if "vote.sync.all" in text:
@@ -219,132 +193,124 @@ class Block:
         assert text.startswith("griddepcontrol.")  # launches run one after the other here
         return None
 
-    def _nvvm_cp_async_commit_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _nvvm_cp_async_commit_group(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         assert mask.all()
         self.groups.append(self.open)
         self.open = []
 
-    def _nvvm_cp_async_wait_group(self, op: Any, operands: Any, mask: np.ndarray) -> None:
-        pending = ir.IntegerAttr(op.attributes["n"]).value
+    def _nvvm_cp_async_wait_group(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        pending = op.attributes["n"]
         while len(self.groups) > pending:
             for target, source, size, where in self.groups.pop(0):
-                for t in np.flatnonzero(where):
-                    chunk = np.zeros(16, np.uint8)
-                    chunk[: size[t]] = self.memory.heap[source[t] : source[t] + size[t]]
-                    self.shared[target[t] : target[t] + 16] = chunk
+                target, source, size = (x[where, None] for x in (target, source, size))
+                byte = np.arange(16)
+                there = byte < size
+                chunks = np.zeros(there.shape, np.uint8)
+                chunks[there] = self.memory.heap[(source + byte)[there]]
+                self.shared[target + byte] = chunks
 
     # ---- matrices
 
-    def _nvvm_ldmatrix(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        count = ir.IntegerAttr(op.attributes["num"]).value
-        trans = "col" in str(op.attributes["layout"])
-        words = [np.zeros(self.threads, np.int32) for _ in range(count)]
-        lane = np.arange(32)
-        for warp in self._warps(mask):
-            address = operands[0][warp * 32 : warp * 32 + 32]
-            for k in range(count):
-                rows = address[8 * k : 8 * k + 8]
-                assert (rows % 16 == 0).all()
-                piece = self.shared[rows[:, None] + np.arange(16)].view(np.uint16)
-                piece = piece.T if trans else piece
-                pair = np.stack([piece[lane // 4, 2 * (lane % 4) + j] for j in range(2)], 1)
-                words[k][warp * 32 : warp * 32 + 32] = (
-                    np.ascontiguousarray(pair).view(np.int32)[:, 0]
-                )
-        return words
+    def _nvvm_ldmatrix(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        trans = "col" in op.attributes["layout"]
+        lane, warps = np.arange(32), self._warps(mask)
+        address = operands[0].reshape(-1, 4, 8)[warps]  # of rows of four pieces
+        words = [np.zeros((self.threads // 32, 32), np.int32) for _ in range(op.attributes["num"])]
+        for k, word in enumerate(words):
+            rows = address[:, k, :, None]
+            assert (rows % 16 == 0).all()
+            piece = self.shared[rows + np.arange(16)].view(np.uint16)
+            piece = piece.transpose(0, 2, 1) if trans else piece
+            pair = [piece[:, lane // 4, 2 * (lane % 4) + j] for j in range(2)]
+            word[warps] = np.stack(pair, 2).view(np.int32)[..., 0]
+        words = [word.ravel() for word in words]
+        return words if len(words) > 1 else words[0]
 
-    def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""
-        text = str(op.attributes["multiplicandAPtxType"])
+        text, warps = op.attributes["multiplicandAPtxType"], self._warps(mask)
         group, quad = np.arange(32) // 4, np.arange(32) % 4
+        self.products += len(warps)
 
         def elements(word: np.ndarray) -> np.ndarray:
-            """What a register holds, [T, elements]."""
+            """What a register holds, [warps, 32, elements]."""
             if "tf32" in text:
                 word = np.asarray(word, np.int32)
                 assert not (word & 0x1FFF).any(), "an operand that was not rounded"
-                return word.view(np.float32)[:, None]
-            if word.ndim == 2:
-                return word.astype(np.float32)
-            kind = "bf16" if "bf16" in text else "f16"
-            return from_bytes(to_bytes(word, "i32"), kind).astype(np.float32)
+                word = word.view(np.float32)[:, None]
+            elif word.ndim == 1:
+                kind = "bf16" if "bf16" in text else "f16"
+                word = from_bytes(to_bytes(word, "i32"), kind)
+            return word.astype(np.float32).reshape(-1, 32, word.shape[1])[warps]
 
         a, b = [elements(x) for x in operands[:4]], [elements(x) for x in operands[4:6]]
-        c = operands[6:]
-        self.products += len(self._warps(mask))
-        each = a[0].shape[1]  # elements of a register, neighbours along k
-        out = [np.zeros(self.threads, np.float32) for _ in range(4)]
-        for warp in self._warps(mask):
-            here = slice(warp * 32, warp * 32 + 32)
-            big_a, big_b = np.zeros((16, 8 * each), np.float32), np.zeros((8 * each, 8), np.float32)
-            big_c = np.zeros((16, 8), np.float32)
-            for j in range(each):
-                k = quad * each + j
-                for r in range(4):
-                    big_a[group + 8 * (r % 2), k + 4 * each * (r // 2)] = a[r][here, j]
-                for r in range(2):
-                    big_b[k + 4 * each * r, group] = b[r][here, j]
-            for i in range(4):
-                big_c[group + 8 * (i // 2), quad * 2 + i % 2] = c[i][here]
-            product = big_c + big_a @ big_b
-            for i in range(4):
-                out[i][here] = product[group + 8 * (i // 2), quad * 2 + i % 2]
-        return out
+        each, count = a[0].shape[2], len(warps)  # elements of a register, neighbours along k
+        big_a = np.zeros((count, 16, 8 * each), np.float32)
+        big_b = np.zeros((count, 8 * each, 8), np.float32)
+        big_c = np.zeros((count, 16, 8), np.float32)
+        for j in range(each):
+            k = quad * each + j
+            for r in range(4):
+                big_a[:, group + 8 * (r % 2), k + 4 * each * (r // 2)] = a[r][..., j]
+            for r in range(2):
+                big_b[:, k + 4 * each * r, group] = b[r][..., j]
+        for i, c in enumerate(operands[6:]):
+            big_c[:, group + 8 * (i // 2), quad * 2 + i % 2] = c.reshape(-1, 32)[warps]
+        product = big_c + big_a @ big_b
+        out = np.zeros((4, self.threads // 32, 32), np.float32)
+        for i in range(4):
+            out[i, warps] = product[:, group + 8 * (i // 2), quad * 2 + i % 2]
+        return list(out.reshape(4, -1))
 
     # ---- values
 
-    def _llvm_extractvalue(self, op: Any, operands: Any, mask: Any) -> Any:
-        return operands[0][next(iter(ir.DenseI64ArrayAttr(op.attributes["position"])))]
+    def _llvm_extractvalue(self, op: Op, operands: Any, mask: Any) -> Any:
+        return operands[0][op.attributes["position"][0]]
 
-    def _llvm_extractelement(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_extractelement(self, op: Op, operands: Any, mask: Any) -> Any:
         return operands[0][:, int(operands[1][0])]
 
-    def _vector_broadcast(self, op: Any, operands: Any, mask: Any) -> Any:
-        return np.repeat(operands[0][:, None], self._vector(op.results[0].type)[1], 1)
+    def _vector_broadcast(self, op: Op, operands: Any, mask: Any) -> Any:
+        return np.repeat(operands[0][:, None], op.results[0].count, 1)
 
-    def _vector_from_elements(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _vector_from_elements(self, op: Op, operands: Any, mask: Any) -> Any:
         return np.stack(operands, 1)
 
-    def _llvm_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
-        source, _ = self._vector(op.operands[0].type)
-        target, count = self._vector(op.results[0].type)
-        values = from_bytes(to_bytes(operands[0], source), target)
-        return values if count > 1 else values[:, 0]
+    def _llvm_bitcast(self, op: Op, operands: Any, mask: Any) -> Any:
+        made = op.results[0]
+        values = from_bytes(to_bytes(operands[0], op.operands[0].kind), made.kind)
+        return values if made.count > 1 else values[:, 0]
 
-    def _arith_constant(self, op: Any, operands: Any, mask: Any) -> Any:
-        kind, value = op.results[0].type, op.attributes["value"]
-        if isinstance(kind, ir.VectorType):
-            splat = ir.DenseElementsAttr(value).get_splat_value().value
-            return np.full((self.threads, kind.shape[0]), splat)
-        return np.full(self.threads, value.value)
+    def _arith_constant(self, op: Op, operands: Any, mask: Any) -> Any:
+        made = op.results[0]
+        shape = (self.threads, made.count) if made.vector else self.threads
+        return np.full(shape, op.attributes["value"])
 
-    def _llvm_call_intrinsic(self, op: Any, operands: Any, mask: Any) -> Any:
-        name = ir.StringAttr(op.attributes["intrin"]).value.split(".")[1]
-        return scalar_ops.intrinsic(name, operands, self._vector(op.results[0].type)[0])
+    def _llvm_call_intrinsic(self, op: Op, operands: Any, mask: Any) -> Any:
+        name = op.attributes["intrin"].split(".")[1]
+        return scalar_ops.intrinsic(name, operands, op.results[0].kind)
 
-    def _llvm_intr_fma(self, op: Any, operands: Any, mask: Any) -> Any:
-        return scalar_ops.fma(*operands, self._vector(op.results[0].type)[0])
+    def _llvm_intr_fma(self, op: Op, operands: Any, mask: Any) -> Any:
+        return scalar_ops.fma(*operands, op.results[0].kind)
 
-    def _nvvm_ex2(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _nvvm_ex2(self, op: Op, operands: Any, mask: Any) -> Any:
         return scalar_ops.exp2(operands[0])
 
-    def _nvvm_rcp_approx_ftz_f(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _nvvm_rcp_approx_ftz_f(self, op: Op, operands: Any, mask: Any) -> Any:
         return scalar_ops.reciprocal(operands[0])
 
-    def _arith_select(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _arith_select(self, op: Op, operands: Any, mask: Any) -> Any:
         return _where(*operands)
 
-    def _arith_bitcast(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _arith_bitcast(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._llvm_bitcast(op, operands, mask)
 
-    def _arith_cmpi(self, op: Any, operands: Any, mask: Any) -> Any:
-        code = ir.IntegerAttr(op.attributes["predicate"]).value
-        kind, _ = self._vector(op.operands[0].type)
+    def _arith_cmpi(self, op: Op, operands: Any, mask: Any) -> Any:
+        code, kind = op.attributes["predicate"], op.operands[0].kind
         return scalar_ops.compare_integers(code, *operands, kind)
 
-    def _arith_cmpf(self, op: Any, operands: Any, mask: Any) -> Any:
-        code = ir.IntegerAttr(op.attributes["predicate"]).value
-        return scalar_ops.compare_floats(code, *operands)
+    def _arith_cmpf(self, op: Op, operands: Any, mask: Any) -> Any:
+        return scalar_ops.compare_floats(op.attributes["predicate"], *operands)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:

@@ -9,13 +9,14 @@ AMD's instruction set manuals, element by element; nothing here reads the tables
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
 import numpy as np
 import simt
+from simt_ops import Op
 
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.amd import amd
 
 Position = tuple[np.ndarray, np.ndarray]  # of each lane: row, column
@@ -57,6 +58,12 @@ def wmma(gfx12: bool) -> tuple[Any, Any, Any, int, int]:
     return a, b, d, 8 if gfx12 else 16, 8
 
 
+@functools.cache
+def matrix_form(name: str) -> re.Match[str] | None:
+    """What the name of an op says of its matrix instruction, if it is one."""
+    return re.fullmatch(r"rocdl\.(mfma|wmma)\.f32\.(\d+)x\d+x(\d+)\.?(b?f16|f32).*", name)
+
+
 class AmdBlock(simt.Block):
     """One block of threads of an AMD chip."""
 
@@ -66,8 +73,8 @@ class AmdBlock(simt.Block):
         self.warp = self.target.wave
         super().__init__(*rest)
 
-    def step(self, op: Any, mask: np.ndarray) -> None:
-        found = re.fullmatch(r"rocdl\.(mfma|wmma)\.f32\.(\d+)x\d+x(\d+)\.?(b?f16|f32).*", op.name)
+    def step(self, op: Op, mask: np.ndarray) -> None:
+        found = matrix_form(op.name)
         if found is None:
             super().step(op, mask)
             return
@@ -77,7 +84,7 @@ class AmdBlock(simt.Block):
         form = mfma(m, k) if kind == "mfma" else wmma(self.target.name.startswith("gfx12"))
         a, b, c = (self.env[v] for v in op.operands)
         a, b = (x[:, None] if x.ndim == 1 else x for x in (a, b))
-        if "vector" in str(op.operands[0].type) and "xi16" in str(op.operands[0].type):
+        if op.operands[0].vector and op.operands[0].kind == "i16":
             a, b = (simt.from_bytes(simt.to_bytes(x, "i16"), dtype) for x in (a, b))
         assert a.shape[1] == b.shape[1] == form[3] and c.shape[1] == form[4]
         out = np.zeros_like(c, np.float32)
@@ -89,19 +96,19 @@ class AmdBlock(simt.Block):
 
     # ---- shared memory
 
-    def _gpu_barrier(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _gpu_barrier(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         super()._gpu_barrier(op, operands, mask)
         self.races = None  # nothing before a barrier meets anything after it
 
-    def _llvm_load(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        if "<3>" in str(op.operands[0].type):
-            kind, count = self._vector(op.results[0].type)
-            self._watch(operands[0], simt.SIZES[kind] * count, mask, None)
+    def _llvm_load(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        if op.operands[0].shared:
+            made = op.results[0]
+            self._watch(operands[0], simt.SIZES[made.kind] * made.count, mask, None)
         return super()._llvm_load(op, operands, mask)
 
-    def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
-        if "<3>" in str(op.operands[1].type):
-            raw = simt.to_bytes(operands[0], self._vector(op.operands[0].type)[0])
+    def _llvm_store(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        if op.operands[1].shared:
+            raw = simt.to_bytes(operands[0], op.operands[0].kind)
             self._watch(operands[1], raw.shape[1], mask, raw)
         super()._llvm_store(op, operands, mask)
 
@@ -123,27 +130,27 @@ class AmdBlock(simt.Block):
     def _lanes(self) -> np.ndarray:
         return np.arange(self.threads)
 
-    def _rocdl_ds_swizzle(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _rocdl_ds_swizzle(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         assert len(self._warps(mask))
         pattern = int(operands[1][0])
         assert pattern & 0x83FF == 0x1F, "only exclusive or with a mask"
         return operands[0][self._lanes() ^ (pattern >> 10)]
 
-    def _rocdl_ds_bpermute(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _rocdl_ds_bpermute(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         assert len(self._warps(mask))
         wave = self.target.wave
         lanes = operands[0].astype(np.int64) // 4 % wave
         return operands[1][self._lanes() // wave * wave + lanes]
 
-    def _rocdl_permlanex16(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _rocdl_permlanex16(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         assert len(self._warps(mask)) and self.target.wave == 32
         picks = [int(operands[2][0]) & 0xFFFFFFFF, int(operands[3][0]) & 0xFFFFFFFF]
         assert picks == [0x76543210, 0xFEDCBA98], "only each lane's counterpart"
         return operands[1][self._lanes() ^ 16]
 
-    def _rocdl_update_dpp(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _rocdl_update_dpp(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         assert len(self._warps(mask))
-        control = ir.IntegerAttr(op.attributes["dppCtrl"]).value
+        control = op.attributes["dppCtrl"]
         lane = self._lanes()
         if control < 0x100:  # quad_perm
             source = lane // 4 * 4 + (control >> 2 * (lane % 4)) % 4
@@ -152,7 +159,7 @@ class AmdBlock(simt.Block):
             source = lane ^ (control & 15)
         return operands[1][source]
 
-    def _rocdl_ballot(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _rocdl_ballot(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         assert len(self._warps(mask))
         wave = self.target.wave
         bits = operands[0].reshape(-1, wave).astype(np.uint64) << np.arange(wave, dtype=np.uint64)
@@ -161,14 +168,14 @@ class AmdBlock(simt.Block):
 
     # ---- the rest
 
-    def _llvm_mlir_zero(self, op: Any, operands: Any, mask: Any) -> Any:
-        kind, count = self._vector(op.results[0].type)
-        return np.zeros((self.threads, count), simt.NUMPY.get(kind, np.float32))
+    def _llvm_mlir_zero(self, op: Op, operands: Any, mask: Any) -> Any:
+        made = op.results[0]
+        return np.zeros((self.threads, made.count), made.numpy or np.float32)
 
-    def _rocdl_exp2(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _rocdl_exp2(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._nvvm_ex2(op, operands, mask)
 
-    def _rocdl_rcp(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _rocdl_rcp(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._nvvm_rcp_approx_ftz_f(op, operands, mask)
 
 

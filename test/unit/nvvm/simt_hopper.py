@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import simt
+from simt_ops import Body, Kernel, Op
 from simt_parts import ROW, Barrier, Launch, Maps, Producer, TensorMap, swizzle, swizzled
-
-from neptune_mlir.ir.bindings import ir
 
 GROUP = 128  # threads
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
@@ -33,12 +32,13 @@ class HopperBlock(simt.Block):
     """One block of threads; `maps` are those of its arguments."""
 
     def __init__(
-        self, function: Any, memory: simt.Memory, arguments: list[Any], number: int, maps: Maps,
+        self, kernel: Kernel, memory: simt.Memory, arguments: list[Any], number: int, maps: Maps,
         launch: Launch | None = None,
     ):  # fmt: skip
         self.maps, self.launch = maps, launch or Launch()
-        self.fresh: set[int] = set()  # bytes of shared memory that the copy engine may not see yet
-        warps = next(iter(ir.DenseI32ArrayAttr(function.attributes["known_block_size"]))) // 32
+        # bytes of shared memory that the copy engine may not see yet
+        self.fresh = np.zeros(max(kernel.shared, 16), bool)
+        warps = kernel.threads // 32
         self.boxes: list[list[Any]] = [[] for _ in range(warps)]
         self.stored = 0
         self.barriers: dict[int, Barrier] = {}
@@ -49,7 +49,7 @@ class HopperBlock(simt.Block):
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
-        super().__init__(function, memory, arguments, number)
+        super().__init__(kernel, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
         assert not any(self.read), "a block ends while its products are made"
         left = [b for b in self.barriers.values() if b.loads]
@@ -57,29 +57,28 @@ class HopperBlock(simt.Block):
 
     # ---- values
 
-    def _llvm_store(self, op: Any, operands: Any, mask: np.ndarray) -> None:
+    def _llvm_store(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         super()._llvm_store(op, operands, mask)
-        if "<3>" in str(op.operands[1].type):
-            size = simt.to_bytes(operands[0], self._vector(op.operands[0].type)[0]).shape[1]
-            for start in operands[1][mask]:
-                self.fresh.update(range(start, start + size))
+        if op.operands[1].shared:
+            size = simt.SIZES[op.operands[0].kind] * op.operands[0].count
+            self.fresh[operands[1][mask][:, None] + np.arange(size)] = True
 
-    def _llvm_mlir_constant(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_mlir_constant(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._arith_constant(op, operands, mask)
 
-    def _llvm_ptrtoint(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_ptrtoint(self, op: Op, operands: Any, mask: Any) -> Any:
         return operands[0]
 
-    def _llvm_inttoptr(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _llvm_inttoptr(self, op: Op, operands: Any, mask: Any) -> Any:
         return operands[0].astype(np.int64)
 
-    def _nvvm_shfl_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        if "idx" not in str(op.attributes["kind"]):
+    def _nvvm_shfl_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        if "idx" not in op.attributes["kind"]:
             return super()._nvvm_shfl_sync(op, operands, mask)
         self._warps(mask)
         return operands[1][np.arange(self.threads) // 32 * 32 + operands[2]]
 
-    def _nvvm_mma_sync(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         self.products_by_warp += len(self._warps(mask))
         products, made = self.products, super()._nvvm_mma_sync(op, operands, mask)
         self.products = products  # those of warp groups
@@ -87,11 +86,11 @@ class HopperBlock(simt.Block):
 
     # ---- roles
 
-    def _scf_if(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _scf_if(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """Where producer and consumers part, they run in turn."""
         if len(op.regions) < 2 or not self._is_producer(op.regions[1]):
             return super()._scf_if(op, operands, mask)
-        consumers, producer = (region.blocks[0] for region in op.regions)
+        consumers, producer = op.regions
         there = mask & ~operands[0]
         self.producer = Producer(lambda: self.run(producer, there) and None)
         try:
@@ -111,15 +110,15 @@ class HopperBlock(simt.Block):
             self.producing = False
 
     @staticmethod
-    def _is_producer(region: Any) -> bool:
-        if not len(region.blocks):
+    def _is_producer(body: Body | None) -> bool:
+        if body is None or not body.ops:
             return False
-        first = region.blocks[0].operations[0].operation
+        first = body.ops[0]
         return first.name == "llvm.inline_asm" and "setmaxnreg.dec" in _text(first)
 
     # ---- inline PTX
 
-    def _llvm_inline_asm(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
+    def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         text = _text(op)
         if "mbarrier" not in text:  # (one thread starts barriers)
             self._warps(mask)
@@ -149,11 +148,11 @@ class HopperBlock(simt.Block):
 
     # ---- programs
 
-    def _gpu_grid_dim(self, op: Any, operands: Any, mask: Any) -> Any:
+    def _gpu_grid_dim(self, op: Op, operands: Any, mask: Any) -> Any:
         return np.full(self.threads, self.launch.blocks)
 
-    def _scf_while(self, op: Any, operands: Any, mask: np.ndarray) -> Any:
-        before, after = (region.blocks[0] for region in op.regions)
+    def _scf_while(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        before, after = op.regions
         while True:
             self.env.update(zip(before.arguments, operands, strict=True))
             condition, *values = self.run(before, mask)
@@ -249,7 +248,7 @@ class HopperBlock(simt.Block):
     # ---- the copy engine's stores
 
     def _publish(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        self.fresh.clear()
+        self.fresh[:] = False
 
     def _store_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         found = re.search(r"elect\.sync _\|p, -1;\n@p cp\.async\.bulk\.tensor\.(\d)d\.global", text)
@@ -259,8 +258,8 @@ class HopperBlock(simt.Block):
             lanes = np.arange(self.threads) // 32 == warp
             number, start, *where = (self._one(v, lanes) for v in operands)
             tensor_map = self.maps.made[number]
-            written = range(start, start + tensor_map.bytes)
-            assert start % 1024 == 0 and not self.fresh & set(written)
+            assert start % 1024 == 0
+            assert not self.fresh[start : start + tensor_map.bytes].any()
             self.boxes[warp].append((tensor_map, where, start))
             self.stored += 1
 
@@ -354,8 +353,8 @@ def _from_words(words: list[np.ndarray], dtype: str) -> np.ndarray:
     return found
 
 
-def _text(op: Any) -> str:
-    return str(ir.StringAttr(op.attributes["asm_string"]).value)
+def _text(op: Op) -> str:
+    return str(op.attributes["asm_string"])
 
 
 # by what the text of the inline PTX has, the first that fits

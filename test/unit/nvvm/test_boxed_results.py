@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import simt
 from simt_hopper import HopperBlock
+from simt_ops import Kernel
 from simt_parts import Maps
 
 from neptune_mlir.analysis import layouts as L
@@ -101,8 +102,9 @@ def results(columns, rows, dtype="f16", strided=False, parts=1):
         ((number, *box),) = kernel.maps
         assert number == 0
         numbers = [parameters.tensor_map(maps, view, *box)]
+        decoded = Kernel.of(kernel.function)
         blocks = [
-            HopperBlock(kernel.function, memory, [b, h, row, *numbers], 0, maps)
+            HopperBlock(decoded, memory, [b, h, row, *numbers], 0, maps)
             for b in range(2) for h in range(3) for row in range(0, rows, 2 * ROWS)
         ]  # fmt: skip
     memory.check_guards()
