@@ -12,9 +12,27 @@ LIT = Path(__file__).parent / "lit"
 SUITES = sorted(p.name for p in LIT.iterdir() if p.is_dir() and p.name != "Output")
 
 
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The address of a server that runs the tools (`support/tool_server.py`)."""
+    address = str(tmp_path_factory.mktemp("tools") / "socket")
+    command = [sys.executable, "-m", "support.tool_server", address]
+    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "test")])
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, **given) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield address
+        process.stdin.close()
+
+
 @pytest.mark.parametrize("suite", SUITES)
-def test_lit(suite, tmp_path):
-    environment = {**os.environ, "NEPTUNE_LIT_OUTPUT": str(tmp_path)}
+def test_lit(suite, tmp_path, server):
+    environment = {
+        **os.environ, "NEPTUNE_LIT_OUTPUT": str(tmp_path), "NEPTUNE_TOOL_SERVER": server
+    }  # fmt: skip
     program = "import sys; from lit.main import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", program, "-sv", str(LIT / suite)],

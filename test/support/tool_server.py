@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command-line tools for lit tests, without a start of Python for each command.
+
+A tool takes a second, most of it to import what a pass needs. The server imports that once. Each
+command is a fork of it, with the arguments, environment, folder and open files of the client that
+lit runs (`python -I -S tool_server.py SOCKET MODULE ARGUMENT...`); the client ends as the tool
+ends. So a command has a process of its own, as a user's has.
+"""
+
+import array
+import json
+import os
+import socket
+import sys
+
+PRELOADED = ("neptune_mlir.cli.opt", "neptune_mlir.cli.main", "filecheck.main")
+STREAMS = (0, 1, 2)
+DIED = 134  # what a shell says of a process that aborted
+
+
+def ask(path: str, module: str, arguments: list[str]) -> int:
+    """Have the server at `path` run a module with this process's files; its exit status."""
+    call = {"module": module, "arguments": arguments, "folder": os.getcwd(), "env": {**os.environ}}
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        files = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", STREAMS))
+        server.sendmsg([b"."], [files])
+        server.sendall(json.dumps(call).encode())
+        server.shutdown(socket.SHUT_WR)
+        answer = server.recv(16)
+    return int(answer) if answer else DIED
+
+
+def preload() -> None:
+    """Import what commands import."""
+    import importlib
+    import pkgutil
+
+    import neptune_mlir
+
+    for name in PRELOADED:
+        importlib.import_module(name)
+    apart = ("neptune_mlir.torch", "neptune_mlir.bench")
+    for found in pkgutil.walk_packages(neptune_mlir.__path__, "neptune_mlir."):
+        if not found.name.startswith(apart) and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+def serve(path: str) -> None:
+    """Answer until standard input ends (its writer is whoever started the server)."""
+    import select
+    import signal
+
+    preload()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the commands
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        print("ready", flush=True)
+        while sys.stdin not in select.select([sys.stdin, listener], [], [])[0]:
+            client, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _run(client)
+            client.close()
+
+
+def _run(client: socket.socket) -> None:
+    """In a new process: one command."""
+    import ctypes
+    import signal
+    import traceback
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _, files, *_ = socket.recv_fds(client, 1, len(STREAMS))
+    for stream, file in zip(STREAMS, files, strict=True):
+        os.dup2(file, stream)
+        os.close(file)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, closefd=False)
+    with client.makefile("rb") as sent:
+        call = json.loads(sent.read())
+    os.chdir(call["folder"])
+    os.environ.clear()
+    os.environ.update(call["env"])
+    sys.argv = [call["module"], *call["arguments"]]
+    status = 1
+    try:
+        main = sys.modules[call["module"]].main  # all tools have one, and return a status or exit
+        status = main() or 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ctypes.CDLL(None).fflush(None)  # what MLIR printed
+    finally:
+        client.sendall(str(status).encode())
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        serve(sys.argv[1])
+    else:
+        sys.exit(ask(sys.argv[1], sys.argv[2], sys.argv[3:]))
