@@ -4,6 +4,9 @@
 import os
 
 from neptune_mlir.targets import tuned
+from support.small_tiles import small_tiles
+
+__all__ = ["small_tiles"]
 
 os.environ[tuned.ENVIRONMENT] = "none"  # a user's table is no test's
 # Hundreds of processes import this package: without its compiled files a quarter of their time.

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ROOT / "test" / "unit"
-HELPERS = [str(ROOT), *(str(TESTS / name) for name in ("", "nvvm", "pipelines"))]
+HELPERS = os.pathsep.join([str(ROOT), str(ROOT / "test")])
 LIFE = 50  # programs in one process: what is compiled stays in its memory
 
 Row = dict[str, Any]
@@ -39,8 +38,8 @@ Row = dict[str, Any]
 
 def examine(seed: int, target: str, cases: int | None) -> Row:
     """What is wrong with one program, if anything is."""
-    from hostile_programs import Choices
-    from hostile_runs import attempt, described
+    from support.hostile_programs import Choices
+    from support.hostile_runs import attempt, described
 
     choices = Choices(seed)
     try:
@@ -58,10 +57,9 @@ def examine(seed: int, target: str, cases: int | None) -> Row:
 
 def work(target: str, cases: int | None) -> int:
     """A process of `run`: seeds come in as lines, rows go out as lines."""
-    sys.path[:0] = HELPERS
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed
-    from small_tiles import tiny
+    from support.small_tiles import tiny
 
     with tiny():
         for line in sys.stdin:
@@ -82,6 +80,7 @@ class Worker:
     def examine(self, seed: int) -> Row:
         if self.process is None:
             one = {"NEPTUNE_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            one["PYTHONPATH"] = HELPERS
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, env={**os.environ, **one}, bufsize=0,

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "test" / "gpu")]
+sys.path[:0] = [str(ROOT), str(ROOT / "test")]
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 # batch and length: less than a tile, ragged, several rounds of a ring, more programs than the
@@ -45,7 +45,7 @@ CONTROLS = {
 
 
 def build(folder: Path) -> int:
-    import programs
+    from support import gpu_programs as programs
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, bundle in programs.build():
@@ -61,9 +61,8 @@ def build(folder: Path) -> int:
 
 def _build_without(name: str, loss: tuple[str, str]) -> Any:
     """A program whose PTX lost something on the way to the assembler."""
-    import programs
-
     from neptune_mlir.codegen.nvidia import nvptx
+    from support import gpu_programs as programs
 
     whole, lost = nvptx.ptx, 0
 

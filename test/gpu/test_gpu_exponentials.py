@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from functools import cache
 
-import hostile
 import numpy as np
 import pytest
-from programs import bundle
 
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support import gpu_hostile as hostile
+from support.gpu_programs import bundle
 
 torch = pytest.importorskip("torch")
 pytestmark = [

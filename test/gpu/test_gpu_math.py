@@ -4,12 +4,12 @@ the bounds that docs/numerics.md states (run with -m gpu; -s shows the worst err
 
 from __future__ import annotations
 
-import math_functions
 import numpy as np
 import pytest
-from programs import bundle
 
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support import math_functions
+from support.gpu_programs import bundle
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -7,9 +7,9 @@ import math
 from functools import cache
 
 import pytest
-from programs import bundle
 
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support.gpu_programs import bundle
 
 torch = pytest.importorskip("torch")
 pytestmark = [

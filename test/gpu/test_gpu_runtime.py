@@ -11,11 +11,11 @@ import threading
 import time
 
 import pytest
-from programs import bundle
 from test_gpu_operators import decode_inputs, error, inputs
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support.gpu_programs import bundle
 
 torch = pytest.importorskip("torch")
 pytestmark = [

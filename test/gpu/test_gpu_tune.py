@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from programs import bundle
 
 from neptune_mlir.bench.results import to_json
 from neptune_mlir.cli.main import main
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.tune.manifest import NAME, RULE
+from support.gpu_programs import bundle
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +16,6 @@ from neptune_mlir.errors import InputError
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.bundle import Bundle
-
-sys.path.insert(0, str(Path(__file__).parent / "nvvm"))
 
 WEIGHT = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 X = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
@@ -173,7 +169,7 @@ def test_the_same_program_makes_the_same_bytes():
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_gpus_read_weights(target):
-    from run_kernels import Simulated
+    from support.chips.run_kernels import Simulated
 
     program = RaisedProgram(product(), "w")
     lowering = next(program.lowerings(target, ways_of(compiler.pipeline_of(target), target)))

@@ -52,7 +52,8 @@ def imports(path: Path) -> Iterator[str]:
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If)
-        and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):

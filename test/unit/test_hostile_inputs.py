@@ -9,9 +9,9 @@ import functools
 from pathlib import Path
 
 import pytest
-from hostile_runs import cases_of, failures, programs_of
 
 from neptune_mlir.dialects.context import parse
+from support.hostile_runs import cases_of, failures, programs_of
 
 FOLDER = Path(__file__).parents[1] / "inputs" / "hostile"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.mlir"))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_programs import Choices, Grammar
-from hostile_runs import attempt, described, keep, shrunk
+
+from support.hostile_programs import Choices, Grammar
+from support.hostile_runs import attempt, described, keep, shrunk
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
@@ -91,10 +92,9 @@ def test_shrinking_keeps_what_matters():
 
 def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):
     """The harness itself: a kernel whose numbers are off is noticed, and what is kept shows it."""
-    import hostile_runs
-
     from neptune_mlir.cli import main
     from neptune_mlir.driver.kernel import Kernel
+    from support import hostile_runs
 
     honest = hostile_runs._load
 

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sums and products of 16-bit tensors accumulate in f32, on the CPU and on simulated GPUs."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import neptune_mlir
 from neptune_mlir.driver.compiler import lower_text
-
-sys.path.append(str(Path(__file__).resolve().parent / "nvvm"))
-from run_kernels import Simulated
+from support.chips.run_kernels import Simulated
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}

@@ -6,20 +6,17 @@ fails is printed; `python test/unit/view_programs.py SEED [f32]` prints it again
 """
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from view_programs import Views
-from view_writer import TYPES
 
 import neptune_mlir
 from neptune_mlir.driver import compiler
 from neptune_mlir.errors import OutOfMemory
-
-sys.path.append(str(Path(__file__).resolve().parent / "nvvm"))
-from run_kernels import Simulated
+from support.chips.run_kernels import Simulated
+from support.view_programs import Views
+from support.view_writer import TYPES
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 

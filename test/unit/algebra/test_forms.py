@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from chains import (
+from neptune_mlir.algebra import solver
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.numerics.stress import stress
+from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
+from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
+from neptune_mlir.errors import InputError
+from support.chains import (
     AXIS,
     ZOO,
     E,
@@ -27,13 +29,6 @@ from chains import (
     where,
     x,
 )
-
-from neptune_mlir.algebra import solver
-from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.numerics.stress import stress
-from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
-from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
-from neptune_mlir.errors import InputError
 
 
 def forms(solution):

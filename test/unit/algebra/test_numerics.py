@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from chains import (
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.stress import stress
+from neptune_mlir.algebra.solver import Unsolvable, solve_chain
+from support.chains import (
     AXIS,
     INF,
     E,
@@ -33,13 +35,6 @@ from chains import (
     where,
     x,
 )
-
-from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.growth import Ranges
-from neptune_mlir.algebra.numerics.accept import accept
-from neptune_mlir.algebra.numerics.stress import stress
-from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 
 weights, y = read("weights", 0, 1), read("y", 0, 1)
 along = read("along", 1)

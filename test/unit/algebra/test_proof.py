@@ -4,15 +4,10 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from chains import AXIS, ZOO
 
 from neptune_mlir.algebra import smtlib
 from neptune_mlir.algebra.facts import evaluate_scalar
@@ -20,6 +15,7 @@ from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.proof import REFUTED
 from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
 from neptune_mlir.algebra.terms import const, make, ref
+from support.chains import AXIS, ZOO
 
 
 @pytest.mark.parametrize("name", ZOO)

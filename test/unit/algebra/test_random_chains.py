@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from chains import (
+from neptune_mlir.algebra.numerics.stress import stress
+from neptune_mlir.algebra.solver import Unsolvable, solve_chain
+from neptune_mlir.algebra.terms import show
+from support.chains import (
     AXIS,
     E,
     absolute,
@@ -28,10 +28,6 @@ from chains import (
     tanh,
     where,
 )
-
-from neptune_mlir.algebra.numerics.stress import stress
-from neptune_mlir.algebra.solver import Unsolvable, solve_chain
-from neptune_mlir.algebra.terms import show
 
 
 class Grammar:

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from chains import AXIS, UNFUSABLE, ZOO
 
 from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from neptune_mlir.algebra.terms import ref
+from support.chains import AXIS, UNFUSABLE, ZOO
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -9,8 +9,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from fake_drivers import MODULES, FakeGpu
-from fake_gpu import FakeArray, aligned
 
 from neptune_mlir.bench import profile, run
 from neptune_mlir.bench.build import build
@@ -22,6 +20,8 @@ from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KINDS, S
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support.chips.fake_drivers import MODULES, FakeGpu
+from support.chips.fake_gpu import FakeArray, aligned
 
 KERNEL = Sampled(
     "k_clock_samples",

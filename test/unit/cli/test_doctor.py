@@ -9,9 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from amd_calls import gpu_for
-from fake_drivers import FakeGpu
-from fake_gpu import FakeTensor, fake_torch
 
 from neptune_mlir import ops
 from neptune_mlir.cli import doctor, main
@@ -20,6 +17,9 @@ from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver.kernel import compile
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime import cuda, hip, makers
+from support.chips.amd_calls import gpu_for
+from support.chips.fake_drivers import FakeGpu
+from support.chips.fake_gpu import FakeTensor, fake_torch
 
 
 @pytest.fixture(autouse=True)

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Elementary functions on CPUs: within their bounds of double precision, and IEEE at the edges."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tile_programs import single
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable
 from neptune_mlir.targets.cpu import NAMED, describe, host
-
-sys.path[:0] = [str(Path(__file__).parents[2] / "gpu")]
-import math_functions as M  # noqa: E402
+from support import math_functions as M
+from support.tile_programs import single
 
 
 def check(kind, functions, results, x, y):

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +16,8 @@ from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver.compiler import compile_text, lower_text
 from neptune_mlir.errors import LoweringError, ToolError, UsageError
 from neptune_mlir.ir.bindings import ir
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "pipelines")]
-import ttir_exec  # noqa: E402
-from tile_programs import attention  # noqa: E402
+from support.chips import ttir_exec
+from support.tile_programs import attention
 
 RNG = np.random.default_rng(7)
 TRITON = tool.version(tool.interpreter())

@@ -4,7 +4,6 @@ NumPy), and, where triton is installed, that Triton compiles it for both makers.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ from neptune_mlir.driver.inputs import random_inputs, to_float64
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.zoo import ZOO, Example
-
-sys.path[:0] = [str(Path(__file__).parent)]
-import ttir_exec  # noqa: E402
+from support.chips import ttir_exec
 
 INPUTS = sorted((Path(__file__).parents[2] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile

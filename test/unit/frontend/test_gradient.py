@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from test_program_property import arrays as random_arrays
-from test_program_property import described, programs
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
@@ -26,8 +24,10 @@ from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.from_nests import program_of
 from neptune_mlir.frontend.gradient import reverse
 from neptune_mlir.zoo import ZOO, differences, relative_error
+from support.random_programs import arrays as random_arrays
+from support.random_programs import described, programs
 
-torch_reference = pytest.importorskip("torch_reference", exc_type=ImportError)
+torch_reference = pytest.importorskip("support.torch_reference", exc_type=ImportError)
 
 
 def as_list(value):

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
-from tile_programs import attention
+
+from support.chips.run_kernels import Simulated
+from support.tile_programs import attention
 
 
 def reference(q, k, v, scale, causal):

@@ -8,10 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import simt
-from simt_hopper import HopperBlock
-from simt_ops import Kernel
-from simt_parts import Maps
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window
@@ -26,6 +22,10 @@ from neptune_mlir.ir.bindings import gpu, ir, passmanager
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.targets.chips import gpu_target
+from support.chips import simt
+from support.chips.simt_hopper import HopperBlock
+from support.chips.simt_ops import Kernel
+from support.chips.simt_parts import Maps
 
 ROWS, WARPS, TARGET = 128, 8, gpu_target("sm_90a")
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from tile_programs import attention
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import nvptx, ptxas
@@ -20,6 +19,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.nvidia import nvidia
+from support.tile_programs import attention
 
 try:
     ptxas.find_ptxas()

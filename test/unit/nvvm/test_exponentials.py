@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import hostile
 import numpy as np
 import pytest
-import simt
-from run_kernels import Simulated, Specialised
 
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
@@ -16,6 +13,9 @@ from neptune_mlir.pipelines.common import TO_TILES
 from neptune_mlir.pipelines.lowering import Lowering
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.targets.tuned import Choice
+from support import gpu_hostile as hostile
+from support.chips import simt
+from support.chips.run_kernels import Simulated, Specialised
 
 HEAD, ROWS, KEYS, STREAM = 32, 20, 110, 32
 KEPT = Choice(128, 64, resident=False)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
 
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.zoo import relative_error
+from support.chips.run_kernels import Simulated
 
 # head dims of q k and of v, query heads a key head, queries, keys, further options
 CASES = {

@@ -7,12 +7,12 @@ import re
 import subprocess
 
 import pytest
-from tile_programs import attention
 
 from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines.nvvm import compile_tiles
+from support.tile_programs import attention
 
 try:
     ptxas.find_ptxas()

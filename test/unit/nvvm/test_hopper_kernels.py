@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import simt
-from moving_scores import inputs
-from run_kernels import Specialised
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms.hopper import lazy_rescaling
+from support.chips import simt
+from support.chips.run_kernels import Specialised
+from support.moving_scores import inputs
 
 HEAD, STREAM = 64, 64
 CHOICE = Choice(128, STREAM, resident=False)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
 
 from neptune_mlir.driver import compiler
 from neptune_mlir.runtime import CpuExecutable
+from support.chips.run_kernels import Simulated
 
 INPUTS = Path(__file__).parents[2] / "inputs"
 

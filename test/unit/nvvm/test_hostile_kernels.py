@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hostile_programs import Choices
-from hostile_runs import attempt, cases_of, described, failures, programs_of
+
+from support.hostile_programs import Choices
+from support.hostile_runs import attempt, cases_of, described, failures, programs_of
 
 FOLDER = Path(__file__).parents[2] / "inputs" / "hostile"
 CHIPS = ("sm_80", "gfx942")

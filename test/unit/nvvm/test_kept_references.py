@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from moving_scores import KINDS, inputs
-from run_kernels import Simulated
 
 from neptune_mlir import ops
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.common import TO_TILES
 from neptune_mlir.pipelines.lowering import Lowering
 from neptune_mlir.pipelines.runner import Step
+from support.chips.run_kernels import Simulated
+from support.moving_scores import KINDS, inputs
 
 HEAD, STREAM, ROWS, KEYS = 32, 32, 64, 200
 WARPS = {"sm_80": 4, "gfx942": 4}  # of 16 rows

@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from run_kernels import Simulated
-from scalar_kernels import Case, simulate
 
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
 from neptune_mlir.errors import LoweringError
-
-sys.path[:0] = [str(Path(__file__).parents[2] / "gpu")]
-import math_functions as M  # noqa: E402
+from support import math_functions as M
+from support.chips.run_kernels import Simulated
+from support.chips.scalar_kernels import Case, simulate
 
 BY_NAME = {f.name: f for f in M.FUNCTIONS}
 

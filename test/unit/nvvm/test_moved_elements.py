@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
 
 from neptune_mlir.driver import compiler
 from neptune_mlir.runtime import CpuExecutable
+from support.chips.run_kernels import Simulated
 
 X = np.arange(20, dtype=np.float32).reshape(4, 5)
 Y = -np.arange(33, dtype=np.float32).reshape(3, 11)

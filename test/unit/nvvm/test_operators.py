@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import compile_text, emit_text, lower_text
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.runtime.plan import evaluate
+from support.chips.run_kernels import Simulated
 
 RNG = np.random.default_rng(1)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_kernels import Simulated
 
 from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime import CpuExecutable
+from support.chips.run_kernels import Simulated
 
 INPUTS = Path(__file__).parents[2] / "inputs"
 CHIPS = ["sm_80", "sm_90a", "gfx942", "gfx1100"]

@@ -7,11 +7,11 @@ import itertools
 
 import numpy as np
 import pytest
-import scalar_ops
-import simt
-from scalar_kernels import Case, compiled, simulate
-from simt_amd import AmdBlock
-from simt_hopper import HopperBlock
+
+from support.chips import scalar_ops, simt
+from support.chips.scalar_kernels import Case, compiled, simulate
+from support.chips.simt_amd import AmdBlock
+from support.chips.simt_hopper import HopperBlock
 
 INTEGERS = ("i1", "i8", "i16", "i32", "i64")
 

@@ -5,12 +5,12 @@ import functools
 
 import numpy as np
 import pytest
-from tile_programs import attention
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable
 from neptune_mlir.targets.cpu import NAMED, describe, host
+from support.tile_programs import attention
 
 
 @functools.cache

@@ -4,11 +4,11 @@ on arrays of awkward strides."""
 
 import numpy as np
 import pytest
-from tile_programs import single
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable
+from support.tile_programs import single
 
 TYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int32,
          "i64": np.int64, "i1": np.bool_}  # fmt: skip

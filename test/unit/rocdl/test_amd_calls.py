@@ -6,17 +6,17 @@ from __future__ import annotations
 import ctypes
 import functools
 
-import amd_calls
 import numpy as np
 import pytest
-import ten_operators as ten
-from emulator import compiled
 
 from neptune_mlir import ops, zoo
 from neptune_mlir.codegen.amd import amdgcn
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime import gpu
 from neptune_mlir.runtime.parameters import parameters
+from support import ten_operators as ten
+from support.chips import amd_calls
+from support.chips.emulator import compiled
 
 try:
     amdgcn.find_linker()

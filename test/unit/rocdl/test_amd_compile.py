@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import amd_calls
 import numpy as np
 import pytest
 
@@ -21,6 +20,7 @@ from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.amd import amd
+from support.chips import amd_calls
 
 try:
     amdgcn.find_linker()

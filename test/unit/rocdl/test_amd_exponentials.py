@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import hostile
 import numpy as np
 import pytest
-from emulator import Emulator, compiled, missing
+
+from support import gpu_hostile as hostile
+from support.chips.emulator import Emulator, compiled, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 HEAD, ROWS, KEYS, TILE = 64, 20, 140, 64

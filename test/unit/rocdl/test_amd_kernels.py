@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import ten_operators as ten
-from run_kernels import Simulated
 
 import neptune_mlir
 from neptune_mlir import ops, zoo
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.driver.compiler import lower_text
 from neptune_mlir.driver.kernel import Source
+from support import ten_operators as ten
+from support.chips.run_kernels import Simulated
 
 
 def run(program, target, arguments):

@@ -13,12 +13,12 @@ import itertools
 
 import numpy as np
 import pytest
-import ten_operators as ten
-from emulator import Emulator, OutOfBounds, compiled, missing
 
 from neptune_mlir import ops, zoo
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.driver.inputs import bf16_bits
+from support import ten_operators as ten
+from support.chips.emulator import Emulator, OutOfBounds, compiled, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 CHIPS = ("gfx942", "gfx1100")

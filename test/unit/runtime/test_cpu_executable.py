@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from tile_programs import attention
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver.inputs import bf16_bits
@@ -13,6 +12,7 @@ from neptune_mlir.errors import ArgumentError, LoweringError, UsageError
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable, workers
 from neptune_mlir.runtime.arrays import storage_dtype
+from support.tile_programs import attention
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
-from fake_gpu import FakeDlpack, FakeTensor, fake_torch
 from test_gpu_executable import DEVICES, KERNELS, arrays, bundle_for
 
 from neptune_mlir.driver.kernel import Kernel
@@ -23,6 +21,8 @@ from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.driver import open_first
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.hip import HipDriver
+from support.chips.fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
+from support.chips.fake_gpu import FakeDlpack, FakeTensor, fake_torch
 
 
 def call(gpu, bundle, rows=4, **options):

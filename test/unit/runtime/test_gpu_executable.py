@@ -11,8 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_drivers import FakeGpu
-from fake_gpu import (
+
+from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.gpu import GpuExecutable
+from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+from support.chips.fake_drivers import FakeGpu
+from support.chips.fake_gpu import (
     CupyArray,
     FakeArray,
     FakeDlpack,
@@ -22,12 +28,6 @@ from fake_gpu import (
     fake_torch,
     memory,
 )
-
-from neptune_mlir.errors import ArgumentError, ToolError
-from neptune_mlir.runtime import parameters
-from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.gpu import GpuExecutable
-from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 
 # z = x * a + y, by way of an intermediate array of x * a
 ROWS = ["dim", 0, 0]

@@ -9,10 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flex_mods import causal, documents, tensors  # noqa: E402
-
 from neptune_mlir.torch import backend, op  # noqa: E402
 from neptune_mlir.torch.backend import neptune  # noqa: E402
+from support.flex_mods import causal, documents, tensors  # noqa: E402
 
 flex = torch.nn.attention.flex_attention
 SDPA = torch.nn.functional.scaled_dot_product_attention

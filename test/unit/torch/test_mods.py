@@ -7,7 +7,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.nn.attention.flex_attention")
 
-from flex_mods import (  # noqa: E402
+from neptune_mlir.errors import InputError, UsageError  # noqa: E402
+from neptune_mlir.torch import attention, op, trace  # noqa: E402
+from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
+from support.flex_mods import (  # noqa: E402
     BATCH,
     DIM,
     HEADS,
@@ -22,10 +25,6 @@ from flex_mods import (  # noqa: E402
     slopes,
     tensors,
 )  # fmt: skip
-
-from neptune_mlir.errors import InputError, UsageError  # noqa: E402
-from neptune_mlir.torch import attention, op, trace  # noqa: E402
-from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
 
 flex = torch.nn.attention.flex_attention
 SCALE = DIM**-0.5

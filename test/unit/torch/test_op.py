@@ -7,11 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flex_mods import DIM, HEADS, QUERIES, causal, definition, documents, tensors  # noqa: E402
-
 from neptune_mlir.torch import attention, op  # noqa: E402
 from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
 from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
+from support.flex_mods import DIM, HEADS, QUERIES, causal, definition, documents, tensors  # noqa: E402
 
 SCALE = DIM**-0.5
 slopes = torch.rand(HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

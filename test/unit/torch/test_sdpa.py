@@ -8,10 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flex_mods import tensors  # noqa: E402
-
 import neptune_mlir.torch as door  # noqa: E402
 from neptune_mlir.torch import op  # noqa: E402
+from support.flex_mods import tensors  # noqa: E402
 
 F = torch.nn.functional
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_programs import DYNAMIC, Attention, Fused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tile_exec import rounded, run
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import runner
+from support.chips.tile_exec import rounded, run
+from support.fused_programs import DYNAMIC, Attention, Fused
 
 Scalars = dict[str, T.Term]
 LENGTH = 17  # value of the run-time scalar that some masks take

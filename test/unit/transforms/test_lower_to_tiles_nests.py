@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nest_programs import FUSE, Body, Builder, execute, module_of
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.dialects.nests import DYNAMIC as D
 from neptune_mlir.errors import LoweringError, ScheduleError
 from neptune_mlir.ir.bindings import ir
+from support.nest_programs import FUSE, Body, Builder, execute, module_of
 
 op = T.make
 rng = np.random.default_rng(3)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from tile_programs import attention
 
 from neptune_mlir.analysis.tiles import foralls, load_window, nested
 from neptune_mlir.dialects.context import parse
@@ -17,6 +16,7 @@ from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import loads_of
 from neptune_mlir.transforms.hopper.split_matmuls import split_matmuls
+from support.tile_programs import attention
 
 
 def assigned():

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fused_programs import DYNAMIC, Attention, Fused, produce, tensor_of
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import read_live
@@ -18,6 +17,7 @@ from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.ir.bindings import func, ir
 from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.prune_masks import prune_masks
+from support.fused_programs import DYNAMIC, Attention, Fused, produce, tensor_of
 
 op = T.make
 MINUS_INF = T.const(-math.inf)

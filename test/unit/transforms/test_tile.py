@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fused_programs import DYNAMIC, Attention
-from nest_programs import FUSE, Body, Builder, module_of
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.dialects.context import parse
@@ -17,6 +15,8 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import runner
 from neptune_mlir.transforms.schedule.tile import kernel_ops
+from support.fused_programs import DYNAMIC, Attention
+from support.nest_programs import FUSE, Body, Builder, module_of
 
 op = T.make
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scalar_ops
 
 from neptune_mlir.codegen.gpu.host import GpuHost
 from neptune_mlir.codegen.triton.ttir import TritonOptions, kernel_text
@@ -23,6 +22,7 @@ from neptune_mlir.codegen.triton.ttir_scalars import _CMPF, _CMPI
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from support.chips import scalar_ops
 
 _INTEGERS = {"i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 

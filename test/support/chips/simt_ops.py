@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scalar_ops import NUMPY
-
 from neptune_mlir.ir.bindings import ir
+from support.chips.scalar_ops import NUMPY
 
 
 class Value:

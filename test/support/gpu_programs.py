@@ -10,12 +10,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import hostile
-import math_functions
-
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
+from support import gpu_hostile as hostile
+from support import math_functions
 
 INPUTS = Path(__file__).parents[1] / "inputs"
 FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder of built bundles

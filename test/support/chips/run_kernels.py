@@ -8,11 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import simt
-import simt_amd
-from simt_hopper import HopperBlock
-from simt_ops import Kernel
-from simt_parts import Launch, Maps
 
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
@@ -27,6 +22,10 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
+from support.chips import simt, simt_amd
+from support.chips.simt_hopper import HopperBlock
+from support.chips.simt_ops import Kernel
+from support.chips.simt_parts import Launch, Maps
 
 NOT_A_MAP = 1 << 30
 

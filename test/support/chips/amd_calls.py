@@ -12,13 +12,13 @@ import math
 import struct
 
 import numpy as np
-from fake_drivers import FakeGpu
-from fake_gpu import FakeArray, aligned
 
 from neptune_mlir.codegen.amd import hsaco
 from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import evaluate
+from support.chips.fake_drivers import FakeGpu
+from support.chips.fake_gpu import FakeArray, aligned
 
 _WORDS = {8: ctypes.c_uint64, 4: ctypes.c_uint32, 2: ctypes.c_uint16, 1: ctypes.c_uint8}
 UNITS = 200  # compute units of the fake GPU

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tile_exec import run
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.dialects import nests
@@ -16,6 +15,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce
 from neptune_mlir.dialects.scalars import constant, mlir_type
 from neptune_mlir.ir.bindings import func, ir, tensor
 from neptune_mlir.pipelines import runner
+from support.chips.tile_exec import run
 
 LOWER = "prune-masks,lower-correct,tile,lower-to-tiles"
 FUSE = "inline-maps,defer,rolling-update"

@@ -14,10 +14,10 @@ import re
 from typing import Any
 
 import numpy as np
-import simt
-from simt_ops import Op
 
 from neptune_mlir.targets.amd import amd
+from support.chips import simt
+from support.chips.simt_ops import Op
 
 Position = tuple[np.ndarray, np.ndarray]  # of each lane: row, column
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simt
+
+from support.chips import simt
 
 ROW = 128  # bytes of a swizzled row: 8 chunks of 16 bytes
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scalar_ops
-from scalar_ops import NUMPY, bf16_round
-from simt_ops import Body, Kernel, Op, Value
+
+from support.chips import scalar_ops
+from support.chips.scalar_ops import NUMPY, bf16_round
+from support.chips.simt_ops import Body, Kernel, Op, Value
 
 HEAP_ALIGN = 256
 

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from view_writer import RANK, TYPES, Tensor, Writer, tensor_type
+
+from support.view_writer import RANK, TYPES, Tensor, Writer, tensor_type
 
 
 class Moves(Writer):

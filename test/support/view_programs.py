@@ -12,8 +12,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from view_moves import Moves
-from view_writer import EXTENTS, LARGEST, RANK, TYPES, Tensor
+
+from support.view_moves import Moves
+from support.view_writer import EXTENTS, LARGEST, RANK, TYPES, Tensor
 
 
 class Views(Moves):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hostile_programs import Choices, Grammar, shapes
 
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import Comparison
@@ -20,6 +19,7 @@ from neptune_mlir.driver.inputs import stored
 from neptune_mlir.driver.kernel import Source, _load
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument
+from support.hostile_programs import Choices, Grammar, shapes
 
 CPU = "cpu"
 
@@ -65,7 +65,7 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
 
 
 def simulated(text: str, target: str) -> Callable[..., Any]:
-    from run_kernels import Simulated
+    from support.chips.run_kernels import Simulated
 
     module, _ = lower_text(text, "program", target, None, "tile")
     run = Simulated(module, target=target)

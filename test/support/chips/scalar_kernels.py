@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import simt
-from simt_amd import AmdBlock
-from simt_ops import Kernel
 
 from neptune_mlir.codegen.cpu import native
 from neptune_mlir.dialects.context import parse
@@ -21,6 +18,9 @@ from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.targets.cpu import host
 from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
+from support.chips import simt
+from support.chips.simt_amd import AmdBlock
+from support.chips.simt_ops import Kernel
 
 _STORED = {"i1": "i8", "index": "i64"}  # what lies in memory, and how it becomes the other
 _IN = {"i1": "arith.trunci {} : i8 to i1", "index": "arith.index_cast {} : i64 to index"}

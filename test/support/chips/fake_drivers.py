@@ -23,10 +23,9 @@ from ctypes import (
 )
 from types import SimpleNamespace
 
-from fake_gpu import FakeArray
-
 from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.hip import HipDriver
+from support.chips.fake_gpu import FakeArray
 
 INT, HANDLE = POINTER(c_int), POINTER(c_void_p)
 MODULES, FUNCTIONS, EVENTS = 0x1_0000_0000_0000, 0x7F00_0000_0000, 0x6E00_0000_0000

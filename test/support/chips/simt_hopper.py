@@ -19,9 +19,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import simt
-from simt_ops import Body, Kernel, Op
-from simt_parts import ROW, Barrier, Launch, Maps, Producer, TensorMap, swizzle, swizzled
+
+from support.chips import simt
+from support.chips.simt_ops import Body, Kernel, Op
+from support.chips.simt_parts import (
+    ROW,
+    Barrier,
+    Launch,
+    Maps,
+    Producer,
+    TensorMap,
+    swizzle,
+    swizzled,
+)
 
 GROUP = 128  # threads
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
