@@ -139,7 +139,7 @@ def moments(
     dtype: str,
 ) -> Term:
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
-    terms = [_anchored(chain, t, p, dtype) for t, p in differences]
+    terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
                     dtype)  # fmt: skip
     top = tuple((d.top, *(0 for _ in d.factors)) for d in terms)
@@ -235,7 +235,7 @@ def _expanded(
     return total
 
 
-def _anchored(chain: Chain, difference: Term, top: int, dtype: str) -> Difference:
+def _anchored(chain: Chain, difference: Term, top: int, outer: Poly, dtype: str) -> Difference:
     flat = chain.linear.poly(difference)
     data: Poly = {}
     moving: Poly = {}
@@ -246,20 +246,25 @@ def _anchored(chain: Chain, difference: Term, top: int, dtype: str) -> Differenc
     anchors = []
     for m, c in sorted(moving.items(), key=lambda mc: mono_key(mc[0])):
         alone = len(moving) == 1
-        anchors.append(_anchor(chain, value, m, c, alone, dtype))
+        anchors.append(_anchor(chain, value, m, c, outer if alone else None, dtype))
     return Difference(value, tuple(anchors), top)
 
 
-def _anchor(chain: Chain, data: Term, m: Mono, c: Fraction, alone: bool, dtype: str) -> Anchor:
-    """The anchor for the reference c * m of a difference from `data`."""
+def _anchor(
+    chain: Chain, data: Term, m: Mono, c: Fraction, outer: Poly | None, dtype: str
+) -> Anchor:
+    """The anchor for the reference c * m of a difference from `data`.
+
+    `outer`: the weights of the powers of the difference; None where it has several references.
+    """
     folded = chain.facts.folded
     factor = make_mono((t, e) for t, e in m if kind(t, folded) == "data")
     rest = make_mono((t, e) for t, e in m if kind(t, folded) != "data")
     spelled = mono_term(factor, ONE, dtype) if factor else None
     reference = mono_term(rest, c, dtype)
     found = None
-    if alone:
-        found = _of_sum(chain, data, spelled, rest, c, dtype)
+    if outer is not None:
+        found = _of_sum(chain, data, spelled, rest, c, outer, dtype)
     if found is None:
         return Anchor(_guarded(chain, reference), spelled)
     value, gap = found
@@ -294,13 +299,16 @@ def _is_sum(chain: Chain, t: Term) -> bool:
 
 
 def _of_sum(
-    chain: Chain, data: Term, factor: Term | None, m: Mono, c: Fraction, dtype: str
+    chain: Chain, data: Term, factor: Term | None, m: Mono, c: Fraction, outer: Poly, dtype: str
 ) -> Found | None:
     """t = φ Σ q g, for the difference g - t k: a mean where φ is 1 / Σ q k, or close to it.
 
     The loop takes the mean a = Σ q g / Σ q k of the data so far. Where the sign of q k is not
     known its sum may come close to 0 on the way; then the mean has the weights |q k|, which lies
-    among the quotients g / k of the data. Either way r = Σ q (g - a k) is what rounding the anchor
+    among the quotients g / k of the data. Such a quotient may be large, where k is small. Weights
+    w of the squares that are others than those of the coefficient a (q = w k) may meet a large k
+    then: they have a coefficient of their own, Σ |w| k g / Σ |w| k k, with which their squares are
+    at most those of the data. Either way r = Σ q (g - a k) is what rounding the anchor
     lost (and what its weights differ by), and t = φ (a Σ q k + r), so the gap is
 
         a - t = a (1 - φ Σ q k) - φ r
@@ -319,7 +327,11 @@ def _of_sum(
     body = to_term(whole, dtype)
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
     near = make("div", total, make("cast", count, dtype=total.dtype))
-    if chain.facts.sign(chain.raw(count.attr)) != 1:
+    if factor is not None and not _alike(weight, chain.linear.mul(outer, chain.linear.poly(factor))):
+        if keep:
+            return None
+        near = _coefficient(chain, total.attr, outer, data, factor, dtype)
+    elif chain.facts.sign(chain.raw(count.attr)) != 1:
         if keep:
             return None
         signed = make("select", make("lt", body, const(0.0, dtype)),
@@ -341,6 +353,24 @@ def _of_sum(
         return near, make("neg", part(rest))
     missing = make("sub", const(1.0, dtype), part(count))
     return near, make("sub", make("mul", near, missing), part(rest))
+
+
+def _alike(a: Poly, b: Poly) -> bool:
+    """Whether one is the other, times a number."""
+    return a.keys() == b.keys() and len({a[m] / b[m] for m in a}) == 1
+
+
+def _coefficient(
+    chain: Chain, name: str, weight: Poly, data: Term, factor: Term, dtype: str
+) -> Term:
+    """The running coefficient that makes Σ |weight| (data - coefficient factor)^2 least."""
+    w = to_term(weight, dtype)
+    if chain.facts.sign(w) != 1:
+        w = make("abs", w)
+    w = _weighted(w, factor)
+    size = chain.emit(f"{name}.size", "add", make("mul", w, factor))
+    return make("div", chain.at(chain.emit(f"{name}.sized", "add", make("mul", w, data))),
+                chain.at(size))  # fmt: skip
 
 
 def _of_other_data(

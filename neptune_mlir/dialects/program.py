@@ -93,12 +93,12 @@ class NestProgram:
 
     def write(self) -> None:
         """Rebuild the nests that are needed and have another body than their ops."""
-        for key in self._needed():
+        for key in self.needed():
             if key in self._pending:
                 self.replace_body(key, self.nests[key].body)
         self._pending.clear()
 
-    def _needed(self) -> list[str]:
+    def needed(self) -> list[str]:
         """The nests that something needs once all have their bodies."""
         keys = {nest.op.operation: key for key, nest in self.nests.items()}
         sources: dict[str, set[str]] = {key: set() for key in self.nests}

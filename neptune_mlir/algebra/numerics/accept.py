@@ -10,11 +10,16 @@ saw nothing is tried again with these cases spelled out (`empty`), which costs a
     default   at most twice the error of the program as written, and NaN and infinities where it
               has them
     fast      equal over the reals; for data that are known to be harmless
+
+What a chain is compared with is its definition: the chain itself, or, where factors of it were moved
+behind reductions (`deferral`), the reductions as they were before. The definition that was given
+with a chain holds for it from then on, so that whoever plans the same chain later hears the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +29,25 @@ from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import Term, leaves
 
 
+@dataclass(frozen=True)
+class Definition:
+    """What a fused chain is to compute: reductions, and the outputs over `ref` of these, which
+    have the names and the order of the chain's outputs."""
+
+    chain: tuple[Reduction, ...]
+    outputs: tuple[tuple[str, Term], ...]
+
+
+_DEFINITIONS: dict[Definition, Definition] = {}  # of chains of which factors were moved
+_MOST = 256
+
+
+def definition_of(chain: Sequence[Reduction], outputs: Mapping[str, Term]) -> Definition:
+    """What this chain is compared with."""
+    itself = Definition(tuple(chain), tuple(outputs.items()))
+    return _DEFINITIONS.get(itself, itself)
+
+
 def accept(
     chain: Sequence[Reduction],
     axis: int,
@@ -31,39 +55,46 @@ def accept(
     *,
     nonneg: Collection[Any] = (),
     numerics: str = "default",
+    written: Definition | None = None,
 ) -> tuple[Solution, Report | None]:
     """The first form that passes, and how it did (None for `fast`, which asks nobody).
 
     Args:
         outputs: what the fused program gives, over `ref` of the reductions.
         nonneg: inputs that are never negative.
+        written: the definition, where it is not the chain itself.
 
     Raises:
         Unsolvable: there is none; says which value would be lost, and on which input.
     """
     if numerics == "fast":
         return solve_chain(chain, axis, numerics=numerics), None
-    return _accepted(tuple(chain), axis, tuple(outputs.items()), frozenset(nonneg), numerics)
+    itself = Definition(tuple(chain), tuple(outputs.items()))
+    if written is not None:
+        if len(_DEFINITIONS) >= _MOST:
+            _DEFINITIONS.clear()
+        _DEFINITIONS[itself] = written
+    written = definition_of(chain, outputs)
+    return _accepted(itself, written, axis, frozenset(nonneg), numerics)
 
 
 @lru_cache(maxsize=64)  # one program is planned several times while it is compiled
 def _accepted(
-    chain: tuple[Reduction, ...],
-    axis: int,
-    outputs: tuple[tuple[str, Term], ...],
-    nonneg: frozenset[Any],
-    numerics: str,
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str
 ) -> tuple[Solution, Report]:
     report = None
     for empty_rows in (False, True):
-        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=empty_rows)
-        found = stress(chain, solution, axis, outputs=dict(outputs), nonneg=nonneg)
+        solution = solve_chain(form.chain, axis, numerics=numerics, empty_rows=empty_rows)
+        found = stress(
+            written.chain, solution, axis, outputs=dict(written.outputs),
+            fused_outputs=dict(form.outputs), nonneg=nonneg,
+        )  # fmt: skip
         if found.ok:
             return solution, found
         report = report or found
     assert report is not None and report.failure is not None
     failure = report.failure
-    culprit = _culprit(chain, dict(outputs)[failure.result])
+    culprit = _culprit(form.chain, dict(form.outputs)[failure.result])
     raise Unsolvable(
         culprit.name, "accuracy", culprit.body,
         f"{failure} (unfused: {report.unfused[failure.result]:.3g} at most)",

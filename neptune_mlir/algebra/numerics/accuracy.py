@@ -14,13 +14,18 @@ Both are measured against the program in float64. The rule, for every result:
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
 * Arguments that are all far from 1 are another matter than one that is: products of them come
   near the ends of the range of f32. There a row within `HEADROOM` of these ends may overflow or
-  vanish, which is what moving factors behind sums may cost (numerics.md, `default`).
+  vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
+  product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
+  whatever its result is: nothing is compared.
+* An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
+  result, may be hidden: the fused program does not visit what a mask leaves out.
 * error(fused) <= 2 error(unfused) + 4 ulp. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
   result's type; that of a result is its worst row's. So a row of large numbers hides no error of
   a small one, and the cancellation in one element of a product decides nothing.
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
-  on inputs that differ in the last place, and the bound holds for the root mean square over these.
+  on inputs that differ in the last place, and the bound holds for the root mean square over these,
+  which is known the better the more there are: what is close to the bound is run more often.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted.
 * A row that is 0 because its inputs are equal (a variance) may be off by what a last place of each
@@ -164,6 +169,7 @@ class Comparison:
     slack: float | None = None  # instead of SLACK
     loose: bool = False  # an infinity will do where the program makes a NaN
     together: bool = False  # rows near the ends of the range are not compared
+    beyond: bool = False  # the product of the arguments is past them: nothing is
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
     example: str = ""
@@ -181,13 +187,14 @@ class Comparison:
 
     def add(
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (), unequal: Any = None,
-        others: Sequence[Any] = (), jittered: Sequence[Any] = (),
+        others: Sequence[Any] = (), jittered: Sequence[Any] = (), hidden: Any = False,
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
         `exact` of inputs of which none equal each other any more; `jittered`, `unfused` of inputs
         that differ in the last place. `others`: `exact` with other
-        numbers for the infinities and NaNs that sums are made of, where there are any."""
+        numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
+        which elements are the same for any numbers in their place."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -206,6 +213,7 @@ class Comparison:
             for other in near:
                 self._unknown |= self._apart(exact, np.asarray(other))
             unknown = self._unknown | self._at_the_ends(exact) if self.together else self._unknown
+            unknown = unknown | self.beyond | hidden
             for other in jittered:
                 self._loud |= ~np.isfinite(other)
             anything = np.zeros(exact.shape, bool)
@@ -352,9 +360,17 @@ class Comparison:
         return float(bound(unfused, self.dtype)) if self.dtype in SLACK else TIMES * unfused
 
     @property
+    def excess(self) -> float:
+        """The error of the fused program over its bound; infinite where a NaN or an infinity is
+        where it must not be."""
+        if self.strangers:
+            return float(np.inf)
+        if not self._fused:
+            return 0.0
+        skipped = self._without_digits() if self.runs > 1 else None
+        found = self._ulps(self._fused, skipped)
+        return found / self.bound if found else 0.0
+
+    @property
     def ok(self) -> bool:
-        if self.strangers or not self._fused:
-            return not self.strangers
-        if self.runs > 1:
-            return self._ulps(self._fused, self._without_digits()) <= self.bound
-        return self.fused <= self.bound
+        return self.excess <= 1

@@ -33,13 +33,28 @@ def bounds(
                 continue
             error = bound(r.body, domain, values, found)
             folded, length = folded_axes(r, axis), domain.extents[axis]
+            body = evaluate(r.body, domain, values)
             if r.combiner == "add":
-                size = np.abs(evaluate(r.body, domain, values))
-                size = np.where(np.isfinite(size), size, 0.0)
+                size = np.where(np.isfinite(body), np.abs(body), 0.0)
                 error = error + U * np.log2(2 + length) * size
-            how = "add" if r.combiner == "add" else "max"
-            found[r.name] = fold(how, error, domain, folded, length, axis)
+                found[r.name] = fold("add", error, domain, folded, length, axis)
+            elif r.combiner in ("max", "min"):
+                ends = (
+                    fold(r.combiner, end, domain, folded, length, axis)
+                    for end in (body - error, body + error)
+                )
+                found[r.name] = _reach(values[r.name], *ends)
+            else:
+                found[r.name] = fold("max", error, domain, folded, length, axis)
     return found
+
+
+def _reach(value: Array, low: Array, high: Array) -> Array:
+    """The error of the largest, or smallest, of several numbers, given that of their lower ends
+    and that of their upper ends: one that is far behind passes no error on. Infinities are exact."""
+    error = np.maximum(np.abs(high - value), np.abs(value - low))
+    error = np.where(np.isinf(value) & ((low == value) | (high == value)), 0.0, error)
+    return np.nan_to_num(error, nan=np.inf, posinf=np.inf)
 
 
 def bound(
@@ -87,7 +102,9 @@ def _passed(n: Term, v: list[Array], e: list[Array], out: Array) -> Any:
         case "neg" | "abs" | "cast" | "tanh" | "erf" | "sin" | "cos" | "floor" | "ceil":
             return e[0]
         case "max" | "min":
-            return np.maximum(e[0], e[1])
+            pick = np.maximum if n.op == "max" else np.minimum
+            low, high = (pick(v[0] + s * e[0], v[1] + s * e[1]) for s in (-1, 1))
+            return _reach(out, low, high)
         case "select":
             return np.where(v[0], e[1], e[2])
         case "exp" | "exp2" | "expm1":
@@ -98,6 +115,8 @@ def _passed(n: Term, v: list[Array], e: list[Array], out: Array) -> Any:
             return np.where(e[0] == 0, 0.0, e[0] / np.maximum(2 * np.abs(out), U))
         case "rsqrt":
             return _times(out, e[0] / np.abs(2 * v[0]))
+        case "pow" if n.args[1].is_const:
+            return _times(out, np.abs(n.args[1].value) * e[0] / np.abs(v[0]))
     return np.where(sum(e) == 0, 0.0, np.inf)
 
 

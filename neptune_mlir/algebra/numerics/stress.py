@@ -102,6 +102,7 @@ def stress(
     axis: int,
     *,
     outputs: Mapping[str, Term] | None = None,
+    fused_outputs: Mapping[str, Term] | None = None,
     nonneg: Collection[Any] = (),
     length: int = LENGTH,
     plans: Sequence[tuple[int, int]] = PLANS,
@@ -114,6 +115,7 @@ def stress(
 
     Args:
         outputs: what is compared, over `ref` of the reductions; by default each of these.
+        fused_outputs: the same values over `ref` of the solution, where they differ.
         nonneg: inputs that are never negative (sums of squares that another nest made).
         plans: pairs of a tile size and a number of chunks.
         cases: names of the inputs to try (all when None).
@@ -122,16 +124,21 @@ def stress(
     """
     if outputs is None:
         outputs = {r.name: ref(r.name, dtype=r.dtype) for r in reductions}
-    test = _Test(reductions, solution, axis, outputs, nonneg, length, scalars, cases, seed)
+    given = (reductions, solution, axis, outputs, fused_outputs or outputs, nonneg, length, scalars)
+    test = _Test(*given, cases, seed)
     return test.run([(tile, chunks) for tile, chunks in plans if chunks <= length], single)
 
 
 class _Test:
     """One chain on one batch of inputs."""
 
-    def __init__(self, reductions, solution, axis, outputs, nonneg, length, scalars, cases, seed):
-        self.given = reductions, solution, axis, outputs, nonneg, length, scalars
-        self.solution, self.axis, self.outputs = solution, axis, outputs
+    def __init__(
+        self, reductions, solution, axis, outputs, fused_outputs, nonneg, length, scalars, cases,
+        seed,
+    ):  # fmt: skip
+        self.given = reductions, solution, axis, outputs, fused_outputs, nonneg, length, scalars
+        self.solution, self.axis = solution, axis
+        self.outputs, self.fused_outputs = outputs, fused_outputs
         self.steps = length
         terms = [*(r.body for r in reductions), *outputs.values()]
         self.terms = terms
@@ -227,13 +234,18 @@ class _Test:
         with np.errstate(all="ignore"):
             return {k: evaluate(t, domain, refs) for k, t in self.outputs.items()}
 
+    def _fused(self, domain: Domain, tile: int, chunks: int) -> dict[str, Array]:
+        finals = fused(self.solution, self.axis, domain, tile, chunks)
+        with np.errstate(all="ignore"):
+            return {k: evaluate(t, domain, finals) for k, t in self.fused_outputs.items()}
+
     def run(self, plans: Sequence[tuple[int, int]], single: bool) -> Report:
         worst = dict.fromkeys(self.outputs, 0.0)
         unfused = {k: float(self.unfused_peaks(k).max(initial=0)) for k in self.outputs}
         runs = 0
         for tile, chunks in plans:
             runs += len(self.names)
-            got = self._outputs(self.wide, fused(self.solution, self.axis, self.wide, tile, chunks))
+            got = self._fused(self.wide, tile, chunks)
             for k in self.outputs:
                 peaks = _peaks(self._off(k, got[k], np.float64))
                 for case in np.flatnonzero(peaks > EXACT / np.finfo(np.float64).eps):
@@ -250,9 +262,8 @@ class _Test:
 
     def fused_peaks(self, tile: int, chunks: int) -> dict[str, Array]:
         """Of each output the largest error for each input, in the program's types."""
-        values = fused(self.solution, self.axis, self.narrow, tile, chunks)
         found = {}
-        for k, got in self._outputs(self.narrow, values).items():
+        for k, got in self._fused(self.narrow, tile, chunks).items():
             error = self._off(k, got, np.float32)
             # Where the program as written overflows the fused one may be off, but not lost
             # while the other is nearly right.

@@ -6,10 +6,16 @@
 
 The reduction no longer depends on `l`, so fusing it needs no correction for `l`
 (FlashAttention-2's form). Maps made here are inlined into later nests at once.
+
+A factor may be what keeps a sum in range, or exact. So the fusions that are to come are planned on
+a copy first, and compared with the program as it was (`plan_fusions`): reductions of which one is
+worse keep their factors. So do those that are not fused with the reduction that a factor is made
+of, for they gain nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -21,10 +27,13 @@ from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_n
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.inline_maps import inlined
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.fusion.plan import plan_fusions
+from neptune_mlir.transforms.fusion.written import Written
+from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 
-def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> None:
+def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> str | None:
+    """Move what can move out of a reduction; the key of what is left of it, if anything moved."""
     nest = program.nests[key]
     reduced = set(nest.reduced_axes)
     found = defer_term(
@@ -35,7 +44,7 @@ def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges
         producers=producers.refs,
     )
     if found is None:
-        return
+        return None
     rest, finish = found
     with ir.InsertionPoint(nest.op), nest.location:
         partial = build_reduce(
@@ -65,21 +74,59 @@ def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges
         name: read_nest(partial.owner, program.values),
         key: read_nest(result.owner, program.values),
     }
+    return name
 
 
 def _shown(finish: Term) -> str:
     return T.show(finish, lambda leaf: "sum" if leaf.op == "ref" else str(leaf.attr))
 
 
+def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> dict[str, str]:
+    """Defer in every reduction that is not `apart`; what is left of each, by its key."""
+    producers, rests = Ranges(), {}
+    for key in list(program.nests):
+        program.put_body(key, inlined(program, program.nests[key].body))
+        if program.nests[key].kind == "reduce":
+            producers.learn(key, program.nests[key].body)
+            rest = None if key in apart else _defer_nest(program, key, numerics, producers)
+            if rest:
+                rests[key] = rest
+    program.write()
+    return rests
+
+
+def _harmful(function: Any, numerics: str) -> set[str]:
+    """Reductions that must keep their factors, for what they are fused with to be exact."""
+    apart: set[str] = set()
+    while True:
+        trial = function.operation.clone()
+        program = NestProgram(trial)
+        before = {key: nest.body for key, nest in program.nests.items()}
+        rests = _defer_all(program, numerics, apart)
+        if not rests:
+            return apart
+        alive = program.needed()
+        erase_dead(program.block)
+        now = NestProgram(trial)
+        tensors = {r.attr for body in before.values() for r in T.reads(body)} - set(before)
+        keys = {key: now.values.key(program.values[key]) for key in (*alive, *tensors)}
+        written = Written(before, rests, program.nests, keys)
+        groups = [fusion.group for fusion in plan_fusions(now, numerics, written)]
+        harmful = written.refused | written.idle(groups)
+        if not harmful:
+            return apart
+        apart |= harmful
+
+
 @register("defer", "move loop-invariant factors behind reductions")
 def defer(module: Any) -> None:
     for function in functions(module):
+        numerics = numerics_of(function)
+        with collect_remarks():  # the plan's own come from whoever fuses
+            apart = set() if numerics == "fast" else _harmful(function, numerics)
         program = NestProgram(function)
-        producers = Ranges()
-        for key in list(program.nests):
-            program.put_body(key, inlined(program, program.nests[key].body))
-            if program.nests[key].kind == "reduce":
-                producers.learn(key, program.nests[key].body)
-                _defer_nest(program, key, numerics_of(function), producers)
-        program.write()
+        for key in apart:
+            remark(program.nests[key].location, f"'{key}' keeps its factors: fused without them it "
+                   "would lose digits, or leave the range of its type")  # fmt: skip
+        _defer_all(program, numerics, apart)
         erase_dead(program.block)

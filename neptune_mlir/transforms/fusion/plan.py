@@ -20,6 +20,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
+from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 
 
@@ -103,15 +104,22 @@ def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
     return last, f"with '{last}' the stream has {count} running values, and can have {MAX_VALUES}"
 
 
-def plan_fusions(program: NestProgram, numerics: str = "default") -> list[Fusion]:
+def plan_fusions(
+    program: NestProgram, numerics: str = "default", written: Written | None = None
+) -> list[Fusion]:
     """Every fusion of a program, those of most reductions first, among equals consumers first.
 
     So a projection that follows attention does not take the last reduction of it away. Changes
-    nothing; remarks on what cannot fuse. `numerics`: one of `algebra.accept.MODES`.
+    nothing; remarks on what cannot fuse.
+
+    Args:
+        numerics: one of `algebra.rules.MODES`.
+        written: what the program was before factors moved behind reductions, to compare with;
+            reductions whose factors cost too many digits are added to its `refused`.
     """
     stored: set[str] = set()
     while True:
-        plan = _plan(program, numerics, stored)
+        plan = _plan(program, numerics, stored, written)
         again = _stored_anyway(program, plan)
         if not again:
             return plan
@@ -133,7 +141,9 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
     return found
 
 
-def _plan(program: NestProgram, numerics: str, stored: set[str]) -> list[Fusion]:
+def _plan(
+    program: NestProgram, numerics: str, stored: set[str], written: Written | None
+) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
@@ -153,11 +163,16 @@ def _plan(program: NestProgram, numerics: str, stored: set[str]) -> list[Fusion]
         chain = chain_of(program, group)
         try:
             outputs = _results_of(program, group)
+            before = written and written.definition(program, group, list(outputs))
             solution, report = accept(
-                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics
+                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
             )
             refused, why = _too_many(chain, solution)
         except Unsolvable as reason:
+            if written and reason.obligation == "accuracy":
+                moved = written.moved_in(group)
+                culprit = moved.get(reason.reduction)
+                written.refused.update([culprit] if culprit else moved.values())
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:

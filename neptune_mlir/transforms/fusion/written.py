@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Chains as they were before factors moved behind their reductions, for the stress test.
+
+    o' = Σ_j p_j v_j,  o = o' / l        is tested as         o = Σ_j (p_j / l) v_j
+
+The first may overflow where the second does not, so a fused form of the first has to be compared
+with the second (`accept.Definition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.numerics.accept import Definition
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.nests import Nest
+from neptune_mlir.dialects.program import NestProgram
+from neptune_mlir.transforms.fusion.groups import Group
+
+
+@dataclass
+class Written:
+    """What the nests of a program were.
+
+    Attributes:
+        before: the body of every nest, before anything moved, over the keys of `moved`.
+        rests: for each reduction that became a map behind another one, the key of the latter.
+        moved: the program's nests afterwards, by the keys that they had then.
+        keys: the keys in the program now of those of `moved` that are left, and of tensors.
+        refused: reductions from which nothing may move; whoever tests a chain adds to it.
+    """
+
+    before: Mapping[str, Term]
+    rests: Mapping[str, str]
+    moved: Mapping[str, Nest]
+    keys: Mapping[str, str]
+    refused: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._was = {now: key for key, now in self.keys.items()}
+        self._of_rest = {self.keys[r]: k for k, r in self.rests.items() if r in self.keys}
+
+    def moved_in(self, group: Group) -> dict[str, str]:
+        """The reductions of a group of which a factor moved, and what they were called."""
+        return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
+
+    def idle(self, groups: Sequence[Group]) -> set[str]:
+        """The reductions of which a factor moved that is made of others, none of them in the same
+        stream."""
+        found = set()
+        for key, rest in self.rests.items():
+            made_of = {r.attr for r in T.reads(self.moved[key].body)} - {rest}
+            made_of = {self.keys.get(k) for k in made_of if self._is_sum(k)}
+            together = [g for g in groups if self.keys.get(rest) in g.running]
+            if made_of and not any(made_of & g.running.keys() for g in together):
+                found.add(key)
+        return found
+
+    def _is_sum(self, key: str) -> bool:
+        return key in self.rests or (key in self.moved and self.moved[key].kind == "reduce")
+
+    def definition(
+        self, program: NestProgram, group: Group, outputs: Sequence[str]
+    ) -> Definition | None:
+        """What a group computes, as written; None where nothing in it moved."""
+        moved = self.moved_in(group)
+        if not moved:
+            return None
+        chain = []
+        for key in program.nests:
+            if key not in group.running:
+                continue
+            nest, loops = program.nests[key], group.running[key]
+            axes = tuple(sorted(group.result_axes(nest, loops)))
+            if key in moved:
+                body = self._term(group, moved[key], nest, loops)
+                name = _alias(moved[key])
+                chain.append(Reduction(name, nest.combiner, body, nest.dtype, axes))
+            if key not in moved or key in outputs:
+                body = self._over_refs(group, group.term(nest, loops))
+                if key not in moved:
+                    body = self._term(group, self._was[key], nest, loops)
+                chain.append(Reduction(key, nest.combiner, body, nest.dtype, axes))
+        results = []
+        for key in outputs:
+            nest = program.nests[key]
+            if key in group.running:
+                results.append((key, T.ref(key, dtype=nest.dtype)))
+            elif self._was[key] in moved.values():
+                results.append((key, T.ref(_alias(self._was[key]), dtype=nest.dtype)))
+            else:
+                loops = group.finish[key]
+                results.append((key, self._term(group, self._was[key], nest, loops)))
+        return Definition(tuple(chain), tuple(results))
+
+    def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
+        """The body that a nest had, over the axes and the reductions of a group."""
+        body = self._now(group, self.before[was])
+        return self._over_refs(group, group.term(replace(nest, body=body), loops))
+
+    def _now(self, group: Group, body: Term) -> Term:
+        """A body over keys of before, over those of now; what a group does not compute as it was
+        written is what it has become."""
+
+        def rule(node: Term) -> Term | None:
+            if node.op != "read":
+                return None
+            key = node.attr
+            if key in self.rests and self.keys.get(self.rests[key]) in group.running:
+                return T.term("read", node.args, _alias(key), node.dtype)
+            if key in self.keys:
+                return T.term("read", node.args, self.keys[key], node.dtype)
+            became = self.moved[key]
+            at = {loop: node.args[dim] for dim, loop in enumerate(became.result_axes)}
+            return self._now(group, T.rename_axes(became.body, at))
+
+        return T.rewrite(body, rule)
+
+    def _over_refs(self, group: Group, term: Term) -> Term:
+        running = {*group.running, *(_alias(k) for k in self.moved_in(group).values())}
+
+        def rule(node: Term) -> Term | None:
+            if node.op == "read" and node.attr in running:
+                return T.ref(node.attr, *node.args, dtype=node.dtype)
+            return None
+
+        return T.rewrite(term, rule)
+
+
+def _alias(key: str) -> str:
+    """The name of a reduction as it was written, beside what is left of it."""
+    return f"{key} as written"
