@@ -54,12 +54,14 @@ class Split:
     def finish(self, value: Term, *, exact: bool = False) -> Term:
         """What the sum of `rest` becomes; `exact`: also where nothing is live, which the real
         numbers do not tell apart."""
-        if self.over is not None:
-            value = make("mul", value, make("cast", self.over, dtype=value.dtype))
+        # One factor after the other: their product may leave the range.
+        for factor in _factors(self.over):
+            value = make("mul", value, make("cast", factor, dtype=value.dtype))
         if self.under is not None:
             under, zero = make("cast", self.under, dtype=value.dtype), const(0.0, value.dtype)
             nothing = make("and", make("eq", under, zero), make("eq", value, zero))
-            value = make("div", value, under)
+            for factor in _factors(self.under):
+                value = make("div", value, make("cast", factor, dtype=value.dtype))
             if self.masked and exact:
                 value = make("select", nothing, zero, value)
         for condition, when in self.zeros:
@@ -238,6 +240,13 @@ def _times(a: Term | None, b: Term | None) -> Term | None:
     if a is None or b is None:
         return a if b is None else b
     return make("mul", a, make("cast", b, dtype=a.dtype))
+
+
+def _factors(t: Term | None) -> list[Term]:
+    """The factors of a product; none of None."""
+    if t is None:
+        return []
+    return [f for a in t.args for f in _factors(a)] if t.op == "mul" else [t]
 
 
 def _both(a: tuple[Zero, ...], b: tuple[Zero, ...]) -> tuple[Zero, ...]:

@@ -306,9 +306,10 @@ def _of_sum(
     The loop takes the mean a = Σ q g / Σ q k of the data so far. Where the sign of q k is not
     known its sum may come close to 0 on the way; then the mean has the weights |q k|, which lies
     among the quotients g / k of the data. Such a quotient may be large, where k is small. Weights
-    w of the squares that are others than those of the coefficient a (q = w k) may meet a large k
-    then: they have a coefficient of their own, Σ |w| k g / Σ |w| k k, with which their squares are
-    at most those of the data. Either way r = Σ q (g - a k) is what rounding the anchor
+    w of the powers that are others than those of the coefficient a (q = w k) may meet a large k
+    then, or data of which the mean has seen nothing: they have a coefficient of their own,
+    Σ |w| k g / Σ |w| k k, with which their squares are at most those of the data. Either way
+    r = Σ q (g - a k) is what rounding the anchor
     lost (and what its weights differ by), and t = φ (a Σ q k + r), so the gap is
 
         a - t = a (1 - φ Σ q k) - φ r
@@ -327,9 +328,8 @@ def _of_sum(
     body = to_term(whole, dtype)
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
     near = make("div", total, make("cast", count, dtype=total.dtype))
-    if factor is not None and not _alike(weight, chain.linear.mul(outer, chain.linear.poly(factor))):
-        if keep:
-            return None
+    own = chain.linear.mul(outer, chain.linear.poly(factor or const(1.0, dtype)))
+    if weight.keys() != {()} and not keep and not _alike(weight, own):
         near = _coefficient(chain, total.attr, outer, data, factor, dtype)
     elif chain.facts.sign(chain.raw(count.attr)) != 1:
         if keep:
@@ -361,15 +361,18 @@ def _alike(a: Poly, b: Poly) -> bool:
 
 
 def _coefficient(
-    chain: Chain, name: str, weight: Poly, data: Term, factor: Term, dtype: str
+    chain: Chain, name: str, weight: Poly, data: Term, factor: Term | None, dtype: str
 ) -> Term:
-    """The running coefficient that makes Σ |weight| (data - coefficient factor)^2 least."""
-    w = to_term(weight, dtype)
+    """The running coefficient that makes Σ |weight| (data - coefficient factor)^2 least; without
+    weights that vary along other axes than the data do, for these would be many coefficients."""
+    w, factor = to_term(weight, dtype), factor or const(1.0, dtype)
+    if not w.axes <= data.axes | factor.axes:
+        w = const(1.0, dtype)
     if chain.facts.sign(w) != 1:
         w = make("abs", w)
     w = _weighted(w, factor)
-    size = chain.emit(f"{name}.size", "add", make("mul", w, factor))
-    return make("div", chain.at(chain.emit(f"{name}.sized", "add", make("mul", w, data))),
+    size = chain.emit(f"{name}.size", "add", _weighted(w, factor))
+    return make("div", chain.at(chain.emit(f"{name}.sized", "add", _weighted(w, data))),
                 chain.at(size))  # fmt: skip
 
 
