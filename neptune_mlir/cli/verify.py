@@ -33,6 +33,7 @@ def execute(options: argparse.Namespace) -> int:
     import numpy as np
 
     from neptune_mlir.algebra import smtlib
+    from neptune_mlir.algebra.numerics.accept import definition_of
     from neptune_mlir.algebra.numerics.stress import stress
 
     report: list[dict[str, Any]] = []
@@ -51,9 +52,11 @@ def execute(options: argparse.Namespace) -> int:
             passed &= "refuted" not in verdicts
         if options.smt2:
             smt2 += [s for o in solution.obligations for s in smtlib.scripts(o, solution.facts)]
+        written = definition_of(fusion.chain, fusion.outputs)
         tested = stress(
-            fusion.chain, solution, fusion.group.stream, outputs=fusion.outputs,
-            nonneg=fusion.nonneg, length=options.length, seed=options.seed,
+            written.chain, solution, fusion.group.stream, outputs=dict(written.outputs),
+            fused_outputs=fusion.outputs, nonneg=fusion.nonneg, length=options.length,
+            seed=options.seed,
         )  # fmt: skip
         entry |= {
             "runs": tested.runs,

@@ -11,9 +11,9 @@ saw nothing is tried again with these cases spelled out (`empty`), which costs a
               has them
     fast      equal over the reals; for data that are known to be harmless
 
-What a chain is compared with is its definition: the chain itself, or, where factors of it were moved
-behind reductions (`deferral`), the reductions as they were before. The definition that was given
-with a chain holds for it from then on, so that whoever plans the same chain later hears the same.
+What a chain is compared with is its definition: the chain itself, or, where factors of it were
+moved behind reductions (`deferral`), the reductions as they were before. The definition that was
+given with a chain holds for it from then on: whoever plans the same chain later hears the same.
 """
 
 from __future__ import annotations

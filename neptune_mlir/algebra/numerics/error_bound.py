@@ -51,15 +51,14 @@ def bounds(
 
 def _reach(value: Array, low: Array, high: Array) -> Array:
     """The error of the largest, or smallest, of several numbers, given that of their lower ends
-    and that of their upper ends: one that is far behind passes no error on. Infinities are exact."""
+    and that of their upper ends. One that is far behind passes no error on; infinities are exact.
+    """
     error = np.maximum(np.abs(high - value), np.abs(value - low))
     error = np.where(np.isinf(value) & ((low == value) | (high == value)), 0.0, error)
     return np.nan_to_num(error, nan=np.inf, posinf=np.inf)
 
 
-def bound(
-    t: Term, domain: Domain, refs: Mapping[str, Array], errors: Mapping[str, Array]
-) -> Array:
+def bound(t: Term, domain: Domain, refs: Mapping[str, Array], errors: Mapping[str, Array]) -> Array:
     """A bound for the error of a term, element by element; infinite where nothing is known."""
     values: dict[Term, Array] = {}
     done: dict[Term, Array] = {}
@@ -81,9 +80,7 @@ def bound(
     return done[t]
 
 
-def _value(
-    n: Term, values: dict[Term, Array], domain: Domain, refs: Mapping[str, Array]
-) -> Array:
+def _value(n: Term, values: dict[Term, Array], domain: Domain, refs: Mapping[str, Array]) -> Array:
     """The value of a node whose operands' are known."""
     if n.is_leaf:
         return evaluate(n, domain, refs)

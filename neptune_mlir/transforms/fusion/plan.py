@@ -163,7 +163,7 @@ def _plan(
         chain = chain_of(program, group)
         try:
             outputs = _results_of(program, group)
-            before = written and written.definition(program, group, list(outputs))
+            before = written.definition(program, group, list(outputs)) if written else None
             solution, report = accept(
                 chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
             )
@@ -187,9 +187,7 @@ def _plan(
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
         location = program.nests[seed].location
-        plan.append(
-            Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report)
-        )
+        plan.append(Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report))
         grouping.fuse(group)
         for key, times in group.heavy.items():
             remark(
