@@ -231,20 +231,6 @@ def find(names: Sequence[str]) -> list[Example]:
     return [known[n] for n in names] if names else list(ZOO)
 
 
-def fusions(program: Program) -> list[Any]:
-    """What rolling update plans for a program (see `transforms.fusion_plan`)."""
-    from neptune_mlir.dialects.program import NestProgram, functions
-    from neptune_mlir.transforms import registry
-    from neptune_mlir.transforms.fusion.plan import plan_fusions
-
-    module = program.module()
-    with module.context:
-        for name in ("inline-maps", "defer"):
-            registry.lookup(name).run(module)
-        (function,) = functions(module)
-        return plan_fusions(NestProgram(function))
-
-
 def relative_error(got: Any, wanted: Any) -> float:
     """Frobenius norm of the difference over that of the reference; equal infinities agree."""
     got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
@@ -257,7 +243,7 @@ def relative_error(got: Any, wanted: Any) -> float:
 
 def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     """Compile and run one example, on its hard inputs if asked and it has any; see `Row`."""
-    from neptune_mlir.driver.compiler import compile_unfused
+    from neptune_mlir.driver.compiler import compile_unfused, planned_fusions
     from neptune_mlir.driver.kernel import compile
 
     program = example.build()
@@ -270,7 +256,7 @@ def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
         max(relative_error(g, w) for g, w in zip(_as_list(f(*arrays)), wanted, strict=True))
         for f in (kernel, unfused)
     )
-    planned = fusions(program)
+    planned = planned_fusions(program.to_mlir(), program.name)
     members = [len(f.group.running) for f in planned]
     running = [r for f in planned for r in f.solution.running]
     return Row(

@@ -42,34 +42,10 @@ TIME = {64: [(32, 32, 512), (16, 32, 1024), (4, 32, 4096), (1, 32, 16384)],
         256: [(32, 8, 512), (16, 8, 1024), (4, 8, 4096), (1, 8, 16384)], 80: []}  # fmt: skip
 
 
-def tile_program(head: int, rows: int, columns: int, causal: bool, dtype: str) -> Any:
-    """Attention of `neptune_mlir.ops` in tile IR, with these tile sizes."""
-    from neptune_mlir import ops
-    from neptune_mlir.dialects.attributes import TILE
-    from neptune_mlir.dialects.op_names import STREAM
-    from neptune_mlir.driver.compiler import lower_text
-    from neptune_mlir.driver.kernel import Source
-    from neptune_mlir.ir.bindings import ir
-    from neptune_mlir.pipelines import common, runner
-
-    source = Source.of(ops.attention(head_dim=head, causal=causal, dtype=dtype))
-    module, _ = lower_text(source.text, "attention", "sm_90a", None, "fused")
-
-    def visit(op: Any) -> Any:
-        if op.name == STREAM:
-            tiles = list(TILE.of(op))
-            tiles[2:4] = [rows, columns]
-            TILE.set(op, tiles)
-        return ir.WalkResult.ADVANCE
-
-    with module.context:
-        module.operation.walk(visit)
-    runner.run(module, common.TO_TILES)
-    return module
-
-
 def build(folder: Path, target: str, only: str, hopper: bool) -> None:
-    from neptune_mlir.pipelines.nvvm import compile_tiles
+    from neptune_mlir import ops
+    from neptune_mlir.driver.compiler import compile_text
+    from neptune_mlir.driver.kernel import Source
 
     folder.mkdir(parents=True, exist_ok=True)
     for head, rows, columns, warps, stages in HOPPER if hopper else SHAPES:
@@ -79,16 +55,18 @@ def build(folder: Path, target: str, only: str, hopper: bool) -> None:
                 name = f"{dtype}-d{head}-{mask}-{rows}x{columns}-w{warps}-s{stages}"
                 if only not in name or (dtype == "bf16" and rows != 64 and not hopper):
                     continue
-                facts = {"check": {"head": head, "causal": causal, "dtype": dtype}}
+                program = ops.attention(head_dim=head, causal=causal, dtype=dtype)
+                knobs = f"rows:{rows};stream:{columns};warps:{warps};slots:{stages}"
+                knobs += "" if hopper else ";warp_groups:0"
                 try:
-                    module = tile_program(head, rows, columns, causal, dtype)
-                    bundle = compile_tiles(
-                        module, target=target, warps=warps, stages=stages, hopper=hopper,
-                        facts=facts,
+                    bundle = compile_text(
+                        Source.of(program).text, "attention", target, None, None, cases=False,
+                        knobs=knobs,
                     )  # fmt: skip
                 except Exception as error:
                     print(f"{name:36} {error}")
                     continue
+                bundle.facts["check"] = {"head": head, "causal": causal, "dtype": dtype}
                 (folder / f"{name}.bundle").write_bytes(bundle.to_bytes())
                 figures = bundle.facts["images"][-1]["kernels"]
                 print(f"{name:36} {next(iter(figures.values()))}", flush=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,15 @@ def foralls(module: Any) -> list[Any]:
 
 
 def tuned(forall: Any, name: str, otherwise: int) -> int:
-    """What was measured to be best for a kernel (`neptune.tuned`, see `targets/tuned.py`)."""
+    """What a kernel does otherwise than by the rules: what was measured to be best for it
+    (`targets/tuned.py`), or what somebody asked for (`set-choices`)."""
     return TUNED.find(forall, {}).get(name, otherwise)
+
+
+def note_choices(op: Any, numbers: Mapping[str, int]) -> None:
+    """Say of a kernel, or of the op that becomes one, what it does otherwise than by the rules:
+    what `tuned` reads. What was said of other names stays."""
+    TUNED.set(op, {**TUNED.find(op, {}), **numbers})
 
 
 def nested(block: Any) -> Iterator[Any]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import Any
 
 from neptune_mlir.codegen.nvidia import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.transforms.schedule import library
 
 SUITES = ("operators", "prefill", "fused", "zoo")
-HOPPER = ("hopper", "skew", "keeps", "turns")  # of the NVIDIA pipeline, beside those of its passes
 TOKENS = 16384  # of a batch in the prefill suite, whatever the length
 LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
 # programs beside attention: which, and their extents but the number of rows
@@ -41,8 +42,8 @@ def build(
     """Write the bundles into a folder; returns how many could not be compiled.
 
     Args:
-        variants: further candidates, `LABEL=NAME:NUMBER;...` with `schedule`, knobs of the
-            schedule and options of the target's compiler as names.
+        variants: further candidates, `LABEL=NAME:NUMBER;...`: the product with one option or a
+            few changed. Names are those of knobs (`neptune compile --knob`), and `schedule`.
         profile: with clock samples, in files of their own.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def build(
             started = time.perf_counter()
             try:
                 with clock_samples.recording() if profile else nullcontext():
-                    bundle = _compile(program().to_mlir(), name, target, settings)
+                    bundle = compile_variant(program().to_mlir(), name, target, settings)
             except UsageError:
                 raise
             except NeptuneError as error:
@@ -85,42 +86,19 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
     return label, settings
 
 
-def _compile(text: str, name: str, target: str, settings: dict[str, str]) -> Any:
-    from neptune_mlir.dialects.context import make_context
-    from neptune_mlir.driver import compiler
-    from neptune_mlir.ir import bindings
-    from neptune_mlir.pipelines import common, runner
-    from neptune_mlir.pipelines.lowering import Lowering, parallelism
-    from neptune_mlir.transforms import registry
-    from neptune_mlir.transforms.schedule import library
-    from neptune_mlir.transforms.schedule import scripts as schedules
+def compile_variant(text: str, name: str, target: str, settings: Mapping[str, str]) -> Bundle:
+    """The bundle of a program as the product makes it, but for the settings of a variant.
 
-    if not settings:
-        return compiler.compile_text(text, name, target, None, None)
-    pipeline = compiler.pipeline_of(target)
-    lowering = Lowering.of_text(text, name)
-    with bindings.source_name(name):
-        lowering.to_program()
-        rest = dict(settings)
-        chosen = rest.pop("schedule", None) or schedules.choose(
-            lowering.module, parallelism(target)
-        )
-        context = make_context()
-        known = schedules.knobs(schedules.parse(library.read(chosen), context))
-        own = getattr(pipeline, "KNOBS", {}).get(chosen, "")
-        knobs = dict(item.split(":") for item in own.split(";") if item)
-        knobs |= {k: rest.pop(k) for k in list(rest) if k in known}
-        bound = ";".join(f"{k}:{v}" for k, v in knobs.items())
-        lowering.run([runner.Step("apply-schedule", {"file": chosen, "knobs": bound})])
-        lowering.run(common.TO_TILES)
-        lowering.facts["schedule"] = chosen
-        options = {k: int(v) for k, v in rest.items()}
-        possible = {*known, *registry.lookup("assign-layouts").options, *HOPPER} - {"target"}
-        if unknown := [k for k in options if k not in possible]:
-            raise UsageError(f"no setting '{unknown[0]}'", hint=", ".join(sorted(possible)))
-        return pipeline.compile_tiles(
-            lowering.module, target=target, facts=lowering.facts, **options
-        )
+    Raises:
+        NeptuneError: the program cannot be compiled, or there is no such setting.
+    """
+    from neptune_mlir.driver import compiler
+
+    knobs = {key: int(value) for key, value in settings.items() if key != "schedule"}
+    made: Bundle = compiler.compile_text(
+        text, name, target, settings.get("schedule"), None, knobs=library.knob_text(knobs)
+    )
+    return made
 
 
 def programs(
@@ -191,7 +169,7 @@ def _store(example: Any, path: Path) -> None:
 
 
 def _kernels(bundle: Any) -> str:
-    images = [image["kernels"].values() for image in bundle.facts["images"]]
+    images = [image["kernels"].values() for image in bundle.facts.get("images", ())]
     spills = sum(k["spills"] for kernels in images for k in kernels)
     registers = ", ".join("/".join(str(k["registers"]) for k in kernels) for kernels in images)
     schedule = bundle.facts.get("schedule", "")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument("--only", default="", help="part of the name")
     build.add_argument(
         "--variant", action="append", default=[], metavar="LABEL=NAME:VALUE;...",
-        help="one more candidate of ours: schedule, its knobs, options of the target's compiler",
+        help="one more candidate: ours with knobs (or the schedule) changed",
     )  # fmt: skip
     build.add_argument("--profile", action="store_true", help="with clock samples")
     run = actions.add_parser("run", help="measure, on a GPU")

@@ -101,19 +101,14 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     be told."""
     from neptune_mlir.algebra.numerics.stress_inputs import scores_of
     from neptune_mlir.algebra.terms import leaves
-    from neptune_mlir.dialects.context import parse
-    from neptune_mlir.dialects.program import NestProgram, functions
-    from neptune_mlir.ir import bindings
-    from neptune_mlir.pipelines import common, runner
+    from neptune_mlir.driver.compiler import nests_of
 
-    with bindings.source_name(source.name):
-        module = parse(source.text, source=source.name)
-        runner.run(module, (*common.IMPORT, runner.Step("inline-maps")))
+    module, programs = nests_of(source.text, source.name, "inline-maps")
     with module.context:
-        found = [f for f in functions(module) if entry in (None, f.name.value)]
+        found = [p for p in programs if entry in (None, p.function.name.value)]
         if len(found) != 1:
             return None
-        program = NestProgram(found[0])
+        (program,) = found
         places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
         reads = {
             k: set() if n.combiner == "add" else {r.attr for r in leaves(n.body, "read")}

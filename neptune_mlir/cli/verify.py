@@ -35,11 +35,13 @@ def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.algebra import smtlib
     from neptune_mlir.algebra.numerics.accept import definition_of
     from neptune_mlir.algebra.numerics.stress import stress
+    from neptune_mlir.driver.compiler import planned_fusions
 
+    source = read_source(options.input)
     report: list[dict[str, Any]] = []
     smt2: list[str] = []
     passed = True
-    for fusion in planned(read_source(options.input)):
+    for fusion in planned_fusions(source.text, source.name):
         solution = fusion.solution
         entry: dict[str, Any] = {
             "reductions": [r.name for r in fusion.chain],
@@ -79,26 +81,6 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"fusions": report, "ok": passed}))
     return 0 if passed else 1
-
-
-def planned(source: Any) -> list[Any]:
-    """The fusions of every function of a program."""
-    from neptune_mlir.dialects.context import parse
-    from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
-    from neptune_mlir.ir import bindings
-    from neptune_mlir.pipelines import common, runner
-    from neptune_mlir.transforms.fusion.plan import plan_fusions
-
-    with bindings.source_name(source.name):
-        module = parse(source.text, source=source.name)
-        steps = (*common.IMPORT, runner.Step("inline-maps"), runner.Step("defer"))
-        runner.run(module, steps)
-        with module.context:
-            return [
-                fusion
-                for function in functions(module)
-                for fusion in plan_fusions(NestProgram(function), numerics_of(function))
-            ]
 
 
 def _describe(entry: dict[str, Any]) -> None:

@@ -125,8 +125,8 @@ TILE_FEW = Attribute(
 )  # fmt: skip
 TUNED = Attribute(
     "tuned", TABLE, "a fused op, its scf.forall",
-    "what was measured to be best (`targets/tuned.py`)",
-    writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
+    "what is done otherwise than by the rules: measured (`targets/tuned.py`), or asked for",
+    writers=("analysis.tiles", "transforms.tiling.lower_to_tiles"),
     readers=("analysis.tiles", "transforms.tiling.lower_to_tiles"),
 )  # fmt: skip
 LONGER = Attribute(

@@ -12,7 +12,7 @@ from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
@@ -30,6 +30,7 @@ from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
 from neptune_mlir.transforms.registry import Remark
 from neptune_mlir.transforms.schedule import scripts as schedules
 
@@ -62,6 +63,29 @@ def lower_text(
     with bindings.source_name(source):
         lowering = _best(RaisedProgram(text, source, schedule, knobs), target, level)
     return lowering.module, lowering.facts
+
+
+def nests_of(text: str, source: str, *passes: str) -> tuple[Any, list[NestProgram]]:
+    """A program at its first level behind some passes: the module, and its functions as nests."""
+    with bindings.source_name(source):
+        lowering = Lowering.of_text(text, source)
+        lowering.to_program()
+        lowering.run([Step(name) for name in passes])
+        module = lowering.module
+        with module.context:
+            return module, [NestProgram(function) for function in functions(module)]
+
+
+@bindings.exclusive
+def planned_fusions(text: str, source: str) -> list[Fusion]:
+    """What `rolling-update` makes of every function of a program, by the shipped schedules."""
+    module, programs = nests_of(text, source, "inline-maps", "defer")
+    with bindings.source_name(source), module.context:
+        return [
+            fusion
+            for program in programs
+            for fusion in plan_fusions(program, numerics_of(program.function))
+        ]
 
 
 def _best(program: RaisedProgram, target: str, level: str) -> Lowering:

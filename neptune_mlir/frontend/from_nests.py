@@ -16,6 +16,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
+from neptune_mlir.driver.compiler import nests_of
 from neptune_mlir.driver.explain import written_name
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import InputError
@@ -23,7 +24,6 @@ from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.program import Program, Tensor
 from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines.lowering import Lowering
 
 Place = tuple[str, int]  # a tensor argument and its dimension, or a nest and its loop
 
@@ -37,10 +37,9 @@ def program_of(program: Any) -> Program:
         InputError: an op that no nest models stands between the arguments and the results.
     """
     source = Source.of(program)
-    lowering = Lowering.of_text(source.text, source.name)
-    with bindings.source_name(source.name), lowering.module.context, ir.Location.unknown():
-        lowering.to_program()
-        found = list(functions(lowering.module))
+    module, _ = nests_of(source.text, source.name)
+    with bindings.source_name(source.name), module.context, ir.Location.unknown():
+        found = list(functions(module))
         if len(found) != 1:
             raise InputError(f"{source.name} has {len(found)} functions", hint="one is wanted")
         return _NestReader(found[0], source.text).read()

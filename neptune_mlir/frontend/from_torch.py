@@ -56,9 +56,9 @@ def from_torch(
     # The importer has a context of its own, maybe of another MLIR package: go through text.
     module = parse(imported.operation.get_asm(enable_debug_info=False), source="<torch>")
     if raised:
-        from neptune_mlir.pipelines import runner
+        from neptune_mlir import passes
 
-        runner.run(module, [runner.Step("raise-linalg")])
+        passes.run(module, "raise-linalg")
     return module
 
 

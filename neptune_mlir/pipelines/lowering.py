@@ -32,7 +32,6 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
-from neptune_mlir.version import __version__
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
 COMMON_LEVELS = ("neptune", "fused", "tile")
@@ -97,9 +96,10 @@ class Lowering:
         self.run([fixed(schedule)])
 
     def to_fused(self, knobs: str) -> None:
-        """The rest of the schedule, its numbers bound (`name:value;...`)."""
+        """The rest of the schedule, its numbers bound (`name:value;...`), and what was chosen
+        otherwise than by the rules of later passes."""
         schedule = self.facts["schedule"]
-        self.run([bound(schedule, knobs)])
+        self.run(bound(schedule, knobs))
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
@@ -139,7 +139,8 @@ class RaisedProgram:
 
     Args:
         schedule: a script, or one by name; None: the rule's (`scripts.choose`).
-        knobs: numbers (`rows:64;stream:128`) that hold whatever a target would bind.
+        knobs: numbers (`rows:64;keeps:0`) that hold whatever a target would bind or a later pass
+            would choose: knobs of the schedule, and options of the pass `set-choices`.
 
     Raises:
         InputError: no program.
@@ -169,7 +170,10 @@ class RaisedProgram:
         if level not in COMMON_LEVELS:
             raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))
         refused: list[str] = []
+        own = library.knob_values(self.knobs)
         for way in ways:
+            if own.get(way.needs, 1) == 0:
+                continue
             lowering = self.by(target, way, level)
             if level != "tile":
                 yield lowering
@@ -235,9 +239,14 @@ def fixed(schedule: str) -> Step:
     return Step("apply-schedule", {"file": schedule, "part": "fixed"})
 
 
-def bound(schedule: str, knobs: str) -> Step:
-    """The rest of the schedule, its numbers bound."""
-    return Step("apply-schedule", {"file": schedule, "knobs": knobs, "part": "bound"})
+def bound(schedule: str, knobs: str) -> list[Step]:
+    """The rest of the schedule, its numbers bound. Of the knobs, those that the pass `set-choices`
+    knows go to it, whatever the schedule."""
+    values = library.knob_values(knobs)
+    names = [name for name in registry.lookup(schedules.CHOICES).options if name in values]
+    choices = {name: values.pop(name) for name in names}
+    file = {"file": schedule, "knobs": library.knob_text(values), "part": "bound"}
+    return [Step("apply-schedule", file), *([Step(schedules.CHOICES, choices)] if choices else [])]
 
 
 def name_chip(module: Any, target: str) -> None:
@@ -251,7 +260,7 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
     schedule = lowering.facts["schedule"]
     knobs = lowering.facts["provenance"]["schedule"]["knobs"]
     return [
-        *common.IMPORT, fixed(schedule), bound(schedule, knobs), *common.TO_TILES,
+        *common.IMPORT, fixed(schedule), *bound(schedule, knobs), *common.TO_TILES,
         *lowering.way.steps,
     ]  # fmt: skip
 
@@ -263,10 +272,9 @@ def provenance(text: str, source: str) -> dict[str, Any]:
     """
     from neptune_mlir.runtime import cache
 
-    compiler = {"neptune-mlir": f"{__version__}+{cache.source_digest()}"}
     return {
         "source": {"name": os.path.basename(source), "text": text},
-        "tools": compiler | cache.tool_versions(),
+        "tools": cache.compiler_versions(),
     }
 
 

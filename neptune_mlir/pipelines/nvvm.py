@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls
 from neptune_mlir.codegen.gpu.host import facts_of
 from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
-from neptune_mlir.dialects.attributes import CONSUMERS
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu, runner
@@ -49,49 +46,40 @@ def ways(target: str) -> tuple[Way, ...]:
         return portable
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead", "apart"), "warp_groups:1")}
     few = {"streamed": ("few:1", "few:2")}
-    return (Way(specialised, (*gpu.CLEAN, Step("specialize-warps")), suits, few=few), *portable)
+    steps = (*gpu.CLEAN, Step("specialize-warps"))
+    return (Way(specialised, steps, suits, few=few, needs="warp_groups"), *portable)
 
 
 def compile_tiles(
-    module: Any,
-    *,
-    target: str = "sm_80",
-    entry: str | None = None,
+    module: Any, *, target: str = "sm_80", entry: str | None = None,
     facts: dict[str, Any] | None = None,
-    **options: Any,
-) -> Bundle:
+) -> Bundle:  # fmt: skip
     """The bundle of tile IR for NVIDIA architectures.
 
     Args:
         module: consumed.
         target: one architecture or several, separated by commas.
-        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`); `keeps`: whether
-            loops may keep their references (`keep-references`); and `hopper`: on sm_90a, kernels
-            that allow it get a producer and consumers (`specialize-warps`, its option `turns`),
-            their loops `skew`ed (software-pipelined, `schedule-loops`).
 
     Raises:
         LoweringError: the program cannot be lowered.
         ToolError: the code generator or the assembler failed.
     """
-    bundle: Bundle = begin_tiles(
-        module, target=target, entry=entry, facts=facts, **options
-    ).finish()
+    bundle: Bundle = begin_tiles(module, target=target, entry=entry, facts=facts).finish()
     return bundle
 
 
 def begin_tiles(
-    module: Any, *, target: str, entry: str | None, facts: dict[str, Any] | None, **options: Any
+    module: Any, *, target: str, entry: str | None, facts: dict[str, Any] | None
 ) -> Begun:
     """`compile_tiles`, but for waiting until the code generator and the assembler are done."""
     return gpu.begin_images(
-        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or "", options)
+        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or "")
     )
 
 
-def _begin_one(module: Any, chip: NvidiaTarget, entry: str, options: Any) -> Begun:
+def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(module, chip, entry, options))
+        gpu.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module)
     dump = runner.StageDump.from_environment()
@@ -135,11 +123,6 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
         raise Refused(f"ptxas gives up warp specialisation: {lost[0]}")
 
 
-# options besides those of `assign-layouts`, of specialised kernels but for `keeps`, and defaults
-_HOPPER = {
-    "hopper": False, "skew": True, "keeps": True, "turns": False, "resident": True, "boxed": True
-}  # fmt: skip
-
 EMITS = ("target", "llvm", "ptx", "sass")  # the levels below tile IR that `emit_tiles` shows
 CONVERSION = "convert-gpu-to-nvvm{index-bitwidth=32 use-bare-ptr-memref-call-conv=1}"
 
@@ -148,7 +131,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     """A function in tile IR at a lower level, as text (changes `module`)."""
     chip = nvidia(target)
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(module, chip, entry or ""))
+        gpu.run(module, to_kernels(chip, entry or ""))
         if level == "target":
             return str(module)
         text = to_llvm(module)
@@ -162,30 +145,22 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
 
 def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
     """All passes from tile IR down to the LLVM dialect."""
-    return [*to_kernels(module, nvidia(target), entry), *gpu.to_llvm_dialect(CONVERSION)]
+    return [*to_kernels(nvidia(target), entry), *gpu.to_llvm_dialect(CONVERSION)]
 
 
-def to_kernels(
-    module: Any, chip: NvidiaTarget, entry: str, options: Mapping[str, Any] | None = None
-) -> list[Step]:
-    """Tile IR to `gpu.func`s and a plan. (Marked programs keep their marks.)"""
-    own = dict(options or {})
-    hopper, skew, keeps, *flags = (own.pop(k, default) for k, default in _HOPPER.items())
-    marked = any(map(CONSUMERS.on, foralls(module)))
-    found = list(gpu.CLEAN)
-    if hopper and chip.warp_groups and not marked:
-        wanted = dict(zip(("turns", "resident", "boxed"), map(bool, flags), strict=True))
-        stages = own.get("stages", 2)
-        found.append(Step("specialize-warps", {"target": chip.name, "stages": stages, **wanted}))
-    found += [
-        Step("assign-layouts", {"target": chip.name, **own}),
+def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
+    """Tile IR to `gpu.func`s and a plan. (Warps are those of a producer and consumers where
+    `specialize-warps` said so, in the steps of a way.)"""
+    found = [
+        *gpu.CLEAN,
+        Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
         Step("partition-warps"),
+        Step("keep-references"),
     ]
-    found.append(Step("keep-references", {"keeps": bool(keeps)}))
     if chip.warp_groups:
-        found += [Step("lazy-rescaling"), Step("split-matmuls")]
-        found += [Step("schedule-loops"), Step("pipeline-loops")] if skew else []
+        asynchronous = ("lazy-rescaling", "split-matmuls", "schedule-loops", "pipeline-loops")
+        found += map(Step, asynchronous)
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 
 

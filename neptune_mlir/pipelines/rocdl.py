@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes
@@ -68,22 +67,20 @@ EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` 
 
 def compile_tiles(
     module: Any, *, target: str = "gfx942", entry: str | None = None,
-    facts: dict[str, Any] | None = None, **options: Any,
+    facts: dict[str, Any] | None = None,
 ) -> Bundle:  # fmt: skip
     """The bundle of tile IR for AMD architectures.
 
     Args:
         module: consumed.
         target: one architecture or several, separated by commas.
-        options: of the pass `assign-layouts` (`warps`, `stages`, `narrow`), and `keeps`: whether
-            loops may keep their references (`keep-references`).
 
     Raises:
         LoweringError: the program cannot be lowered.
         ToolError: the code generator or the linker failed, or made what cannot be launched.
     """
     return gpu.compile_images(
-        module, target, facts, lambda m, name: _compile_one(m, amd(name), entry or "", options)
+        module, target, facts, lambda m, name: _compile_one(m, amd(name), entry or "")
     )
 
 
@@ -98,9 +95,9 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     return text if level == "llvm" else amdgcn.assembly(text, chip)
 
 
-def _compile_one(module: Any, chip: AmdTarget, entry: str, options: Any) -> Compiled:
+def _compile_one(module: Any, chip: AmdTarget, entry: str) -> Compiled:
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(chip, entry, options))
+        gpu.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module, chip)
     if dump := runner.StageDump.from_environment():
@@ -142,17 +139,13 @@ def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
     return [*to_kernels(chip, entry), *gpu.to_llvm_dialect(_conversion(chip))]
 
 
-def to_kernels(
-    chip: AmdTarget, entry: str, options: Mapping[str, Any] | None = None
-) -> list[Step]:
+def to_kernels(chip: AmdTarget, entry: str) -> list[Step]:
     """Tile IR to `gpu.func`s and a plan."""
-    own = dict(options or {})
-    keeps = bool(own.pop("keeps", True))
     return [
         *gpu.CLEAN,
-        Step("assign-layouts", {"target": chip.name, **own}),
+        Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
-        Step("keep-references", {"keeps": keeps}),
+        Step("keep-references"),
         *gpu.outline_rest(chip.name),
         Step("distribute-tiles", {"entry": entry}),
     ]

@@ -13,7 +13,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from neptune_mlir.analysis.tiles import is_tensor, nested, shape_of
+from neptune_mlir.analysis.tiles import is_tensor, nested, shape_of, tuned
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature
 from neptune_mlir.codegen.triton import tool
 from neptune_mlir.codegen.triton.tool import Binary
@@ -55,20 +55,16 @@ def compile_tiles(
     target: str,
     entry: str | None = None,
     facts: dict[str, Any] | None = None,
-    warps: int = 0,
-    stages: int = 0,
-    precision: str = "ieee",
-    narrow: bool = True,
 ) -> Bundle:
     """The bundle of tile IR, compiled by Triton.
+
+    Kernels have the number of warps, and at most the number of iterations whose loads are under
+    way (`slots`), that somebody chose (`analysis.tiles.tuned`); else warps by the size of their
+    tiles, more where code spills, and the slots that suit the vendor.
 
     Args:
         module: consumed.
         target: "triton:" and one chip or several, separated by commas; none of two vendors.
-        warps: warps a program; 0: chosen by the size of its tiles, and more where code spills.
-        stages: how many iterations of a loop have their loads under way, at most: fewer where
-            shared memory has no room. 0: what suits the vendor.
-        precision, narrow: see `codegen.ttir.Options`.
 
     Raises:
         LoweringError: the program has something that Triton cannot express.
@@ -76,16 +72,13 @@ def compile_tiles(
         UsageError: no such target.
     """
     chips = _chips(target)
-    options = TritonOptions(_library(chips[0]), precision, narrow)
     with registry.collect_remarks() as remarks:
-        signatures, texts, wanted, plan = _print(module, entry, options)
+        signatures, texts, settings, plan = _print(module, entry, _vendor(chips[0]))
     jobs = [(chip, k) for chip in chips for k in range(len(texts))]
     with ThreadPoolExecutor(2) as pool:  # each job waits for a process of its own
         made = list(
             pool.map(
-                lambda job: _compile(
-                    texts[job[1]], job[0], warps, wanted[job[1]], stages or _STAGES[_vendor(job[0])]
-                ),
+                lambda job: _compile(texts[job[1]], job[0], *settings[job[1]]),
                 jobs,
             )
         )
@@ -141,30 +134,38 @@ def emit_tiles(module: Any, level: str, entry: str | None, target: str = "triton
     chip = _chips(target)[0]
     if level == ("amdgcn" if _vendor(chip) == "nvidia" else "ptx"):
         raise UsageError(f"target '{target}' has no level '{level}'")
-    _, texts, wanted, _ = _print(module, entry, TritonOptions(_library(chip)))
+    _, texts, settings, _ = _print(module, entry, _vendor(chip))
     if level != "ttir":
         texts = [
-            tool.compile_kernel(
-                text, chip, warps=warps, stages=_STAGES[_vendor(chip)], level=level
-            ).text
-            for text, warps in zip(texts, wanted, strict=True)
+            tool.compile_kernel(text, chip, warps=warps or wanted, stages=stages, level=level).text
+            for text, (warps, wanted, stages) in zip(texts, settings, strict=True)
         ]
     return "\n".join(texts)
 
 
 def _print(
-    module: Any, entry: str | None, options: TritonOptions
-) -> tuple[list[KernelSignature], list[str], list[int], Plan]:
-    """The kernels, the TTIR and the number of warps of each, and the plan."""
+    module: Any, entry: str | None, vendor: str
+) -> tuple[list[KernelSignature], list[str], list[tuple[int, int, int]], Plan]:
+    """The kernels, the TTIR and the settings of each, and the plan."""
+    library = "nv" if vendor == "nvidia" else "ocml"
     with module.context, ir.Location.unknown():
         passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
         host = GpuHost.find(module, entry or "")
         signatures = host.read()
-        texts = [kernel_text(s, options) for s in signatures]
+        texts = [
+            kernel_text(s, TritonOptions(library, narrow=bool(tuned(s.forall, "narrow", 1))))
+            for s in signatures
+        ]
         for signature in signatures:
             signature.alignment = alignments(signature)
-        wanted = [_warps(s) for s in signatures]
-        return signatures, texts, wanted, host.finish(module)
+        settings = [_settings(s, vendor) for s in signatures]
+        return signatures, texts, settings, host.finish(module)
+
+
+def _settings(signature: KernelSignature, vendor: str) -> tuple[int, int, int]:
+    """Warps that somebody chose (0: nobody did), warps by the rule, and stages of a kernel."""
+    slots = tuned(signature.forall, "slots", 0) or _STAGES[vendor]
+    return tuned(signature.forall, "warps", 0), _warps(signature), slots
 
 
 def _warps(signature: KernelSignature) -> int:
@@ -198,10 +199,6 @@ def _vendor(chip: str) -> str:
     if chip in NVIDIA:
         return "nvidia"
     return "amd" if re.fullmatch(r"gfx\d+[0-9a-f]{2}", chip) else ""
-
-
-def _library(chip: str) -> str:
-    return "nv" if _vendor(chip) == "nvidia" else "ocml"
 
 
 def _figures(chip: str, binary: Binary) -> dict[str, int]:

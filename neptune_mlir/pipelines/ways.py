@@ -20,6 +20,7 @@ class Way:
         suits: whether this way is for a tile program, by what they left; it changes nothing.
         few: further knobs, by schedule, for launches of few programs, which make more of them; the
             second for those with short streams.
+        needs: a knob; who sets it to 0 does not want this way.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
@@ -28,6 +29,7 @@ class Way:
     suits: Callable[[Any], bool] = lambda module: True
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: str = ""
 
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.version import __version__
 
 
 def folder() -> Path:
@@ -66,6 +67,11 @@ def tool_versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
+
+
+def compiler_versions() -> dict[str, str]:
+    """This compiler, by a hash of its files, and `tool_versions`."""
+    return {"neptune-mlir": f"{__version__}+{source_digest()}"} | tool_versions()
 
 
 @functools.cache

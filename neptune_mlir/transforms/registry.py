@@ -38,6 +38,7 @@ _MODULES: dict[str, str] = {
     "free-references": "neptune_mlir.transforms.fusion.free_references",
     "prune-masks": "neptune_mlir.transforms.schedule.prune_masks",
     "tile": "neptune_mlir.transforms.schedule.tile",
+    "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",

@@ -22,6 +22,7 @@ from typing import Any
 from neptune_mlir.algebra.numerics.accuracy import TOLERANCE
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape
@@ -79,7 +80,8 @@ def build(
         say(summary(job))
     codes = sorted(f"{name} {label} {a.get('digest')}" for (name, label), a in answers.items())
     made = {
-        "target": target, "tools": _tools(), "lengths": list(lengths), "jobs": jobs,
+        "target": target, "tools": cache.compiler_versions(), "lengths": list(lengths),
+        "jobs": jobs,
         "build": hashlib.sha256("\n".join(codes).encode()).hexdigest(),
     }  # fmt: skip
     (folder / manifest.NAME).write_text(json.dumps(made, indent=1) + "\n")
@@ -108,13 +110,6 @@ def _compile(
     names = [f"{job['name']} {label}" for job, label in wanted]
     answers = builders.ask_all(messages, lambda number, answer: show(names[number], answer))
     return {(job["name"], n): a for (job, n), a in zip(wanted, answers, strict=True)}
-
-
-def _tools() -> dict[str, str]:
-    from neptune_mlir.pipelines.lowering import provenance
-
-    tools: dict[str, str] = provenance("", "")["tools"]
-    return tools
 
 
 def _jobs(

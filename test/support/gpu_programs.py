@@ -22,26 +22,23 @@ FOLDER = "NEPTUNE_GPU_BUNDLES"  # the environment variable that names the folder
 
 def _compile(
     program: Callable[[], Any], shapes: Any, target: str = "sm_80,sm_90a",
-    choice: Choice | None = None, **options: Any,
+    choice: Choice | None = None, knobs: str = "",
 ) -> Bundle:  # fmt: skip
-    """`shapes`, of the arguments, is for those who make up inputs: "b" is the batch, "n" the
-    length. `choice`: for products that sum over nothing but the stream."""
-    from neptune_mlir.driver import compiler
-    from neptune_mlir.pipelines import nvvm
-
+    """Kernels for any call. `shapes`, of the arguments, is for those who make up inputs: "b" is the
+    batch, "n" the length. `choice`: for products that sum over nothing but the stream."""
     plain = Shape(1, 0, False, True)
     table = Table((Entry(target, plain, 0, choice),)) if choice else Table()
     with tuned.using(table):
-        module, facts = compiler.lower_text(program().to_mlir(), "test", target, None, "tile")
-    facts["shapes"] = shapes
-    return nvvm.compile_tiles(module, target=target, facts=facts, **options)
+        return _whole(lambda: program().to_mlir(), shapes, target, cases=False, knobs=knobs)
 
 
-def _whole(text: Callable[[], str], shapes: Any) -> Bundle:
+def _whole(
+    text: Callable[[], str], shapes: Any, target: str = "sm_80,sm_90a", **options: Any
+) -> Bundle:
     """As users compile it: by the ways that suit each chip."""
     from neptune_mlir.driver import compiler
 
-    made: Bundle = compiler.compile_text(text(), "test", "sm_80,sm_90a", None, None)
+    made: Bundle = compiler.compile_text(text(), "test", target, None, None, **options)
     made.facts["shapes"] = shapes
     return made
 
@@ -70,20 +67,20 @@ def _rows(name: str) -> str:
 def _builders() -> dict[str, Callable[[], Bundle]]:
     from neptune_mlir import ops
 
-    hopper = {"hopper": True}
+    portable = {"knobs": "warp_groups:0"}
     found = {
-        f"d{head}{'-causal' if causal else ''}": _attention(head, causal=causal)
+        f"d{head}{'-causal' if causal else ''}": _attention(head, causal=causal, options=portable)
         for head in (64, 80, 128, 256)
         for causal in (False, True)
     }
     return found | {
-        "d128-causal-bf16": _attention(128, causal=True, dtype="bf16"),
-        "d64-causal-grouped": _attention(64, causal=True, group=4),
+        "d128-causal-bf16": _attention(128, causal=True, dtype="bf16", options=portable),
+        "d64-causal-grouped": _attention(64, causal=True, group=4, options=portable),
         # few results of long sums: cut into chunks that a second kernel joins, by way of a
         # workspace
         "decode": _attention(128, q_len=1, batch=1, heads=4, kv_heads=4),
-        "d64-hopper": _attention(64, options=hopper),
-        "d128-causal-hopper": _attention(128, causal=True, options=hopper),
+        "d64-hopper": _attention(64),
+        "d128-causal-hopper": _attention(128, causal=True),
         "rms_norm": partial(_compile, partial(ops.rms_norm, cols=1024), [["n", 1024], [1024]]),
         # panels of one row each, several a tile
         "norm-product": partial(

@@ -84,6 +84,20 @@ def test_imports_go_down():
     assert not UPWARD - up, "these go up no longer: take them off the list"
 
 
+# what runs pipelines of its users' making, or lists the passes that there are
+RUNS_PIPELINES = {"cli.opt", "cli.opt_help", "cli.completion", "cli.doctor"}
+
+
+def test_the_driver_is_the_only_door_to_pipelines():
+    """Whatever compiles above the driver asks it: nobody else assembles passes or schedules."""
+    inside = ("pipelines", "transforms.registry", "transforms.schedule.scripts")
+    around = {
+        a for a, found in EDGES.items() if floor_of(a) > floor_of("driver")
+        for b in found if b.startswith(inside)
+    }  # fmt: skip
+    assert around == RUNS_PIPELINES
+
+
 def test_no_circles():
     """Modules are taken away when all that they import is; what stays is in a circle or above."""
     left = dict(edges())

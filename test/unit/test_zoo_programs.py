@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient, fusions
+from neptune_mlir.driver import compiler
+from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient
+
+
+def fusions(program):
+    return compiler.planned_fusions(program.to_mlir(), program.name)
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])

@@ -86,9 +86,9 @@ def assign_layouts(
 ) -> None:
     for forall in foralls(module):
         slice_whole_arrays(forall)
-        round_factors(forall, narrow)
+        round_factors(forall, narrow and bool(tuned(forall, "narrow", 1)))
         mark_tolerant(forall)
-        chosen = warps
+        chosen = warps or tuned(forall, "warps", 0)
         if CONSUMERS.on(forall):  # warp groups of a specialised kernel
             chosen = 4 * CONSUMERS.of(forall)
         slots = stages or tuned(forall, "slots", 0)
@@ -101,7 +101,7 @@ def matrix_products(forall: Any, target: str) -> list[tuple[int, bool]]:
     """Of a kernel's products on matrix instructions the rows, and whether a loop has it, in
     program order (changes the kernel as `assign-layouts` does first)."""
     slice_whole_arrays(forall)
-    round_factors(forall, True)
+    round_factors(forall, bool(tuned(forall, "narrow", 1)))
     found = _Assignment(forall, gpu_target(target), 1, 1)
     return [
         (g.extents[found.matrix[g.result].m], g.op.block != found.body)

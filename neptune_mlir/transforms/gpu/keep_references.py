@@ -67,8 +67,7 @@ SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with
 
 
 @register("keep-references", "look for new references only where weights leave their range")
-def keep_references(module: Any, *, keeps: bool = True) -> None:
-    """`keeps`: whether iterations may keep their reference; kernels may have a say as well."""
+def keep_references(module: Any) -> None:
     for forall in foralls(module):
         specialised = CONSUMERS.on(forall)
         seen: list[Any] = []
@@ -83,7 +82,7 @@ def keep_references(module: Any, *, keeps: bool = True) -> None:
                 _measure(chain)
             except Unfit:
                 pass  # exponentials take an operation more
-            if not keeps or not tuned(forall, "keeps", 1):
+            if not tuned(forall, "keeps", 1):
                 continue
             try:
                 _keep(chain, specialised)

@@ -88,7 +88,8 @@ def specialize_warps(
                 continue
             CONSUMERS.set(forall, groups)
             for mark, wanted in ((TURNS, turns), (RESIDENT, resident), (BOXED, boxed)):
-                if tuned(forall, mark.short, wanted):
+                alone = mark == TURNS and groups == 1  # takes turns with no other
+                if tuned(forall, mark.short, wanted) and not alone:
                     mark.set(forall)
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
@@ -119,7 +120,10 @@ def _unfit(
         if CONSUMERS.on(forall):
             continue
         other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
-        if other is not None:
+        blocks = tuned(forall, "blocks", 1)
+        if (groups, blocks) not in REGISTERS:
+            unfit[k] = Unfit(f"registers do not hold {groups} groups in each of {blocks} blocks")
+        elif other is not None:
             unfit[k] = OtherRows(_other_rows(other, groups))
         elif not products[k] and not _contracts(forall):
             unfit[k] = Unshared(_NO_STREAM)

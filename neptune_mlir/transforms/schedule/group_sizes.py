@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
@@ -32,6 +33,7 @@ from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTE
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
+ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 WIDE = 256  # columns of one instruction
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
@@ -87,12 +89,27 @@ def rule(shape: Shape, few: int = 0) -> Choice:
         small = Choice(64, 64, keeps=False, resident=False, blocks=2)
         if _share_memory(shape, small):
             return small
-    groups = 1 if few else groups
-    rows = 64 * groups
-    by_registers = (PRODUCT_REGISTERS[groups] - shape.width // 2) * 4 // 3
+    rows = 64 * (1 if few else groups)
+    return Choice(rows, _fitting(shape, rows), keeps=not few)
+
+
+def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
+    """A choice with the sizes that somebody asked for (0: did not) and what fits beside these."""
+    if rows and rows != choice.rows:
+        choice = replace(choice, rows=rows, stream=_fitting(shape, rows))
+    choice = replace(choice, stream=stream or choice.stream)
+    together = (choice.rows // 64, choice.blocks) in warp_groups.REGISTERS
+    fits = choice.blocks == 1 or (together and _share_memory(shape, choice))
+    return choice if fits else replace(choice, blocks=1)
+
+
+def _fitting(shape: Shape, rows: int) -> int:
+    """The most points of the stream, up to 128, that registers and shared memory hold."""
+    if is_plain(shape) or is_deep(shape):
+        return PANEL if is_plain(shape) else WIDE
+    by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
     by_memory = (TILE_BYTES - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
-    stream = max(16, min(128, by_registers, by_memory) // 16 * 16)
-    return Choice(rows, stream, keeps=not few)
+    return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
 def _share_memory(shape: Shape, choice: Choice) -> bool:

@@ -23,10 +23,12 @@ from neptune_mlir.dialects.op_names import MAP, READ, REDUCE
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
+from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
 from neptune_mlir.transforms.fusion.inline_maps import inlined
 
 ENTRY = "__transform_main"
+CHOICES = "set-choices"  # the pass whose options are knobs of every schedule
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
 
 
@@ -79,9 +81,11 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
     known = knobs(script)
     for name, value in values.items():
         if name not in known:
-            listed = f"knobs: {', '.join(known) or 'none'}"
+            # (what `pipelines` hands to the pass of choices never comes here)
+            names = [*known, *registry.lookup(CHOICES).options]
+            listed = f"knobs: {', '.join(names)}"
             raise ScheduleError(
-                f"the schedule has no knob '{name}'", hint=did_you_mean(name, known, listed)
+                f"the schedule has no knob '{name}'", hint=did_you_mean(name, names, listed)
             )
         options = known[name].attributes["options"]
         allowed = [o.value for o in options] if isinstance(options, ir.ArrayAttr) else [value]

@@ -36,14 +36,14 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
+from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import CHIP, LONGER, TILE, TILE_FEW, TUNED
+from neptune_mlir.dialects.attributes import CHIP, LONGER, TILE, TILE_FEW
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
-from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -167,16 +167,18 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         row, more = _parts(ends, column, nests, domain)
         whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
-        if wishes.warp_groups and axis is not None and not rows and not stream:
+        if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
             shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
             known = domain[axis] != DYNAMIC
             length = domain[axis] if known else wishes.length
             chip = _chip_of(op)
-            choice = group_sizes.choose(chip, shape, length, wishes.few)
+            choice = group_sizes.choose(chip, shape, length, 0 if rows else wishes.few)
+            choice = group_sizes.resized(shape, choice, rows, stream)
             rows, stream = choice.rows, choice.stream
             cut = choice.columns or group_sizes.columns(shape)
             uncut = uncut and (shape.depth > 1 or _at_most(domain[column], cut))
-            _note_choice(op, choice)
+            if more_choices := choice.beyond_sizes():
+                note_choices(op.operation, more_choices)
             if not known and not wishes.length and not wishes.few:
                 _note_lengths(op, group_sizes.lengths(chip, shape))
         elif wishes.held and axis is not None:
@@ -281,13 +283,6 @@ def _chip_of(op: Any) -> str:
     while module.parent is not None:
         module = module.parent
     return CHIP.find(module, "")
-
-
-def _note_choice(op: Any, choice: Choice) -> None:
-    """What the passes behind this one are to do otherwise than by their rules."""
-    more = choice.beyond_sizes()
-    if more:
-        TUNED.set(op.operation, more)
 
 
 def _note_lengths(op: Any, lengths: Sequence[int]) -> None:

@@ -39,21 +39,22 @@ class Simulated:
 
     Args:
         data: of its constants, by SHA-256.
+        choices: otherwise than by the rules: options of `set-choices`.
     """
 
     def __init__(
         self, program: Any, *, target: str = "sm_80", keeps: bool = True,
-        data: Mapping[str, bytes] | None = None, **options: Any,
+        data: Mapping[str, bytes] | None = None, **choices: int,
     ):  # fmt: skip
         self.target = target
         self.data = data or {}
         self.module = parse(program) if isinstance(program, str) else program
         with registry.collect_remarks() as self.remarks, self.module.context:
-            options["keeps"] = keeps
             if target in NVIDIA:
-                steps = nvvm.to_kernels(self.module, NVIDIA[target], "", options)
+                steps = nvvm.to_kernels(NVIDIA[target], "")
             else:
-                steps = rocdl.to_kernels(AMD[target], "", options)
+                steps = rocdl.to_kernels(AMD[target], "")
+            steps = [runner.Step("set-choices", {"keeps": int(keeps), **choices}), *steps]
             assigning = runner.until(steps, "keep-references")
             gpu.run(self.module, assigning)
             self.assigned = str(self.module)

@@ -75,14 +75,14 @@ def test_tf32(n, causal):
         check(32, 64, 32, n, causal, "f32", 1e-5, precision="tf32")
 
 
-@pytest.mark.parametrize("stages", [1, 2, 3, 4])
-def test_stages(stages):
-    check(64, 64, 32, 200, True, stages=stages)
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_stages(slots):
+    check(64, 64, 32, 200, True, slots=slots)
 
 
 def test_one_stage_waits_for_slow_threads():
     """Without stages a loop overwrites the tile that the iteration before reads: a barrier."""
-    program = check(64, 64, 32, 100, False, stages=1)
+    program = check(64, 64, 32, 100, False, slots=1)
     (kernel,) = program.functions().values()
     loops = [o.operation for o in kernel.regions[0].blocks[0].operations
              if o.operation.name == "scf.for"]  # fmt: skip

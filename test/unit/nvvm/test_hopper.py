@@ -11,7 +11,9 @@ import pytest
 from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines import gpu, runner
 from neptune_mlir.pipelines.nvvm import compile_tiles
+from neptune_mlir.transforms import registry
 from support.tile_programs import attention
 
 try:
@@ -26,8 +28,16 @@ def compiled(rows, columns, head, passes=None, target="sm_90a", **options):
     equal = "attributes {neptune.equal_dims = [array<i64: 1, 2, 1, 2, 2, 1>]} {"
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
+    bundles = [compiled_for(chip, text, passes or {}) for chip in target.split(",")]
+    return gpu.join(target, bundles) if len(bundles) > 1 else bundles[0]
+
+
+def compiled_for(chip, text, passes):
     module = parse(text)
-    return compile_tiles(module, target=target, hopper=True, **(passes or {}))
+    with registry.collect_remarks() as remarks:
+        if chip == "sm_90a":
+            runner.run(module, [*gpu.CLEAN, runner.Step("specialize-warps", passes)])
+    return compile_tiles(module, target=chip, facts={"remarks": [str(r) for r in remarks]})
 
 
 def disassembly(bundle, folder):
@@ -127,11 +137,6 @@ def test_what_does_not_qualify_is_compiled_as_before(shape, dtype, reason):
     assert any(reason in remark for remark in bundle.facts["remarks"]), bundle.facts["remarks"]
     (figures,) = bundle.facts["images"][0]["kernels"].values()
     assert figures["threads"] in (64, 128, 256)  # no producer warp group
-
-
-def test_other_chips_ignore_the_option():
-    bundle = compiled(64, 64, 64, target="sm_80", dtype="f16")
-    assert not any("specialised" in remark for remark in bundle.facts["remarks"])
 
 
 def test_each_image_of_a_fat_bundle_is_launched_in_its_own_way():

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import neptune_mlir
+from neptune_mlir.driver import compiler
 from neptune_mlir.frontend.notation import Program, exp, inf, max, sum, where
 from neptune_mlir.transforms import registry
-from neptune_mlir.zoo import fusions
+
+
+def fusions(program):
+    return compiler.planned_fusions(program.to_mlir(), program.name)
 
 
 def test_two_sets_of_queries_are_two_kernels():

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`set-choices`: say what kernels do otherwise than by the rules of the passes behind this one.
+
+Some choices are neither sizes of tiles nor properties of the program: how many tiles are under way,
+whether iterations keep their reference. Passes choose them by rules, and the tuning table knows
+better for some kernels. Both speak through one attribute of a kernel, `neptune.tuned`, which `tile`
+writes and which goes with the kernel into tile IR. This pass overwrites entries of it, for all
+kernels of a module in the fused form or in tile IR; a choice of -1 stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, note_choices
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.errors import UsageError
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.schedule.tile import kernel_ops
+
+# the largest number of each; the least is 0, of blocks 1
+MOST = {
+    "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
+    "warps": 32, "blocks": 32,
+}  # fmt: skip
+
+
+@register("set-choices", "say what kernels do otherwise than by the rules")
+def set_choices(
+    module: Any, *, keeps: int = -1, turns: int = -1, skew: int = -1, resident: int = -1,
+    boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
+) -> None:  # fmt: skip
+    """
+    Args:
+        keeps: 1 if iterations may keep their reference (`keep-references`).
+        turns: 1 if warp groups take turns at the matrix units.
+        skew: 1 if loops are software-pipelined (`schedule-loops`).
+        resident: 1 if blocks stay and take program after program.
+        boxed: 1 if results may leave by TMA stores.
+        narrow: 1 if an f32 factor is rounded to the 16-bit type of the other.
+        slots: of the rings, or stages of the copies, that streamed tiles go through; 0 for the
+            rule's.
+        warps: of a block, but for warp groups; 0 for the rule's.
+        blocks: that are to share a multiprocessor, from 1 on.
+    """
+    given = {
+        "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
+        "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
+    }  # fmt: skip
+    chosen = {name: number for name, number in given.items() if number != -1}
+    for name, number in chosen.items():
+        least = int(name == "blocks")
+        if not least <= number <= MOST[name] or (name == "warps" and number & (number - 1)):
+            unit = "0 or a power of two up to" if name == "warps" else f"{least} to"
+            raise UsageError(f"choice '{name}' is {number}", hint=f"{unit} {MOST[name]}")
+    for function in functions(module):
+        for op in kernel_ops(function):
+            note_choices(op.operation, chosen)
+    for forall in foralls(module):
+        note_choices(forall, chosen)
