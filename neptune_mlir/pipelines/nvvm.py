@@ -24,9 +24,10 @@ from neptune_mlir.transforms.hopper.specialize_warps import suits
 # all the same. Streams in chunks wait for memory: 2 programs a multiprocessor,
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
 HELD = (24576, 16384, 8192)
+CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
 KNOBS = {
     "streamed": f"held:{HELD[0]};least:16",
-    "private": f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};each:2;columns:32",
+    "private": f"stream:32;least:16;chunks:0;{CUT};columns:32",
 }
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
@@ -37,14 +38,16 @@ def ways(target: str) -> tuple[Way, ...]:
     shared = nvidia(target).shared_block >> 10
     portable = tuple(
         Way(
-            {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": deep}, spills=held == HELD[-1]
+            {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
+            spills=held == HELD[-1],
         )
         for held, deep in zip(HELD, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
     )
     if not nvidia(target).warp_groups:
         return portable
-    specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead", "apart"), "warp_groups:1")}
+    specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
+    specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2")}
     steps = (*gpu.CLEAN, Step("specialize-warps"))
     return (Way(specialised, steps, suits, few=few, needs="warp_groups"), *portable)

@@ -92,7 +92,7 @@ def test_the_driver_is_the_only_door_to_pipelines():
     """Whatever compiles above the driver asks it: nobody else assembles passes or schedules."""
     inside = ("pipelines", "transforms.registry", "transforms.schedule.scripts")
     around = {
-        a for a, found in EDGES.items() if floor_of(a) > floor_of("driver")
+        a for a, found in edges().items() if floor_of(a) > floor_of("driver")
         for b in found if b.startswith(inside)
     }  # fmt: skip
     assert around == RUNS_PIPELINES

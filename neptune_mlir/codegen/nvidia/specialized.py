@@ -214,7 +214,7 @@ class SpecializedWriter(KernelWriter):
             with s.scope(role.else_block):
                 hopper.set_registers(producing, False)
                 with under(s, s.less(warp, self.warps + 1)):
-                    self._programs(self._produce, producing=True)
+                    self._programs(lambda: self._produce(self.producer), producing=True)
                 scf.YieldOp([])
             gpu.ReturnOp([])
         self._pass_maps(operation, types)
@@ -368,35 +368,37 @@ class SpecializedWriter(KernelWriter):
 
     # ---- the producer
 
-    def _produce(self) -> None:
-        for op in self.producer.operations:
+    def _produce(self, block: Any) -> None:
+        """The puts and the loops of a block of the producer."""
+        for op in block.operations:
             operation = op.operation
             if operation.name == PUT:
-                self._put(operation, {})
+                self._put(operation)
             elif operation.name == "scf.for":
                 self._put_all(operation)
 
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""
         s, block, rings = self.s, op.regions[0].blocks[0], self.rings
-        puts = [o.operation for o in block.operations if o.operation.name == PUT]
-        if not puts:
-            return
         groups = rings.advancing(op)
+        if not groups:
+            return
+        puts = [o.operation for o in block.operations if o.operation.name == PUT]
         loop = scf.ForOp(*(self.scalar(v) for v in op.operands), rings.values(groups))
         with s.scope(loop.body):
+            self.scalars[block.arguments[0]] = loop.induction_variable
             rings.bind(groups, list(loop.inner_iter_args))
-            first, begun = rings.rings[puts[0].operands[0]], rings.positions[puts[0].operands[0]]
-            for put in puts:
-                self._put(put, {block.arguments[0]: loop.induction_variable})
-            if len(puts) > 1 and first.stages > 1:
-                with under(s, s.less(begun.base, 1)):  # what later tiles take of memory's rate is
-                    # not to come before what the block's first product waits for
+            first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
+            begun = rings.positions[puts[0].operands[0]] if first else None
+            self._produce(block)
+            if first and begun and first.stages > 1:
+                with under(s, s.less(begun.base, 1)):  # do not let prefetches compete with the
+                    # tiles that the block's first wgmma waits for
                     hopper.wait_barrier(self.address(first.full), s.constant(0, s.i32))
             scf.YieldOp(rings.values(groups))
         rings.bind(groups, list(loop.results))
 
-    def _put(self, op: Any, local: Any) -> None:
+    def _put(self, op: Any) -> None:
         s, ring, window = self.s, self.rings.rings[op.operands[0]], self._source(op)
         slot, parity = self.rings.slot(ring, self.rings.take(op.operands[0]))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
@@ -406,7 +408,7 @@ class SpecializedWriter(KernelWriter):
         hopper.expect_bytes(full, ring.bytes, lane)
         self.memory.needs(self.arrays[window.tensor], L.CHUNK)
         target = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        where = self.coordinates(self.window(window, dict(local)).offsets, window.dims)
+        where = self.coordinates(self.window(window).offsets, window.dims)
         hopper.load_tile(target, self.tensor_map(self._box(window)), where, full, lane)
 
     # ---- the consumers

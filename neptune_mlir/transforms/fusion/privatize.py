@@ -35,7 +35,7 @@ from neptune_mlir.dialects.program import defining_op, functions
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import register, remark
@@ -227,11 +227,17 @@ def _move_finish(finish: Any, block: Any, values: list[Any]) -> None:
             AXES.set(operation, [a + 1 for a in AXES.of(operation)])
 
 
-def _chunks_of(stream: Any, tiles: int) -> Index:
-    """How many chunks of so many tiles a stream has."""
+def _chunks_of(stream: Any, values: Values, programs: int, tiles: int, each: int) -> Index:
+    """How many chunks a stream has: of so many tiles where its extent is known, else those for so
+    many programs."""
     axis = stream_axes(stream)[stream.axis.value]
+    if programs and (not tiles or axis.size == DYNAMIC):
+        return chunk_count(stream, values, programs, each)
     if axis.size == DYNAMIC:
-        raise ScheduleError("cannot cut a stream of unknown length into chunks of known size")
+        raise ScheduleError(
+            "cannot cut a stream of unknown length into chunks of known size",
+            loc=location_text(stream.operation.location), hint="set the number of programs",
+        )  # fmt: skip
     size = TILE.of(stream.operation)[stream.axis.value] or axis.size
     return -(-axis.size // (size * tiles))
 
@@ -250,13 +256,7 @@ def privatize_stream(
     values = Values()
     nests = running_nests(stream, values)
     with ir.InsertionPoint(operation), operation.location:
-        count: Index = chunks
-        if not chunks:
-            count = (
-                chunk_count(stream, values, programs, each)
-                if programs
-                else _chunks_of(stream, tiles)
-            )
+        count: Index = chunks or _chunks_of(stream, values, programs, tiles, each)
         private = private_stream(stream, count)
         joined = join(stream, nests, private, values)
     for old, new in zip(operation.results, joined.results, strict=True):
@@ -276,7 +276,8 @@ def privatize(
 ) -> None:
     """
     Args:
-        chunks: 0 for as many as `programs` or `tiles` asks for.
+        chunks: 0 for as many as `tiles` or `programs` asks for; of both, `tiles` where the stream's
+            extent is known.
         programs: how many programs a launch should have, where chunks are that many; their number
             is then known when the extents are. Needs tile sizes.
         tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.

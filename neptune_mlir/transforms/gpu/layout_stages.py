@@ -27,7 +27,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         asked: 0 for nothing.
     """
     once = _loaded(forall.regions[0].blocks[0])
-    most = max((_loaded(o.regions[0].blocks[0]) for o in loops), default=0)
+    most = max(map(_loaded_at_once, loops), default=0)
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall) and not stages:
@@ -54,6 +54,15 @@ def is_staged(op: Any) -> bool:
         and LAYOUT.on(op)
         and isinstance(layout_of(op, shape_of(op.results[0])), Shared)
     )
+
+
+def _loaded_at_once(loop: Any) -> int:
+    """Bytes of one stage of the loads of a loop and of the loops around it."""
+    total = 0
+    while loop.name == "scf.for":
+        total += _loaded(loop.regions[0].blocks[0])
+        loop = loop.parent
+    return total
 
 
 def _loaded(block: Any) -> int:

@@ -66,10 +66,9 @@ def chain_of(loop: Any) -> list[Any]:
 
 
 def chains_of(forall: Any, wanted: Callable[[Any], bool]) -> list[list[Any]]:
-    """The chains of loops in a tile program whose first loop is wanted."""
+    """The chains of loops in a tile program, loops within loops too, whose first loop is wanted."""
     found: list[list[Any]] = []
-    for op in forall.regions[0].blocks[0].operations:
-        loop = op.operation
+    for loop in nested(forall.regions[0].blocks[0]):
         if loop.name == "scf.for" and not any(loop in chain for chain in found) and wanted(loop):
             found.append(chain_of(loop))
     return found

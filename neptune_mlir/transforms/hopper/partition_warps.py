@@ -26,7 +26,14 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.chips import gpu_target
-from neptune_mlir.transforms.hopper.specialize_warps import GROUP, Load, Unshared, check, loads_of
+from neptune_mlir.transforms.hopper.specialize_warps import (
+    GROUP,
+    Load,
+    Unshared,
+    check,
+    loads_of,
+    loops_around,
+)
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
 
@@ -59,10 +66,14 @@ def check_rings(forall: Any) -> None:
     producer puts: each loop of the producer feeds one of the consumers', ring by ring."""
     body, producer = forall.regions[0].blocks[0], producer_of(forall).regions[0].blocks[0]
     puts, gets = (_places(block, name) for block, name in ((producer, PUT), (body, GET)))
-    partner: dict[Any, Any] = {}  # loop of the producer (None: no loop) -> of the consumers
+    partner: dict[Any, Any] = {}  # loop of the producer -> of the consumers
     for ring, loops in gets.items():
-        feeding = zip(puts[ring], loops, strict=False)
-        paired = all(partner.setdefault(put, got) == got for put, got in feeding)
+        pairs = zip(puts[ring], loops, strict=False)
+        paired = all(
+            len(put) == len(got)
+            and all(partner.setdefault(a, b) == b for a, b in zip(put, got, strict=True))
+            for put, got in pairs
+        )
         if not paired or not len(puts[ring]) == len(loops) == len(set(loops)):
             raise LoweringError(
                 "rings that a loop uses together are not put and got in the same loops",
@@ -71,12 +82,12 @@ def check_rings(forall: Any) -> None:
             )
 
 
-def _places(block: Any, name: str) -> dict[Any, list[Any]]:
-    """By ring, the loops in which ops of a name use it (None: no loop), in order."""
-    found: dict[Any, list[Any]] = {}
+def _places(block: Any, name: str) -> dict[Any, list[tuple[Any, ...]]]:
+    """By ring, the loops around each op of a name that uses it, in order."""
+    found: dict[Any, list[tuple[Any, ...]]] = {}
     for op in nested(block):
         if op.name == name:
-            found.setdefault(op.operands[0], []).append(None if op.block == block else op.parent)
+            found.setdefault(op.operands[0], []).append(loops_around(op, block))
     return found
 
 
@@ -152,22 +163,23 @@ class _Partition:
         behind = next(op for op in operations if op.name != CREATE)
         with ir.InsertionPoint(behind):
             producer = ir.Operation.create(PRODUCER, regions=1)
-        outside: dict[Any, Any] = {}  # value of the program -> its copy in the producer
         with ir.InsertionPoint(producer.regions[0].blocks.append()):
-            for op in operations:
-                for load in self.loads:
-                    if load.loop is None and owner(load.value) == op:
-                        self._put(load, rings, outside)
-                loads = [x for x in self.loads if x.loop is not None and x.loop == op]
-                if loads:
-                    bounds = [self._copy(v, outside) for v in list(op.operands)[:3]]
-                    loop = scf.ForOp(*bounds)
-                    position = op.regions[0].blocks[0].arguments[0]
-                    inside = {**outside, position: loop.induction_variable}
-                    with ir.InsertionPoint(loop.body):
-                        for load in loads:
-                            self._put(load, rings, inside)
-                        scf.YieldOp([])
+            self._produce(operations, rings, {})
+
+    def _produce(self, operations: Any, rings: dict[Any, Any], copies: dict[Any, Any]) -> None:
+        """The loads of some ops, and the loops that have any. `copies`: values of the program, and
+        what stands for them here."""
+        for op in operations:
+            for load in self.loads:
+                if owner(load.value) == op:
+                    self._put(load, rings, copies)
+            if any(op in load.loops for load in self.loads):
+                loop = scf.ForOp(*(self._copy(v, copies) for v in list(op.operands)[:3]))
+                body = op.regions[0].blocks[0]
+                inside = {**copies, body.arguments[0]: loop.induction_variable}
+                with ir.InsertionPoint(loop.body):
+                    self._produce([x.operation for x in body.operations], rings, inside)
+                    scf.YieldOp([])
 
     def _put(self, load: Load, rings: dict[Any, Any], copies: dict[Any, Any]) -> None:
         tile = self._copy(load.value, copies)

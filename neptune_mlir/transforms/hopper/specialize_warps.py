@@ -122,7 +122,7 @@ def _unfit(
         other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
         blocks = tuned(forall, "blocks", 1)
         if (groups, blocks) not in REGISTERS:
-            unfit[k] = Unfit(f"registers do not hold {groups} groups in each of {blocks} blocks")
+            unfit[k] = Unshared(f"registers do not hold {groups} groups in each of {blocks} blocks")
         elif other is not None:
             unfit[k] = OtherRows(_other_rows(other, groups))
         elif not products[k] and not _contracts(forall):
@@ -162,11 +162,16 @@ def _via(op: Any) -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """A load by TMA: the tile, its window, the loop that it belongs to (None: no loop)."""
+    """A load by TMA: the tile, its window, the loops that it stands in, from the outside."""
 
     value: Any
     window: Window
-    loop: Any
+    loops: tuple[Any, ...]
+
+    @property
+    def loop(self) -> Any:
+        """The innermost loop; None outside of loops."""
+        return self.loops[-1] if self.loops else None
 
     @property
     def bytes(self) -> int:
@@ -182,13 +187,21 @@ def loads_of(forall: Any) -> list[Load]:
             window = load_window(op.results[0], forall)
             if window is None:
                 raise Unshared("a shared tile that is no load")
-            loop = None if op.block == body else op.block.owner.operation
-            found.append(Load(op.results[0], window, loop))
+            found.append(Load(op.results[0], window, loops_around(op, body)))
     return found
 
 
+def loops_around(op: Any, body: Any) -> tuple[Any, ...]:
+    """The loops that an op stands in within a block, from the outside."""
+    found: list[Any] = []
+    while op.block != body:
+        op = op.parent
+        found.append(op)
+    return tuple(reversed(found))
+
+
 def check(forall: Any, groups: int) -> None:
-    """Raise Unfit unless the program, with layouts, has all the properties.
+    """Raise Unshared unless the program, with layouts, has all the properties.
 
     Causes come before what follows from them: a reduction that runs as a loop makes tiles move.
     """
@@ -198,8 +211,6 @@ def check(forall: Any, groups: int) -> None:
     for op in products:
         _check_rows(op, groups)
     for op in operations:
-        if op.name == "scf.for" and op.block != body:
-            raise Unshared("loops within loops")
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
         ):  # fmt: skip
@@ -265,12 +276,13 @@ def _check_load(load: Load, forall: Any) -> None:
     for use in value.uses:
         if _via(use.owner.operation) not in ("mma", "registers"):
             raise Unshared("a loaded tile that is not only multiplied")
-    for entry in window.offsets:
+    bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
+    for entry in (*window.offsets, *bounds):
         if not isinstance(entry, int):
-            _check_position(entry, forall, load.loop)
+            _check_position(entry, forall)
 
 
-def _check_position(value: Any, forall: Any, loop: Any) -> None:
+def _check_position(value: Any, forall: Any) -> None:
     """The producer must be able to compute a position: from loop variables and arguments."""
     if not is_inside(value, forall):
         return
@@ -283,7 +295,7 @@ def _check_position(value: Any, forall: Any, loop: Any) -> None:
     if op.name.split(".")[0] not in ("arith", "affine"):
         raise Unshared(f"a load at a position from '{op.name}'")
     for operand in op.operands:
-        _check_position(operand, forall, loop)
+        _check_position(operand, forall)
 
 
 # ---- does the valid part of a tile end where its tensor ends?

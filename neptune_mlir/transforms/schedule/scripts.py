@@ -224,23 +224,23 @@ def _computes_ahead(function: Any) -> bool:
 
 def _reduces_deep_products(payload: Any) -> bool:
     """Whether all reductions of products that sum over more than DEEP_PRODUCT elements, and there
-    are some, run over axes of known extent and leave results of fewer axes."""
+    are some, leave results of fewer axes. (The extent of the axes that they run over may be known
+    at run time only.)"""
     problems = Problems()
     axes: dict[Any, int] = {}  # what follows from a deep product, and how many axes that has
     found = []
     for op in _nests(payload):
         kept, domain = set(op.attributes["result_axes"]), list(op.attributes["domain"])
         reduced = [n for loop, n in enumerate(domain) if loop not in kept]
-        known = DYNAMIC_EXTENT not in reduced
         sources = [read.operation.operands[0] for read in op.regions[0].blocks[0].operations
                    if read.operation.name == READ]  # fmt: skip
         deep = [axes[v] for v in sources if v in axes]
         if deep and op.name == REDUCE:
-            found.append(known and len(kept) < max(deep))
+            found.append(len(kept) < max(deep))
         elif deep:
             axes[op.results[0]] = max(deep)
         elif op.name == REDUCE and problems.contracts(op):
-            if known and math.prod(reduced) > DEEP_PRODUCT:
+            if DYNAMIC_EXTENT not in reduced and math.prod(reduced) > DEEP_PRODUCT:
                 axes[op.results[0]] = len(kept)
     return bool(found) and all(found)
 

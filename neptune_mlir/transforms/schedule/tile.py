@@ -203,7 +203,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
                 sizes[inner] = wishes.columns
             room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
             sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
-        elif isinstance(op, N.GlobalOp) and not parallel:
+        if isinstance(op, N.GlobalOp) and not parallel:
             room = JOINED // (sizes[0] or domain[0])
             sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
     divisors = _divisors(nests)

@@ -14,7 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.masks import Linear, affine_part
-from neptune_mlir.analysis.tiles import TUNED, tuned
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import KERNEL, TILE, TILE_FEW, TUNED
 from neptune_mlir.dialects.program import functions

@@ -149,9 +149,12 @@ class Specialised(Simulated):
     Args:
         choice: instead of what the shipped table says.
         blocks: of a launch whose blocks take programs from a queue.
+        knobs: `NAME:NUMBER;...`, otherwise than users compile it.
     """
 
-    def __init__(self, program: Any, choice: tuned.Choice | None = None, blocks: int = 1):
+    def __init__(
+        self, program: Any, choice: tuned.Choice | None = None, blocks: int = 1, knobs: str = ""
+    ):
         table = None
         if choice is not None:
             depths, flags = (1, 64, 128, 256), (False, True)
@@ -160,7 +163,7 @@ class Specialised(Simulated):
             table = tuned.Table(tuple(entries))
         with tuned.using(table), registry.collect_remarks() as self.remarks:
             text = program.to_mlir()
-            self.module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile")
+            self.module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile", knobs)
             nvvm.emit_tiles(self.module, "target", target="sm_90a")
             with self.module.context, ir.Location.unknown():
                 self.finish()

@@ -11,6 +11,8 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.rings import Rings
+from neptune_mlir.frontend import notation
+from neptune_mlir.ops.softmax import log_sum_exp
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms.hopper import lazy_rescaling
 from support.chips import simt
@@ -164,6 +166,41 @@ def test_programs_as_users_compile_them(name):
     for one, other in pairs:
         assert np.linalg.norm(one - other) / np.linalg.norm(other) < tolerance
     assert any(block.products for block in kernel.blocks)
+
+
+def positive_logits(width):
+    """A factor that is computed: the inner loop is pipelined."""
+    p = notation.Program("positive_logits")
+    i, j, d = p.axis("i"), p.axis("j"), p.axis("d", width)
+    x, w = p.input("x", i, d, dtype="f16"), p.input("w", j, d, dtype="f16")
+    s = notation.sum(notation.exp(x[i, d]) * w[j, d], d)
+    p.output(log_sum_exp(s, j), i, dtype="f32")
+    return p
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "classes", "programs"),
+    [
+        (lambda w: ops.linear_cross_entropy(width=w, dtype="f16"), 130, 700, 4),
+        (lambda w: ops.linear_cross_entropy(width=w, dtype="f16"), 5, 9, 4),
+        (positive_logits, 30, 513, 1),
+    ],
+    ids=["loss", "one tile", "pipelined"],
+)
+def test_matmuls_in_loops_within_loops(make, rows, classes, programs):
+    """Rows and classes that only a call knows: a chunk runs over its tiles of classes, each a sum
+    in a loop of its own; the rings go on from one tile to the next."""
+    width = 576
+    program = make(width)
+    kernel = Specialised(program, blocks=2, knobs=f"programs:{programs};each:0")
+    given = [f16(rows, width) / 16, f16(classes, width) / 16, np.arange(rows) % classes]
+    given = given[: len(program.inputs)]
+    found = kernel(*given)
+    want = program.reference(*(x if x.dtype == np.int64 else x.astype(float) for x in given))
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+    tiles = -(-rows // 128) * -(-classes // 256)
+    groups, steps = 2, width // 64
+    assert sum(block.products for block in kernel.blocks) == tiles * groups * steps
 
 
 def test_turns_of_one_product():

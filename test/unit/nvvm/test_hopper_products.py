@@ -58,6 +58,19 @@ def test_a_factor_computed_ahead():
     ]  # fmt: skip
 
 
+def test_a_loss_of_deep_products_of_any_shape():
+    """Tiles of classes in a loop, each a loop over the width: no spills, and ptxas serialises no
+    matmul."""
+    bundle = compiled(ops.linear_cross_entropy(width=1024, dtype="f16"))
+    (image,) = bundle.facts["images"]
+    assert image["notes"] == [] and not any(k["spills"] for k in image["kernels"].values())
+    product = image["kernels"][bundle.plan.launches[0].kernel]
+    assert product["threads"] == 3 * 128 and product["resident"]
+    assert not any("specialised" in r or "spills" in r for r in bundle.facts["remarks"])
+    chunks, rows = bundle.plan.launches[0].grid
+    assert rows == ["ceildiv", ["dim", 0, 0], 128] and "multiprocessors" in str(chunks)
+
+
 def test_a_loss_of_deep_products():
     """Each tile of classes is a program, whose rows are reduced in registers."""
     bundle = compiled(ops.linear_cross_entropy(width=1024, classes=32000, dtype="f16"))

@@ -55,7 +55,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     assert known["streamed"] == streamed
     assert known["ahead"] == streamed
-    assert known["apart"] == {"rows", "stream", "warp_groups", "tiles"}
+    assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
         "rows", "stream", "least", "chunks", "programs", "each", "columns"
     }  # fmt: skip
@@ -188,7 +188,7 @@ def test_rows_that_share_nothing_are_no_problems(rows, length):
     [
         ({"width": 1024, "classes": 32000}, "apart"),
         ({"width": 512, "classes": 32000}, "streamed"),  # a program keeps its rows
-        ({"width": 1024}, "streamed"),  # nobody knows how many tiles there are
+        ({"width": 1024}, "apart"),  # in as many chunks as the device wants
     ],
 )
 def test_rule_for_deep_products(settings, chosen):

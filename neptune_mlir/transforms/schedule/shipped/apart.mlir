@@ -28,9 +28,13 @@ module attributes {transform.with_named_sequence} {
     %none = transform.param.constant 0 : i64 -> !transform.any_param
     // Tiles of a chunk.
     %tiles = transform.tune.knob<"tiles"> = 1 from options = i64 -> !transform.any_param
-    %split = "transform.neptune.privatize"(%cut, %none, %none, %tiles)
-        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
-        -> !transform.any_op
+    // Where only a call knows how many tiles there are: as many chunks as it takes for so many programs,
+    // at a launch for so many on each multiprocessor. A chunk then runs a loop over its tiles.
+    %programs = transform.tune.knob<"programs"> = 0 from options = i64 -> !transform.any_param
+    %each = transform.tune.knob<"each"> = 0 from options = i64 -> !transform.any_param
+    %split = "transform.neptune.privatize"(%cut, %none, %programs, %tiles, %each)
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     %tiled = "transform.neptune.tile"(%split) {axes = []} : (!transform.any_op) -> !transform.any_op
     transform.yield
   }
