@@ -29,6 +29,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log2": np.log2, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh, "sqrt": np.sqrt,
     "rsqrt": lambda a: 1 / np.sqrt(a), "sin": np.sin, "cos": np.cos,
     "erf": np.vectorize(math.erf, otypes=[float]), "floor": np.floor, "ceil": np.ceil,
+    "roundeven": np.rint,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "not": np.logical_not, "select": np.where,

@@ -28,7 +28,8 @@ IDENTITY: dict[str, float | bool] = {
 # Unary functions that keep (+1) or reverse (-1) order wherever they are defined.
 MONOTONE = {
     "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1, "tanh": 1,
-    "sqrt": 1, "erf": 1, "floor": 1, "ceil": 1, "cast": 1, "neg": -1, "rsqrt": -1, "not": -1,
+    "sqrt": 1, "erf": 1, "floor": 1, "ceil": 1, "roundeven": 1, "cast": 1, "neg": -1,
+    "rsqrt": -1, "not": -1,
 }  # fmt: skip
 
 # Unary functions with an inverse that is an operator too; repeated ones invert each other.

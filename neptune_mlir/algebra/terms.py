@@ -40,7 +40,7 @@ OPS: dict[str, int] = {
     "max": 2, "min": 2, "neg": 1, "abs": 1,
     "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1,
     "tanh": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "erf": 1,
-    "floor": 1, "ceil": 1,
+    "floor": 1, "ceil": 1, "roundeven": 1,
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
     "and": 2, "or": 2, "xor": 2, "not": 1,
     "select": 3, "cast": 1,
@@ -243,6 +243,7 @@ def evaluate_op(op: str, v: list[Any], floating: bool) -> Any:
         case "erf": return math.erf(a)
         case "floor": return math.floor(a)
         case "ceil": return math.ceil(a)
+        case "roundeven": return round(a)
         case "eq": return a == b
         case "ne": return a != b
         case "lt": return a < b

@@ -35,7 +35,7 @@ _SIMPLE = {
     "math.log1p": "log1p", "math.expm1": "expm1", "math.tanh": "tanh", "math.sqrt": "sqrt",
     "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos", "math.erf": "erf",
     "math.floor": "floor", "math.ceil": "ceil", "math.powf": "pow", "math.absf": "abs",
-    "math.absi": "abs",
+    "math.absi": "abs", "math.roundeven": "roundeven",
 }  # fmt: skip
 _CASTS = {
     "arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.extsi",
@@ -157,7 +157,7 @@ _MATH = {
     "exp": "ExpOp", "exp2": "Exp2Op", "log": "LogOp", "log2": "Log2Op", "log1p": "Log1pOp",
     "expm1": "ExpM1Op", "tanh": "TanhOp", "sqrt": "SqrtOp", "rsqrt": "RsqrtOp",
     "sin": "SinOp", "cos": "CosOp", "erf": "ErfOp", "floor": "FloorOp", "ceil": "CeilOp",
-    "pow": "PowFOp", "abs": "AbsFOp",
+    "pow": "PowFOp", "abs": "AbsFOp", "roundeven": "RoundEvenOp",
 }  # fmt: skip
 _INT_MATH = {"abs": "AbsIOp"}
 _CMPI_CODE = {name: code for code, name in _CMPI.items()}

@@ -77,7 +77,7 @@ def any(value: Expr, *axes: Axis) -> Expr:
 exp, exp2, log, log2 = floating("exp"), floating("exp2"), floating("log"), floating("log2")
 log1p, expm1, tanh, erf = floating("log1p"), floating("expm1"), floating("tanh"), floating("erf")
 sqrt, rsqrt, sin, cos = floating("sqrt"), floating("rsqrt"), floating("sin"), floating("cos")
-floor, ceil = floating("floor"), floating("ceil")
+floor, ceil, roundeven = floating("floor"), floating("ceil"), floating("roundeven")
 
 
 def abs(x: Expr) -> Expr:
@@ -124,6 +124,6 @@ def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:
 __all__ = [
     "Axis", "Expr", "InputError", "Program", "Tensor", "abs", "all", "any", "cast", "ceil",
     "cos", "erf", "exp", "exp2", "expm1", "floor", "inf", "log", "log1p", "log2", "max",
-    "maximum", "mean", "min", "minimum", "prod", "rsqrt", "sigmoid", "sin", "sqrt", "sum",
-    "tanh", "where",
+    "maximum", "mean", "min", "minimum", "prod", "roundeven", "rsqrt", "sigmoid", "sin", "sqrt",
+    "sum", "tanh", "where",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ LIFT = (Step("lift-constants"),)
 RAISE = (
     Step("spread-conditions"),
     Step("convert-elementwise-to-linalg"),
+    Step("split-concats"),
     Step("raise-linalg"),
     Step("widen-sums"),
 )

@@ -85,7 +85,7 @@ ELEMENTWISE: dict[Any, Callable[..., Any]] = {
     aten.exp: n.exp, aten.exp2: n.exp2, aten.log: n.log, aten.log2: n.log2,
     aten.log1p: n.log1p, aten.expm1: n.expm1, aten.tanh: n.tanh, aten.erf: n.erf,
     aten.sqrt: n.sqrt, aten.rsqrt: n.rsqrt, aten.sin: n.sin, aten.cos: n.cos,
-    aten.floor: n.floor, aten.ceil: n.ceil, aten.sigmoid: n.sigmoid,
+    aten.floor: n.floor, aten.ceil: n.ceil, aten.round: n.roundeven, aten.sigmoid: n.sigmoid,
     aten.reciprocal: lambda x: 1.0 / x,
     aten.lt: operator.lt, aten.le: operator.le, aten.gt: operator.gt, aten.ge: operator.ge,
     aten.eq: operator.eq, aten.ne: operator.ne,

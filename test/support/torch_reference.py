@@ -15,10 +15,10 @@ _FUNCTIONS = {
     "exp": torch.exp, "exp2": torch.exp2, "log": torch.log, "log2": torch.log2,
     "log1p": torch.log1p, "expm1": torch.expm1, "tanh": torch.tanh, "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "erf": torch.erf,
-    "floor": torch.floor, "ceil": torch.ceil, "eq": torch.eq, "ne": torch.ne, "lt": torch.lt,
-    "le": torch.le, "gt": torch.gt, "ge": torch.ge, "and": torch.logical_and,
-    "or": torch.logical_or, "xor": torch.logical_xor, "not": torch.logical_not,
-    "select": torch.where,
+    "floor": torch.floor, "ceil": torch.ceil, "roundeven": torch.round,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt,
+    "ge": torch.ge, "and": torch.logical_and, "or": torch.logical_or,
+    "xor": torch.logical_xor, "not": torch.logical_not, "select": torch.where,
 }  # fmt: skip
 
 

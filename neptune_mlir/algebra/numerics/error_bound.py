@@ -96,7 +96,9 @@ def _passed(n: Term, v: list[Array], e: list[Array], out: Array) -> Any:
             return _times(v[0], e[1]) + _times(v[1], e[0])
         case "div":
             return (e[0] + _times(out, e[1])) / np.abs(v[1])
-        case "neg" | "abs" | "cast" | "tanh" | "erf" | "sin" | "cos" | "floor" | "ceil":
+        case "neg" | "abs" | "cast" | "floor" | "ceil" | "roundeven":
+            return e[0]
+        case "tanh" | "erf" | "sin" | "cos":
             return e[0]
         case "max" | "min":
             pick = np.maximum if n.op == "max" else np.minimum

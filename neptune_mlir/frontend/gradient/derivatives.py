@@ -234,8 +234,8 @@ PULLBACKS: dict[str, tuple[Pullback | None, ...]] = {
     ),
     "cast": (lambda d, y, a: d,),
 }  # fmt: skip
-for _step in ("floordiv", "floor", "ceil", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
-              "not"):  # fmt: skip
+for _step in ("floordiv", "floor", "ceil", "roundeven", "eq", "ne", "lt", "le", "gt", "ge", "and",
+              "or", "xor", "not"):  # fmt: skip
     PULLBACKS[_step] = (None,) * OPS[_step]
 
 

@@ -33,10 +33,12 @@ from neptune_mlir.transforms.linalg.raise_views import (
 )
 from neptune_mlir.transforms.registry import register, remark
 
+MAX_PARTS = 4  # of a concatenation that becomes a choice: every part is read for every element
+
 
 @register(
     "raise-linalg", "turn linalg ops and reshapes on tensors into neptune nests",
-    after=("spread-conditions", "convert-elementwise-to-linalg"),
+    after=("spread-conditions", "convert-elementwise-to-linalg", "split-concats"),
 )  # fmt: skip
 def raise_linalg(module: Any) -> None:
     for function in functions(module):
@@ -355,6 +357,29 @@ class Raiser:
         table[pieces[0]] = (Fixed(first.static, count.static),)
         return self.digits.pieces(rest)
 
+    def _concat(self, op: Any) -> bool:
+        """Parts of equal extent: a digit says which. Others stay."""
+        joined, count = op.attributes["dim"].value, len(op.operands)
+        views = [self._view(v) for v in op.operands]
+        if count > MAX_PARTS or any(view.body is None for view in views):
+            raise NotRaised(f"it joins more than {MAX_PARTS} parts, or an undefined one")
+        sizes = [self.digits.total(view.dims[joined]) for view in views]
+        if any(not self.sizes.same(size, sizes[0]) for size in sizes):
+            raise NotRaised("its parts are not equally long")
+        for view in views[1:]:
+            for mine, first in zip(view.dims, views[0].dims, strict=True):
+                self.digits.refine(first, mine)
+        bodies = [self.digits.rename(v.body, {}, self.nests.size_term) for v in views]  # type: ignore[arg-type]
+        which = self.digits.new(Size(count))
+        body = bodies[-1]
+        for k, part in reversed(list(enumerate(bodies[:-1]))):
+            here = T.make("eq", T.index(which[0]), T.const(k, "index"))
+            body = T.make("select", here, part, body)
+        dims = [self.digits.pieces(dim) for dim in views[0].dims]
+        dims[joined] = (*which, *dims[joined])
+        self.views[op.results[0]] = View(tuple(dims), body, views[0].dtype)
+        return True
+
     # ---- linalg --------------------------------------------------------------------------------
 
     def _structured(self, op: Any) -> bool:
@@ -393,5 +418,6 @@ _RULES: dict[str, Callable[[Raiser, Any], bool]] = {
     "tensor.expand_shape": Raiser._expand_shape,
     "tensor.reshape": Raiser._reshape,
     "tensor.extract_slice": Raiser._extract_slice,
+    "tensor.concat": Raiser._concat,
     "linalg.softmax": Raiser._softmax,
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from neptune_mlir.transforms.linalg.raise_linalg import Raiser
 
 GATHERED = "gathered"
+_REPEATABLE = ("max", "min", "and", "or")  # a reduction of reductions is exactly one over all loops
 
 
 def raise_structured(raiser: Raiser, op: Any) -> bool:
@@ -327,6 +328,9 @@ class _Structured:
         self, loops: list[int], body: Term, result: list[int], combiner: str | None = None
     ) -> Term:
         """Emit a nest and read it; what the body does not vary along is left to the view."""
+        while combiner in _REPEATABLE and (inner := self._inner(body, combiner)) is not None:
+            body, more = inner
+            loops = [*loops, *more]
         used = {leaf.attr for leaf in T.leaves(body, "index")}
         used = used.union(*(access.digits() for access in accesses(body)))
         used |= set(loops) - set(result)
@@ -334,3 +338,24 @@ class _Structured:
             [d for d in loops if d in used], body, [d for d in result if d in used], combiner
         )
         return read(access, body.dtype)
+
+    def _inner(self, body: Term, combiner: str) -> tuple[Term, list[int]] | None:
+        """What a reduction read by `body` reduces with this combiner, and its loops, if it is one.
+
+        Front ends write an extremum over several dimensions as one dimension after the other.
+        """
+        made = self.nests.again.made.get(body.attr.key) if body.op == "read" else None
+        if made is None or made.combiner != combiner:
+            return None
+        table: dict[int, tuple[Part, ...]] = {}
+        for group, parts in zip(made.kept, body.attr.dims, strict=True):
+            pieces = self.digits.pieces(group)
+            if len(pieces) != len(parts):
+                return None
+            table.update({g: (p,) for g, p in zip(pieces, parts, strict=True)})
+        more: list[int] = []
+        for digit in self.digits.pieces(made.loops):
+            if digit not in table:
+                table[digit] = self.digits.new(self.digits.extent(digit))
+                more.extend(table[digit])  # type: ignore[arg-type]
+        return self.digits.rename(made.body, table, self.nests.size_term), more
