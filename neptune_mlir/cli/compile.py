@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
+from neptune_mlir.driver.foreign import to_bytecode
 from neptune_mlir.driver.inputs import read_source
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.gpu import PRECISIONS
@@ -21,7 +22,7 @@ LEVELS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
     parser.add_argument(
         "--target", default="cpu", help="cpu, sm_90a, gfx942, ...; or several: sm_80,sm_90a"
     )
@@ -41,8 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tuning", metavar="TABLE", help="a table of 'neptune tune', not the user's"
     )
     parser.add_argument(
-        "-o", dest="output", metavar="OUT", help="default: IN.bundle for a bundle, else stdout"
-    )
+        "-o", dest="output", metavar="OUT",
+        help="default: IN.bundle for a bundle, else stdout; MLIR bytecode to OUT.mlirbc",
+    )  # fmt: skip
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -75,6 +77,11 @@ def _compile(options: argparse.Namespace) -> int:
             options.emit, knobs=library.knob_text(knobs),
         )  # fmt: skip
         print(*remarks, sep="\n", file=sys.stderr)
+        if str(options.output).endswith(".mlirbc"):
+            if options.emit not in compiler.COMMON_LEVELS:
+                levels = ", ".join(compiler.COMMON_LEVELS)
+                raise UsageError(f"--emit {options.emit} has no bytecode", hint=f"one of {levels}")
+            return _write(options.output, to_bytecode(text))
         return _write(options.output, _line(text))
     kernel = compile(source, options.target, options.schedule, entry=options.entry, knobs=knobs)
     print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)

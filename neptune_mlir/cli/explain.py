@@ -12,7 +12,7 @@ from neptune_mlir.transforms.schedule import library
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
     add_schedule_arguments(parser)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--grad", action="store_true", help="its gradient, and how it was derived")

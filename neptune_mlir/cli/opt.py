@@ -161,8 +161,10 @@ class _Session:
 
     def _parse(self, text: str | bytes, path: str | None = None) -> Any:
         """The module; of a whole file at `path`, so that its locations name it."""
+        from neptune_mlir.dialects.context import load_dialects_of
         from neptune_mlir.ir.bindings import ir
 
+        load_dialects_of(text, ir.Context.current)
         if self.options.no_implicit_module:
             return ir.Operation.parse(text, source_name=path or "")
         return ir.Module.parseFile(path) if path else ir.Module.parse(text)

@@ -22,7 +22,7 @@ PLAIN, HOSTILE = "plain", "hostile"  # inputs of --check
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", help="an .mlir file, or - for stdin")
+    parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
     parser.add_argument("--target", default="auto", help="cpu, auto, ...")
     parser.add_argument("--entry", help="the function, where the program has several")
     add_schedule_arguments(parser)

@@ -3,10 +3,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from neptune_mlir.dialects import aref, matmul, warps  # noqa: F401  (their ops belong to the dialect)
 from neptune_mlir.dialects.neptune import Neptune
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import diagnostic_lines, ir, load_dialect, lock
+from neptune_mlir.ir.bindings import (
+    diagnostic_lines,
+    ir,
+    load_dialect,
+    lock,
+    module,
+    passmanager,
+)
 
 DIALECTS = (Neptune,)
 
@@ -36,8 +45,27 @@ def parse(text: str, *, source: str = "<string>", context=None):
             as `file:line:col: message`.
     """
     context = context or make_context()
+    load_dialects_of(text, context)
     with context:
         try:
             return ir.Module.parse(text)
         except ir.MLIRError as error:
             raise InputError("\n".join(diagnostic_lines(error, source))) from None
+
+
+def load_dialects_of(text: str | bytes, context: Any) -> None:
+    """Load torch-mlir's dialect of scans and sorts for a program that has its ops, if the bindings
+    have it.
+
+    No function of the bindings does. A pass that makes its ops does before it runs.
+    """
+    if (b"tm_tensor" if isinstance(text, bytes) else "tm_tensor.") not in text:  # type: ignore[operator]
+        return
+    with lock, context, ir.Location.unknown():
+        stub = ir.Module.parse("func.func private @stub()")
+        try:
+            module("dialects.torch")  # registers torch-mlir's passes
+            passes = "builtin.module(func.func(convert-torch-to-tmtensor))"
+            passmanager.PassManager.parse(passes).run(stub.operation)
+        except (ImportError, ValueError, ir.MLIRError):
+            return  # other bindings: the parser says that it does not know the dialect

@@ -131,7 +131,7 @@ def region_to_terms(
 
     for op in block.operations:
         operation = op.operation
-        if operation.name in (YIELD, "linalg.yield"):
+        if operation.name in (YIELD, "linalg.yield", "tm_tensor.yield"):
             return [term_of(v) for v in operation.operands]
         if special and operation.name in special:
             env[operation.results[0]] = special[operation.name](op)

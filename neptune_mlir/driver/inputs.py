@@ -6,21 +6,24 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neptune_mlir.driver.foreign import from_text, program_text
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import InputError
 
 
 def read_source(path: str) -> Source:
-    """The program in a file, or on stdin for `-`. Raises InputError."""
+    """The program in a file (`driver/foreign.py` says which), or text on stdin for `-`.
+
+    Raises InputError.
+    """
     try:
         if path == "-":
-            return Source(sys.stdin.read(), "<stdin>")
-        return Source(Path(path).read_text(), path)
+            return Source(from_text(sys.stdin.read(), "<stdin>"), "<stdin>")
+        return Source(program_text(path), path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read '{path}': {reason}") from None

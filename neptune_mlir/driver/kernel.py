@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neptune_mlir.driver.foreign import from_text, program_text
 from neptune_mlir.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ class Source:
 
     @classmethod
     def of(cls, program: Any) -> Source:
-        """The text of a program: MLIR text, a path to some (a string of one line that names a
-        file or ends in .mlir is one), a module, or a built program.
+        """The text of a program: MLIR text, a path (a string of one line that names a file or
+        ends in .mlir, .mlirbc or .onnx is one; see `foreign.program_text`), a module, or a built
+        program.
 
         Raises:
             UsageError: something else, or no such file.
@@ -38,16 +40,16 @@ class Source:
             return program
         if isinstance(program, os.PathLike) or _is_path(program):
             try:
-                return cls(Path(program).read_text(), os.fspath(program))
+                return cls(program_text(program), os.fspath(program))
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or error
                 raise UsageError(f"cannot read '{os.fspath(program)}': {reason}") from None
         if isinstance(program, str):
-            return cls(program)
+            return cls(from_text(program, "<program>"))
         if callable(getattr(program, "module", None)):  # a program in index notation
             program = program.module()
         if hasattr(program, "operation"):  # an ir.Module, or an op that prints as one
-            return cls(program.operation.get_asm(enable_debug_info=True))
+            return cls(from_text(program.operation.get_asm(enable_debug_info=True), "<program>"))
         raise UsageError(
             f"cannot compile a {type(program).__name__}",
             hint="pass MLIR text, a path, an ir.Module or a program of neptune_mlir.ops",
@@ -58,7 +60,7 @@ def _is_path(program: Any) -> bool:
     """Whether a string is a path: a program has an op, and so a bracket or a quote."""
     if not isinstance(program, str) or set(program) & set("\n(\"{"):
         return False
-    return program.endswith(".mlir") or os.path.isfile(program)
+    return program.endswith((".mlir", ".mlirbc", ".onnx")) or os.path.isfile(program)
 
 
 class Kernel:

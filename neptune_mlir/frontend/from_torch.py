@@ -5,13 +5,23 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.dialects.context import parse
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.driver.foreign import FROM_TORCH
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.ir.bindings import PACKAGE
+from neptune_mlir.ir.bindings import ir
+
+BUFFER = "neptune.buffer"  # of a result: the buffer of the torch program that it is to replace
+LOWER = (
+    "strip-debuginfo,func.func(torch-match-quantized-custom-ops),"
+    f"torchdynamo-export-to-torch-backend-pipeline{{extra-library=}},{FROM_TORCH}"
+)
 
 
 def from_torch(
@@ -24,6 +34,10 @@ def from_torch(
 ) -> Any:
     """Import a `torch.nn.Module` or a function on tensors.
 
+    What a program writes to its buffers comes before its results, as torch.export has it: these
+    results of the function have the attribute `neptune.buffer`, the buffer's name, and a warning
+    lists them.
+
     Args:
         program: what to import; parameters and buffers of a module become constants.
         example_args: tensors of the right shapes and dtypes; their values do not matter.
@@ -34,18 +48,23 @@ def from_torch(
         ToolError: torch or torch-mlir is not installed.
         InputError: torch cannot export the program, or torch-mlir cannot lower it.
     """
-    torch, fx = _require("torch"), _require(f"{PACKAGE}.fx")
+    torch, fx = _require("torch"), _require("torch_mlir.fx")
+    decompositions = importlib.import_module("torch_mlir.extras.fx_decomp_util")
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's deprecations of its own code
-            imported = fx.export_and_import(
+            exported = torch.export.export(
                 wrapped,
-                *example_args,
-                output_type="linalg-on-tensors",
+                tuple(example_args),
                 dynamic_shapes=None if shapes is None else (shapes,),
-                func_name=name,
+                strict=False,
+            )
+            exported = exported.run_decompositions(decompositions.get_decomposition_table())
+            _compute_no_empty(torch, exported.graph)
+            imported = fx.export_and_import(
+                exported, output_type="raw", func_name=name, decomposition_table={}
             )
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
         reason = str(error).strip().splitlines()
@@ -53,13 +72,47 @@ def from_torch(
             f"cannot import the torch program: {type(error).__name__}: "
             f"{reason[0] if reason else 'no message'}"
         ) from error
-    # The importer has a context of its own, maybe of another MLIR package: go through text.
-    module = parse(imported.operation.get_asm(enable_debug_info=False), source="<torch>")
+    bytecode = io.BytesIO()
+    imported.operation.write_bytecode(bytecode)
+    module = parse(torch_mlir_opt.lower(bytecode.getvalue(), LOWER, "<torch>"), source="<torch>")
+    _name_results(module, exported, name)
     if raised:
         from neptune_mlir import passes
 
         passes.run(module, "raise-linalg")
     return module
+
+
+def _compute_no_empty(torch: Any, graph: Any) -> None:
+    """A tensor without elements comes from nothing: torch-mlir divides by its extents."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(value, torch.Tensor):
+            continue
+        if all(isinstance(extent, int) for extent in value.shape) and 0 in value.shape:
+            node.target = torch.ops.aten.full.default
+            node.args = (list(value.shape), 0)
+            node.kwargs = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+    graph.eliminate_dead_code()
+
+
+def _name_results(module: Any, exported: Any, name: str) -> None:
+    """Say which results are new values of buffers."""
+    signature = exported.graph_signature
+    written = [signature.buffers_to_mutate.get(spec.arg.name) for spec in signature.output_specs]
+    buffers = [b.removeprefix("program.") if b else None for b in written]
+    if not any(buffers):
+        return
+    (function,) = (f for f in functions(module) if f.sym_name.value == name)
+    with module.context:
+        named = [
+            ir.DictAttr.get({BUFFER: ir.StringAttr.get(b)} if b else {}) for b in buffers
+        ]
+        function.operation.attributes["res_attrs"] = ir.ArrayAttr.get(named)
+    listed = ", ".join(f"result {k} is buffer '{b}'" for k, b in enumerate(buffers) if b)
+    warnings.warn(
+        f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
+    )
 
 
 def _require(package: str) -> Any:

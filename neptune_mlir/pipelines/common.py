@@ -24,6 +24,7 @@ RAISE = (
 )
 
 IMPORT = (
+    Step("lower-tm-tensor"),
     *LIFT,
     Step("canonicalize"),  # branches become choices between tensors, which are nests too
     *LIFT,  # and some of what was built from numbers becomes array constants

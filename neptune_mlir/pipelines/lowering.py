@@ -60,6 +60,7 @@ class Lowering:
             raise InputError("the program has no function with a body", loc=source)
         with bindings.source_name(source):
             _check_signatures(module)
+            _check_state(module)
         return cls(module, {"provenance": provenance(text, source)})
 
     def copy(self) -> Lowering:
@@ -113,6 +114,17 @@ class Lowering:
         self.run(common.TO_TILES)
         self.facts["kernels"] = count(self.module, "scf.forall")
         legal.check_when_asked(self.module, "tile")
+
+
+def _check_state(module: Any) -> None:
+    """Raises InputError for a program that keeps state from call to call."""
+    for function in functions(module):
+        for op in function.regions[0].blocks[0].operations:
+            if op.operation.name.startswith("ml_program.global_"):
+                name, place = op.operation.name, bindings.location_text(op.operation.location)
+                message = f"'{name}' keeps state between calls (random numbers do), a kernel not"
+                hint = "draw the random numbers, or a dropout mask, before and pass them"
+                raise InputError(message, loc=place, hint=hint)
 
 
 def _check_signatures(module: Any) -> None:

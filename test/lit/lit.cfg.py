@@ -44,6 +44,6 @@ tool("neptune", "neptune_mlir.cli.main")
 tool("filecheck", "filecheck.main" if server else "filecheck")
 config.substitutions.append(("%python", sys.executable))
 
-for package in ("torch", "z3", "triton"):
+for package in ("torch", "torch_mlir", "z3", "triton"):
     if importlib.util.find_spec(package) is not None:
         config.available_features.add(package)

@@ -165,6 +165,7 @@ class HostReader:
             raise LoweringError(
                 f"'{name}' outside of any kernel: the host may only size and launch",
                 loc=location_text(op.location),
+                hint=_LOOPS if name.startswith("scf.") else None,
             )
         operands = [self.expressions[v] for v in op.operands]
         if isinstance(head, tuple):  # ("swap", operator)
@@ -246,6 +247,7 @@ def affine_expression(expression: Any, dims: list[Any], symbols: list[Any]) -> A
 
 
 # "" stands for the identity; ("swap", x) for x with its operands exchanged
+_LOOPS = "loops in order (a scatter is one) run on the CPU alone: compile for cpu, or leave it out"
 _SCALAR_OPS: dict[str, Any] = {
     "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.ceildivsi": "ceildiv",
     "arith.ceildivui": "ceildiv", "arith.floordivsi": "floordiv", "arith.divui": "floordiv",

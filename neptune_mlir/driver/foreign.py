@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs of other exporters as text of linalg on tensors: ONNX files, StableHLO, MLIR bytecode.
+
+A file says what it is by its content, and ONNX by its suffix. The conversions are torch-mlir's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.errors import InputError, ToolError
+
+BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
+_PORTABLE = b"StableHLO_v"  # after a version byte: a portable artifact, as jax.export writes it
+
+# Calls are inlined first: the conversion knows nothing of them.
+STABLEHLO = (
+    "inline,symbol-dce,canonicalize,stablehlo-legalize-to-linalg,stablehlo-convert-to-signless,"
+    "canonicalize,cse"
+)
+FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
+ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
+
+
+def program_text(path: str | Path) -> str:
+    """The program in a file, as MLIR text.
+
+    Raises:
+        OSError, UnicodeDecodeError: it cannot be read.
+        InputError: it cannot be converted.
+        ToolError: a package that the conversion needs is not installed.
+    """
+    path = Path(path)
+    if path.suffix == ".onnx":
+        return from_onnx(path)
+    data = path.read_bytes()
+    if data.startswith(BYTECODE):
+        return from_bytecode(data, str(path))
+    return from_text(data.decode(), str(path))
+
+
+def from_text(text: str, name: str) -> str:
+    """A program in text, StableHLO converted."""
+    if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
+        text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
+        if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", text):
+            raise InputError(
+                f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
+                hint="keep it out of the program: compile what stands before and after it",
+            )  # fmt: skip
+    return text
+
+
+def _place(text: str, at: int, name: str) -> str:
+    """Where the op in a line of printed MLIR stood in the program called `name`."""
+    line = text[at : text.index("\n", at)]
+    label = re.search(r"loc\((#\w+)\)$", line)
+    found = re.search(rf"^{label[1]} = (loc\(.*\))$", text, re.M) if label else None
+    return found[1][4:-1].replace('"-"', name).replace('"', "") if found else name
+
+
+def from_bytecode(data: bytes, name: str) -> str:
+    """A program in MLIR bytecode or a portable StableHLO artifact. Raises InputError."""
+    from neptune_mlir.dialects.context import make_context
+    from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock
+
+    with lock, make_context() as context:
+        try:
+            if data[5:].startswith(_PORTABLE):
+                stablehlo = _stablehlo()
+                stablehlo.register_dialect(context, True)
+                module = stablehlo.deserialize_portable_artifact(context, data)
+            else:
+                module = ir.Module.parse(data)
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, name))) from None
+        except (ValueError, RuntimeError) as error:
+            raise InputError(f"cannot read '{name}': {error}") from None
+        return from_text(module.operation.get_asm(enable_debug_info=True), name)
+
+
+def to_bytecode(text: str) -> bytes:
+    """A module in MLIR text as bytecode, the same bytes for the same text. Raises InputError."""
+    from neptune_mlir.dialects.context import parse
+
+    stream = io.BytesIO()
+    parse(text).operation.write_bytecode(stream)
+    return stream.getvalue()
+
+
+def from_onnx(path: Path) -> str:
+    """An ONNX model; weights are constants, named dimensions run-time extents.
+
+    Raises:
+        OSError: the file cannot be read.
+        InputError: it is no model, or has an operator that torch-mlir cannot lower.
+        ToolError: the package `onnx`, or torch-mlir, is not installed.
+    """
+    with open(path, "rb"):
+        pass
+    onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
+    importer = _package("torch_mlir.extras.onnx_importer", "pip install torch-mlir")
+    dialect = importlib.import_module("torch_mlir.dialects.torch")
+    bindings = importlib.import_module("torch_mlir.ir")
+    try:
+        model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
+        context = bindings.Context()
+        dialect.register_dialect(context)
+        info = importer.ModelInfo(model, config=importer.Config())
+        module = info.create_module(context=context).operation
+        importer.NodeImporter.define_function(info.main_graph, module).import_all()
+        module.verify()
+    except OSError:
+        raise
+    except Exception as error:  # protobuf, onnx and the importer each raise kinds of their own
+        reason = str(error).strip().splitlines()
+        raise InputError(
+            f"cannot import '{path}': {reason[0] if reason else type(error).__name__}"
+        ) from None
+    return torch_mlir_opt.lower(module.get_asm(), ONNX, str(path))
+
+
+def _package(name: str, hint: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        needed = name.partition(".")[0]
+        raise ToolError(f"reading this program needs '{needed}'", hint=hint) from None
+
+
+def _stablehlo() -> Any:
+    from neptune_mlir.ir.bindings import module
+
+    try:
+        return module("_mlir_libs._stablehlo")
+    except ImportError:
+        raise ToolError(
+            "reading a portable StableHLO artifact needs the bindings of torch-mlir",
+            hint="pip install torch-mlir",
+        ) from None

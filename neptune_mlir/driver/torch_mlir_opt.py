@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Passes of torch-mlir, in a child process: on some programs they divide by zero or abort, and that
+is not to end the process of who imports one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from neptune_mlir.errors import InputError, ToolError
+
+SHOWN = 5  # diagnostics of a program that cannot be lowered
+
+
+def lower(
+    program: str | bytes, passes: str, name: str, *, located: bool = False, timeout: float = 600
+) -> str:
+    """A module as text after passes of torch-mlir.
+
+    Args:
+        program: text or bytecode of the module.
+        passes: a textual pipeline on modules, without `builtin.module(...)` around it.
+        name: what diagnostics call the program.
+        located: the text says where its ops stood in the program.
+        timeout: seconds.
+
+    Raises:
+        ToolError: torch-mlir is not installed, or does not finish.
+        InputError: a pass refuses the program, or dies on it.
+    """
+    command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
+    command += ["--mlir-print-debuginfo"] if located else []
+    data = program.encode() if isinstance(program, str) else program
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
+        given.write(data)
+        given.seek(0)
+        try:
+            done = subprocess.run(
+                command, stdin=given, stdout=made, stderr=subprocess.PIPE, timeout=timeout,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"torch-mlir did not lower {name} in {timeout:g} s") from None
+        made.seek(0)
+        text = made.read().decode()
+    if done.returncode < 0:
+        died = signal.Signals(-done.returncode).name
+        raise InputError(
+            f"torch-mlir died of {died} while it lowered the program",
+            loc=name, hint="lower its parts one by one to find the operation; report it there",
+        )  # fmt: skip
+    if done.returncode:
+        raise InputError(_diagnostics(done.stderr.decode(errors="replace"), name))
+    return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
+
+
+def _executable() -> Path:
+    found = importlib.util.find_spec("torch_mlir")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        path = Path(folder) / "_mlir_libs" / "torch-mlir-opt"
+        if path.exists():
+            return path
+    raise ToolError(
+        "this program needs torch-mlir, which is not installed", hint="pip install torch-mlir"
+    )
+
+
+_DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$")
+_OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
+_NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
+
+
+def _diagnostics(output: str, name: str) -> str:
+    """The errors of a pass, each `file:line:col: error: message`, one a line."""
+    errors = []
+    for line in output.splitlines():
+        match = _DIAGNOSTIC.match(line)
+        if match and match["kind"] == "error":
+            place = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:")
+            place = name if place in ("<unknown>:0", "loc(unknown)") else place
+            text = match["text"]
+            if named := _OPERATOR.search(text) or _NAMED.search(text):
+                text = f"torch-mlir cannot lower '{named[1]}' as it is used here: {text}"
+            errors.append(f"{place}: error: {text}")
+    last = output.strip().splitlines()
+    return "\n".join(errors[:SHOWN]) or f"{name}: error: {last[-1] if last else 'no message'}"

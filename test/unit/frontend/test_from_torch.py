@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""PyTorch programs beyond maps and reductions: scans, sorts, scatters, state, nothing at all."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+import neptune_mlir  # noqa: E402
+from neptune_mlir.driver import compiler  # noqa: E402
+from neptune_mlir.errors import InputError, NeptuneError  # noqa: E402
+from neptune_mlir.frontend.from_torch import BUFFER, from_torch  # noqa: E402
+
+torch.manual_seed(0)
+X = torch.randn(3, 9)
+HOSTILE = X.clone()
+HOSTILE[0, 2], HOSTILE[0, 5], HOSTILE[1, :4], HOSTILE[2, 7] = torch.nan, torch.inf, 1.0, -0.0
+
+
+def run(program, *arguments):
+    kernel = neptune_mlir.compile(from_torch(program, arguments, raised=False))
+    found = kernel(*(a.numpy() for a in arguments))
+    return found if isinstance(found, tuple) else (found,)
+
+
+def test_scans():
+    """Sums of at most 9, and of 90 in blocks, of numbers about 1: within 1e-5 of float64."""
+    long = torch.randn(2, 90)
+
+    def program(x, long):
+        return x.cumsum(1), x.cumprod(0), long.cumsum(1)
+
+    wanted = program(X.double(), long.double())
+    for got, want in zip(run(program, X, long), wanted, strict=True):
+        np.testing.assert_allclose(got, want.numpy(), atol=1e-5)
+
+
+def test_sorts_are_stable_and_have_nans_last():
+    def program(x):
+        return *torch.sort(x, 1), *torch.sort(x, 1, True), torch.topk(x, 2, 1)[0]
+
+    rising = torch.sort(HOSTILE, dim=1, stable=True)
+    falling = torch.sort(HOSTILE, dim=1, descending=True, stable=True)
+    wanted = (*rising, *falling, falling[0][:, :2])
+    for got, want in zip(run(program, HOSTILE), wanted, strict=True):
+        np.testing.assert_array_equal(got, want.numpy())
+        if got.dtype == np.float32:
+            np.testing.assert_array_equal(np.signbit(got), torch.signbit(want).numpy())
+
+
+def test_scatters():
+    at, new = torch.tensor([2, 0, 2, 1]), torch.randn(4, 9)
+
+    def program(x, at, new):
+        return x.index_add(0, at, new), x.index_put((at[:2],), new[:2])
+
+    for got, want in zip(run(program, X, at, new), program(X, at, new), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
+    text = str(from_torch(program, (X, at, new), raised=False))
+    with pytest.raises(NeptuneError, match=r"'scf\.for' outside of any kernel") as caught:
+        compiler.compile_text(text, "f.mlir", "sm_80", None, None)
+    assert "on the CPU alone" in caught.value.hint
+
+
+def test_tensors_without_elements():
+    def program(x):
+        empty = x[:, :0]
+        return empty.reshape(0, 3), empty.flatten().sum(), torch.cat([x, empty], 1)
+
+    for got, want in zip(run(program, X), program(X), strict=True):
+        assert got.shape == tuple(want.shape)
+        np.testing.assert_array_equal(got, want.numpy())
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(9))
+
+    def forward(self, x):
+        self.seen.add_(x.sum(0))
+        return x - self.seen
+
+
+def test_written_buffers_are_named():
+    with pytest.warns(UserWarning, match="result 0 is buffer 'seen'"):
+        module = from_torch(Counts(), (X,), raised=False)
+    assert f'{BUFFER} = "seen"' in str(module)
+    seen, moved = neptune_mlir.compile(module)(X.numpy())
+    np.testing.assert_allclose(seen, X.sum(0).numpy(), atol=1e-5)
+    np.testing.assert_allclose(moved, (X - X.sum(0)).numpy(), atol=1e-5)
+
+
+def test_random_numbers_and_ops_without_lowering_are_named():
+    module = from_torch(lambda x: x + torch.rand_like(x), (X,), raised=False)
+    with pytest.raises(InputError, match=r"'ml_program\.global_load' keeps state") as caught:
+        neptune_mlir.compile(module)
+    assert caught.value.loc and "pass them" in caught.value.hint
+    with pytest.raises(InputError, match=r"torch-mlir cannot lower 'torch\.aten\.cummax'"):
+        from_torch(lambda x: torch.cummax(x, 0).values, (X,), raised=False)
