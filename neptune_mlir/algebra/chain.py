@@ -7,7 +7,7 @@ The leaves of a correction (`acc`, `old`, `new`) are defined in `proof.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,6 +108,17 @@ class Solution:
     steps: tuple[str, ...] = ()
     proofs: dict[str, Proof] = field(default_factory=dict)
     facts: Facts = field(default_factory=lambda: Facts(frozenset()))
+
+    def mapped(self, change: Callable[[Term], Term]) -> Solution:
+        """The same with `change` applied to every term that is evaluated."""
+        running = []
+        for r in self.running:
+            correction = r.correction
+            if correction is not None:
+                correction = replace(correction, h=change(correction.h))
+            running.append(replace(r, body=change(r.body), correction=correction))
+        finals = {name: change(term) for name, term in self.finals.items()}
+        return replace(self, running=tuple(running), finals=finals)
 
     @property
     def proved(self) -> bool:

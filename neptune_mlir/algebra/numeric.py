@@ -18,7 +18,7 @@ import numpy as np
 from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.numerics.accuracy import rounded
-from neptune_mlir.algebra.terms import Term, is_float, walk
+from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
 
@@ -92,7 +92,8 @@ def evaluate(
             place = n.attr + domain.lead
             value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
         elif n.op == "read":
-            value = _read(domain, n.attr, args).astype(kind)
+            clipped = any(reads(i) for i in n.args)
+            value = _read(domain, n.attr, args, clipped).astype(kind)
         elif n.op == "ref":
             value = refs[n.attr]
         elif n.op == "sym":
@@ -109,8 +110,12 @@ def evaluate(
     return done[t]
 
 
-def _read(domain: Domain, key: Any, places: list[Array]) -> Array:
+def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:
+    """`clipped`: positions are data, and those outside are the nearest inside."""
     array = np.asarray(domain.data[key])
+    if clipped:
+        shape = array.shape[domain.lead :]
+        places = [np.clip(p, 0, n - 1) for p, n in zip(places, shape, strict=True)]
     if not domain.batched:
         return array[tuple(places)] if places else array.reshape(domain.unit)
     if not places:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.op_names import ACCUMULATE, CORRECT, MAP, PRODUCE, READS, REDUCE
+from neptune_mlir.dialects.op_names import ACCUMULATE, CORRECT, MAP, PRODUCE, READ, READS, REDUCE
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
@@ -83,7 +84,7 @@ def read_nest(op: Any, values: nests.Values, *, in_body: bool = False) -> FusedN
     place = {loop: T.index(axis) for loop, axis in enumerate(loops)}
     body = _body(op, values, place)
     if body is not None:
-        reads = T.leaves(body, "read")
+        reads = list(elements(body))
     else:
         code = op.operation.regions[0].blocks[0].operations
         accesses = (nests.read_access(o, values) for o in code if o.operation.name in READS)
@@ -116,7 +117,10 @@ def read_live(stream: Any, values: nests.Values) -> Term:
     block = stream.live.blocks[0]
     arguments = [T.index(k) for k in range(len(block.arguments))]
     try:
-        return region_to_terms(block, arguments, lambda v: scalar_term(v, values))[0]
+        return region_to_terms(
+            block, arguments, lambda v: scalar_term(v, values),
+            special={READ: lambda op: nests.read_access(op, values)},
+        )[0]  # fmt: skip
     except NoTermForm:
         return T.const(True, "i1")  # nothing is skipped then, which is always right
 

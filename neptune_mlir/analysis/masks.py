@@ -2,8 +2,8 @@
 """Affine conditions on positions: masks as conjunctions of `linear form >= 0`.
 
 Causal (`j <= i`), windows (`i - j < w`), a prefix offset (`j <= i + (Nk - Nq)`) and run-time
-lengths (`j < length`) are of this kind. A form is linear in the axes; what it adds to them may
-be any scalar that no axis changes.
+lengths (`j < length`, `j < length[b]`) are of this kind. A form is linear in the axes; what it adds
+to them may be any scalar that no axis changes, or an integer that is read from a tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from neptune_mlir.algebra.terms import Term
 
 @dataclass(frozen=True)
 class Linear:
-    """`sum of coefficient * atom, plus constant`; atoms are axes (`index`) or scalars."""
+    """`sum of coefficient * atom, plus constant`; atoms are axes (`index`), scalars, or elements of
+    tensors (`read`)."""
 
     atoms: frozenset[tuple[Term, int]]
     constant: int
@@ -37,6 +38,11 @@ class Linear:
     @property
     def axes(self) -> frozenset[int]:
         return frozenset(a.attr for a, _ in self.atoms if a.op == "index")
+
+    @property
+    def reads(self) -> tuple[Term, ...]:
+        """The atoms that are elements of tensors."""
+        return tuple(a for a, _ in self.ordered() if a.op == "read")
 
     def plus(self, other: Linear, factor: int = 1) -> Linear:
         sums = dict(self.atoms)
@@ -62,7 +68,7 @@ def linear(t: Term) -> Linear | None:
         return None
     if t.is_const:
         return Linear(frozenset(), int(t.value))
-    if t.op == "index":
+    if t.op in ("index", "read"):
         return Linear(frozenset([(t, 1)]), 0)
     if t.op == "cast":
         inner = linear(t.args[0])
@@ -118,6 +124,22 @@ def affine_part(condition: Term) -> list[Linear]:
     for part in conjuncts(condition):
         found.update(dict.fromkeys(constraints(part) or ()))
     return list(found)
+
+
+def masked_load(term: Term) -> tuple[Term, list[Linear]] | None:
+    """The read that a term is where an affine condition holds, 0 elsewhere; and the condition.
+
+    `where(j < length[b], v[b, j], 0)`, or a read alone.
+    """
+    if term.op == "read":
+        return term, []
+    if term.op != "select" or term.args[1].op != "read":
+        return None
+    condition, found, other = term.args
+    parts = [constraints(c) for c in conjuncts(condition)]
+    if not (other.is_const and other.value == 0) or any(forms is None for forms in parts):
+        return None
+    return found, [form for forms in parts for form in forms or ()]
 
 
 def implied(form: Linear, known: Iterable[Linear]) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.analysis.tiles import is_multiple
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.errors import ScheduleError
@@ -39,7 +40,7 @@ class TileAxis:
     @property
     def divides(self) -> bool:
         """Whether every tile of this axis is known to be full."""
-        return isinstance(self.extent, int) and self.extent % self.size == 0
+        return is_multiple(self.extent, self.size)
 
 
 def tiles_of(op: Any) -> list[int]:

@@ -34,7 +34,7 @@ access next to its use, so a diagnostic about an access points at the access.
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.dialects import verify
+from neptune_mlir.dialects import verify, verify_read
 from neptune_mlir.ir.bindings import ext, ir
 
 
@@ -90,7 +90,7 @@ class IndexOp(Neptune.Operation, name="index", traits=_PURE):
     dim: Any
     result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
 
-    verify_invariants = staticmethod(verify.index)
+    verify_invariants = staticmethod(verify_read.index)
 
 
 class MultiprocessorsOp(Neptune.Operation, name="multiprocessors", traits=_PURE):
@@ -103,25 +103,38 @@ class MultiprocessorsOp(Neptune.Operation, name="multiprocessors", traits=_PURE)
 
 
 class ReadOp(Neptune.Operation, name="read", traits=_PURE):
-    """The element of a tensor at this point of the domain: `result = tensor[map(d)]`.
+    """The element of a tensor at this point of the domain: `result = tensor[map(d)[lookups]]`.
 
-    A result of `map` is a loop (`d0`), a loop divided by a constant (`d0 floordiv 4`: several
-    query heads share one key head), or a constant.
+    A result of `map` is a position: a loop (`d0`), a loop divided by a constant (`d0 floordiv 4`:
+    several query heads share one key head) or its remainder (`d0 mod 16`), a constant, a lookup
+    (a symbol), or a sum of one of each. A lookup is an element of another tensor, as index: a
+    page of a table, the first row of a sequence. What it reads is data: bounds are the
+    program's business, and code that is made of a read through a lookup never leaves the tensor.
 
-    Example:
+    Examples:
 
         %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4x8xf32>) -> f32
 
-    Rejected: use outside a nest, a map whose rank is not the domain's or the tensor's, other
-    index expressions (sums, repeated loops), a static extent that the map can leave, a result
-    that is not the element type.
+        %n = "neptune.read"(%table) {map = affine_map<(b, j) -> (b, j floordiv 16)>}
+               : (tensor<4x8xi32>) -> i32
+        %p = arith.index_cast %n : i32 to index
+        %k = "neptune.read"(%pages, %p) {map = affine_map<(b, j)[page] -> (page, j mod 16)>}
+               : (tensor<32x16xf32>, index) -> f32
+
+    In the `live` region of a stream a read's loops are the axes of the stream.
+
+    Rejected: use outside a nest or `live`, a map whose rank is not the domain's or the tensor's,
+    symbols that are not as many as lookups, a lookup that is not an `arith.index_cast` of a
+    `neptune.read` beside it, other index expressions, a loop in two dimensions (but as different
+    digits), a static extent that the map can leave, a result that is not the element type.
     """
 
     tensor: ext.Operand[Any]
+    lookups: Sequence[ext.Operand[ir.IndexType]]
     map: Any
     result: ext.Result[Any]
 
-    verify_invariants = staticmethod(verify.read)
+    verify_invariants = staticmethod(verify_read.read)
 
 
 class OldOp(Neptune.Operation, name="old", traits=_PURE):
@@ -131,7 +144,7 @@ class OldOp(Neptune.Operation, name="old", traits=_PURE):
     map: Any
     result: ext.Result[Any]
 
-    verify_invariants = staticmethod(verify.reference)
+    verify_invariants = staticmethod(verify_read.reference)
 
 
 class NewOp(Neptune.Operation, name="new", traits=_PURE):
@@ -144,7 +157,7 @@ class NewOp(Neptune.Operation, name="new", traits=_PURE):
     map: Any
     result: ext.Result[Any]
 
-    verify_invariants = staticmethod(verify.reference)
+    verify_invariants = staticmethod(verify_read.reference)
 
 
 class MapOp(Neptune.Operation, name="map", traits=_PURE):

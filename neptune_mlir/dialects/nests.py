@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import AXES, AXIS_NAMES
@@ -19,6 +20,7 @@ from neptune_mlir.dialects.op_names import NEW, OLD, PREFIX, READ, READS
 from neptune_mlir.dialects.scalars import (
     Emitter,
     NoTermForm,
+    cast,
     identity_value,
     mlir_type,
     region_to_terms,
@@ -26,6 +28,7 @@ from neptune_mlir.dialects.scalars import (
 from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
+POSITIONS = "a loop, a loop floordiv or mod a constant, a lookup, and sums of one of each"
 COMBINERS = ("add", "mul", "max", "min", "and", "or")
 
 
@@ -124,28 +127,51 @@ class Nest:
         return self.op.operation.location
 
 
-def affine_to_term(expr: Any, axis=T.index) -> Term:
-    """An access expression as a term. Raises NoTermForm for what nests cannot express."""
+_OF_AFFINE = {ir.AffineFloorDivExpr: "floordiv", ir.AffineModExpr: "rem", ir.AffineAddExpr: "add"}
+
+
+def affine_to_term(expr: Any, lookups: Sequence[Term] = ()) -> Term:
+    """An index of an access as a term, `lookups` being its symbols.
+
+    Raises NoTermForm for what is no position (`algebra/access.py`).
+    """
+    found = position_of(_affine_term(expr, lookups))
+    if found is None:
+        raise NoTermForm(f"access '{expr}' is not a position: {POSITIONS}")
+    return found.term()
+
+
+def _affine_term(expr: Any, lookups: Sequence[Term]) -> Term:
     if isinstance(expr, ir.AffineDimExpr):
-        return axis(ir.AffineDimExpr(expr).position)
+        return T.index(ir.AffineDimExpr(expr).position)
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return T.make("cast", lookups[ir.AffineSymbolExpr(expr).position], dtype="index")
     if isinstance(expr, ir.AffineConstantExpr):
         return T.const(ir.AffineConstantExpr(expr).value, "index")
-    if isinstance(expr, ir.AffineFloorDivExpr):
-        binary = ir.AffineBinaryExpr(expr)
-        if isinstance(binary.rhs, ir.AffineConstantExpr):
-            divisor = T.const(ir.AffineConstantExpr(binary.rhs).value, "index")
-            return T.make("floordiv", affine_to_term(binary.lhs, axis), divisor)
-    raise NoTermForm(f"access '{expr}' is not an axis, axis floordiv constant, or constant")
+    for kind, op in _OF_AFFINE.items():
+        if isinstance(expr, kind):
+            return T.make(op, *(_affine_term(e, lookups) for e in (expr.lhs, expr.rhs)))
+    raise NoTermForm(f"access '{expr}' is not a position: {POSITIONS}")
 
 
-def term_to_affine(idx: Term) -> Any:
-    if idx.op == "index":
-        return ir.AffineExpr.get_dim(idx.attr)
-    if idx.is_const:
-        return ir.AffineExpr.get_constant(idx.value)
-    if idx.op == "floordiv" and idx.args[1].is_const:
-        return ir.AffineExpr.get_floor_div(term_to_affine(idx.args[0]), idx.args[1].value)
-    raise NoTermForm(f"index term {idx} is not an access")
+def _affine_of(position: AccessIndex, symbol: int) -> Any:
+    """The affine expression of a position, whose lookup is this symbol."""
+    total = ir.AffineExpr.get_constant(position.constant)
+    if position.axis is not None:
+        digit = ir.AffineExpr.get_dim(position.axis)
+        if position.divisor > 1:
+            digit = ir.AffineExpr.get_floor_div(digit, position.divisor)
+        if position.modulus is not None:
+            digit = ir.AffineExpr.get_mod(digit, position.modulus)
+        total = digit + total
+    return total if position.lookup is None else ir.AffineExpr.get_symbol(symbol) + total
+
+
+def _position(idx: Term) -> AccessIndex:
+    found = position_of(idx)
+    if found is None:
+        raise NoTermForm(f"index {idx} is not a position: {POSITIONS}")
+    return found
 
 
 def element_type(value: Any) -> str:
@@ -174,11 +200,19 @@ def tensor_key(read: Term) -> str:
 def read_access(op: Any, values: Values) -> Term:
     """The term of a `neptune.read`, `old` or `new` op. Raises NoTermForm."""
     operation = op.operation
-    tensor = operation.operands[0]
-    idx = [affine_to_term(e) for e in ir.AffineMapAttr(operation.attributes["map"]).value.results]
+    tensor, *found = operation.operands
+    lookups = [read_access(lookup_of(value), values) for value in found]
+    access = ir.AffineMapAttr(operation.attributes["map"]).value
+    idx = [affine_to_term(e, lookups) for e in access.results]
     read = T.read(values.key(tensor), *idx, dtype=element_type(tensor))
     role = operation.name.removeprefix(PREFIX)
     return read if role == "read" else reference(role, read)
+
+
+def lookup_of(value: Any) -> Any:
+    """The `neptune.read` whose element an index operand of a read is."""
+    op = value.owner.operation
+    return op.operands[0].owner.operation if op.name == "arith.index_cast" else op
 
 
 def read_nest(op: Any, values: Values) -> Nest:
@@ -238,10 +272,6 @@ def tensor_type(domain: Sequence[int], result_axes: Sequence[int], dtype: str) -
     return ir.RankedTensorType.get([domain[k] for k in result_axes], mlir_type(dtype))
 
 
-def _map_attr(rank: int, access: Sequence[Term]) -> Any:
-    return ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, [term_to_affine(i) for i in access]))
-
-
 def _i64s(numbers: Sequence[int]) -> Any:
     return ir.DenseI64ArrayAttr.get(list(numbers))
 
@@ -280,8 +310,7 @@ def _create(
     with ir.InsertionPoint(block), loc:
         # References come in pairs and in order, so all reads of a correction go first.
         reads = {
-            read: _emit_read(read, role, len(domain), values)
-            for read, role in (roles or {}).items()
+            read: emit_read(read, len(domain), values, role) for read, role in (roles or {}).items()
         }
 
         def leaf(t: Term) -> Any:
@@ -289,18 +318,31 @@ def _create(
                 return N.IndexOp(ir.IntegerAttr.get(mlir_type("i64"), t.attr)).result
             if t.op == "sym":
                 return values[t.attr]
-            return reads[t] if t in reads else _emit_read(t, "read", len(domain), values)
+            return reads[t] if t in reads else emit_read(t, len(domain), values)
 
         N.YieldOp(Emitter(leaf).emit(body))
     return op.results[0]
 
 
-def _emit_read(read: Term, role: str, rank: int, values: Values) -> Any:
+def emit_read(read: Term, rank: int, values: Values, role: str = "read") -> Any:
+    """Write a read at the insertion point, over so many loops, behind the lookups that it needs.
+
+    `role`: "read", "old" or "new". Raises NoTermForm where an index is no position.
+    """
+    found = [_position(i) for i in read.args]
+    lookups = list(dict.fromkeys(p.lookup for p in found if p.lookup is not None))
+    positions = [
+        cast(emit_read(lookup, rank, values), lookup.dtype, "index")
+        if lookup.dtype != "index" else emit_read(lookup, rank, values)
+        for lookup in lookups
+    ]  # fmt: skip
+    results = [_affine_of(p, lookups.index(p.lookup) if p.lookup else 0) for p in found]
+    access = ir.AffineMap.get(rank, len(lookups), results)
     return ir.Operation.create(
         PREFIX + role,
         results=[mlir_type(read.dtype)],
-        operands=[values[tensor_key(read)]],
-        attributes={"map": _map_attr(rank, read.args)},
+        operands=[values[tensor_key(read)], *positions],
+        attributes={"map": ir.AffineMapAttr.get(access)},
     ).results[0]
 
 

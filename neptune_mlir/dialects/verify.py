@@ -21,7 +21,6 @@ from neptune_mlir.dialects.op_names import (
     GLOBAL,
     INDEX,
     MAP,
-    NESTS,
     PRODUCE,
     READ,
     READS,
@@ -35,6 +34,8 @@ from neptune_mlir.ir.bindings import ir
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 COMBINERS = ("add", "mul", "max", "min", "and", "or", "custom")
 FORMS = ("multiplicative", "exponential", "additive", "monotone", "augmented")
+INSIDE = (*READS, INDEX)  # of a nest
+LIVE = (READ,)  # of the `live` region of a stream, beside its arguments
 # fused ops whose regions hold nests over a shared domain
 SHARED_DOMAIN = (STREAM, GLOBAL)
 
@@ -262,14 +263,17 @@ def _types_text(types: Sequence[Any]) -> str:
     return ", ".join(map(str, types))
 
 
-def _scalar_code(op: Any, block: Any, yields: Any, *, reads: bool) -> list[Any]:
-    """Check a region of scalar code that yields one value; returns its reads in order."""
+def _scalar_code(op: Any, block: Any, yields: Any, *, allowed: Sequence[str]) -> list[Any]:
+    """Check a region of scalar code that yields one value; returns its reads in order.
+
+    `allowed`: what the region may look at beside its arguments.
+    """
     found = []
     *code, last = (o.operation for o in block.operations)
     for inner in code:
         name = inner.name
-        if name in READS or name == INDEX:
-            if not reads:
+        if name in INSIDE:
+            if name not in allowed:
                 raise Rejected(inner, "stands in a region that sees its arguments only")
             if name in READS:
                 found.append(inner)
@@ -299,19 +303,19 @@ def _element(op: Any) -> Any:
 @checked
 def nest_region(op: Any) -> None:
     block = _single_block(op, 0, "body", [])
-    _scalar_code(op, block, _element(op), reads=True)
+    _scalar_code(op, block, _element(op), allowed=INSIDE)
 
 
 @checked
 def reduce_region(op: Any) -> None:
     element = _element(op)
-    _scalar_code(op, _single_block(op, 0, "body", []), element, reads=True)
+    _scalar_code(op, _single_block(op, 0, "body", []), element, allowed=INSIDE)
     combiner = op.attributes["combiner"].value
     if combiner == "custom":
         if not len(op.regions[1].blocks):
             raise Rejected(op, "has the combiner 'custom' but no 'combine' region")
         block = _single_block(op, 1, "combine", [element, element])
-        _scalar_code(op, block, element, reads=False)
+        _scalar_code(op, block, element, allowed=())
     elif len(op.regions[1].blocks):
         raise Rejected(op, f"has a 'combine' region, but its combiner is '{combiner}'")
 
@@ -320,7 +324,7 @@ def reduce_region(op: Any) -> None:
 def correct_region(op: Any) -> None:
     block = _single_block(op, 0, "h", [])
     by_role: dict[str, list[Any]] = {name: [] for name in READS}
-    for read in _scalar_code(op, block, _element(op), reads=True):
+    for read in _scalar_code(op, block, _element(op), allowed=INSIDE):
         by_role[read.name].append(read)
     accumulators, old, new = (by_role[name] for name in READS)
     if not accumulators:
@@ -340,86 +344,6 @@ def correct_region(op: Any) -> None:
             raise Rejected(
                 after, f"is {after.results[0].type}, its neptune.old is {before.results[0].type}"
             )
-
-
-# ---- ops inside a nest ----------------------------------------------------------------------
-
-
-def _enclosing_nest(op: Any) -> Any:
-    parent = op.parent
-    if parent is None or parent.name not in NESTS:
-        raise Rejected(op, "stands outside a nest; it means nothing there")
-    return parent
-
-
-@checked
-def index(op: Any) -> None:
-    nest = _enclosing_nest(op)
-    dim, loops = integer_of(op, "dim"), len(nest.attributes["domain"])
-    if not 0 <= dim < loops:
-        raise Rejected(op, f"asks for loop {dim} of a nest with {loops} loops")
-
-
-def _read(op: Any) -> None:
-    check_counts(op, operands=1)
-    nest = _enclosing_nest(op)
-    domain = numbers_of(nest, "domain")
-    shape, element = tensor_of(op, op.operands[0], "the operand")
-    access = needed(op, "map", ir.AffineMapAttr, "an affine map").value
-    if access.n_dims != len(domain) or access.n_symbols:
-        raise Rejected(
-            op, f"map {access} is over {access.n_dims} loops, the nest has {len(domain)}"
-        )
-    positions = list(access.results)
-    if len(positions) != len(shape):
-        raise Rejected(
-            op, f"map {access} gives {len(positions)} positions, the tensor has rank {len(shape)}"
-        )
-    used: set[int] = set()
-    for dimension, expression in enumerate(positions):
-        last, loop = _last_position(op, expression, domain)
-        if loop in used:
-            raise Rejected(op, f"map {access} uses loop d{loop} twice")
-        used |= {loop} if loop is not None else set()
-        extent = shape[dimension]
-        if last is not None and extent != DYNAMIC and last >= extent:
-            raise Rejected(
-                op, f"'{expression}' reaches position {last} of dimension {dimension}, "
-                f"whose extent is {extent}",
-            )  # fmt: skip
-    if op.results[0].type != element:
-        raise Rejected(op, f"gives {op.results[0].type} from a tensor of {element}")
-
-
-def _last_position(op: Any, expression: Any, domain: list[int]) -> tuple[int | None, int | None]:
-    """The largest value of an access expression (None: known at run time only), and its loop."""
-    if isinstance(expression, ir.AffineConstantExpr):
-        if expression.value < 0:
-            raise Rejected(op, f"reads at the negative position {expression.value}")
-        return expression.value, None
-    divisor, axis = 1, expression
-    if isinstance(expression, ir.AffineFloorDivExpr):
-        axis = expression.lhs
-        if isinstance(expression.rhs, ir.AffineConstantExpr):
-            divisor = expression.rhs.value
-    if not isinstance(axis, ir.AffineDimExpr) or divisor < 1:
-        raise Rejected(
-            op, f"position '{expression}' is not a loop, a loop floordiv a constant, or a constant"
-        )
-    extent = domain[axis.position]
-    return None if extent == DYNAMIC else (extent - 1) // divisor, axis.position
-
-
-@checked
-def read(op: Any) -> None:
-    _read(op)
-
-
-@checked
-def reference(op: Any) -> None:
-    if _enclosing_nest(op).name != CORRECT:
-        raise Rejected(op, "stands outside a neptune.correct; use neptune.read")
-    _read(op)
 
 
 # ---- fused ops ------------------------------------------------------------------------------
@@ -482,7 +406,7 @@ def stream_region(op: Any) -> None:
     if len(op.regions[2].blocks):
         axes = len(op.attributes["domain"])
         live = _single_block(op, 2, "live", [ir.IndexType.get(op.context)] * axes)
-        _scalar_code(op, live, ir.IntegerType.get_signless(1, op.context), reads=False)
+        _scalar_code(op, live, ir.IntegerType.get_signless(1, op.context), allowed=LIVE)
 
 
 def _accumulates(value: Any, body: Any, position: int) -> bool:

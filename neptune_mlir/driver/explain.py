@@ -27,7 +27,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import DERIVATION, DERIVED, PROOF, TILE
-from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_nest, tensor_key
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_access, read_nest, tensor_key
 from neptune_mlir.dialects.op_names import ACCUMULATE, GLOBAL, NESTS, PRIVATE, PRODUCE, READ, STREAM
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
@@ -259,7 +259,9 @@ class _Writer:
         if not len(region.blocks):
             return
         block = region.blocks[0]
-        (condition,) = region_to_terms(block, [T.index(k) for k in range(len(names))], self.capture)
+        axes = [T.index(k) for k in range(len(names))]
+        special = {READ: lambda op: read_access(op, self.values)}
+        (condition,) = region_to_terms(block, axes, self.capture, special=special)
         self.line(depth, f"where  {_show(condition, names)}")
 
     def capture(self, value: Any) -> Term:

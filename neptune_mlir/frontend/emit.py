@@ -10,7 +10,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import DERIVED
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
-from neptune_mlir.dialects.scalars import mlir_type
+from neptune_mlir.dialects.scalars import Emitter, mlir_type
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import arith, func, ir
@@ -66,12 +66,15 @@ class _Emitter:
     def _bind_extents(self) -> None:
         from neptune_mlir.ir.bindings import tensor
 
-        for axis in self.program.axis_list:
-            found = None if axis.static is not None else self.program.dimension_of(axis)
-            if found is not None:
+        for axis in self.program.axis_list:  # what a size is made of comes before it
+            value = None
+            if axis.made_of is not None:
+                value = Emitter(lambda leaf: self.values[leaf.attr]).emit(axis.made_of)
+            elif axis.static is None and (found := self.program.dimension_of(axis)):
                 name, dim = found
                 position = arith.ConstantOp(ir.IndexType.get(), dim).result
                 value = tensor.DimOp(self.values[name], position).result
+            if value is not None:
                 self.extents[axis.number] = value
                 self.values.bind(f"size:{axis.name}", value)
 

@@ -117,7 +117,11 @@ def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         like = condition.program.constant(0.0)
         a, b = lift(a, like), lift(b, like)
-    x, y = joined(a, b)
+    narrow = isinstance(a, Expr) and a.dtype in ("f16", "bf16")
+    if narrow and not isinstance(b, Expr) and plain(b) == 0:
+        x, y = lift(a), lift(b, a)  # nothing is computed, and 0 is exact in every type
+    else:
+        x, y = joined(a, b)
     return Expr(T.make("select", condition.term, x.term, y.term), x.program)
 
 

@@ -7,22 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.masks import linear
 from neptune_mlir.frontend.expr import Expr, caller_location, computing, convert, input_error, plain
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index")
 
 
 class Axis(Expr):
-    """A loop of the program. In arithmetic it is the position along it (an integer)."""
+    """A loop of the program. In arithmetic it is the position along it (an integer).
 
-    __slots__ = ("name", "number", "static")
+    `made_of`: the extent as a term over sizes of other axes, of an axis that is given so.
+    """
 
-    def __init__(self, program: Program, number: int, name: str, static: int | None):
+    __slots__ = ("made_of", "name", "number", "static")
+
+    def __init__(
+        self, program: Program, number: int, name: str, static: int | None,
+        made_of: Term | None = None,
+    ):  # fmt: skip
         super().__init__(T.index(number), program)
         self.number = number
         self.name = name
         self.static = static
+        self.made_of = made_of
+
+    @property
+    def extent_term(self) -> Term:
+        """The extent over the sizes that are known at run time only."""
+        return self.size.term if self.made_of is None else self.made_of
 
     @property
     def size(self) -> Expr:
@@ -34,11 +48,14 @@ class Axis(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """An input. `t[b, h // 4, j]` is its element there: one axis, an axis divided by a
-    constant, or a number for each dimension.
+    """An input. `t[b, h // 4, j]` is its element there. The position along a dimension is an axis,
+    an axis divided by a constant or its remainder, a number, an element of a tensor of integers
+    (a lookup), or a sum of one of each: `k[table[b, j // 16], j % 16, h // 4, d]`,
+    `k[start[b] + j, h, d]`.
 
     An axis other than the dimension's own has to fit it. Where both extents are known this
-    is checked here, else when the kernel is called.
+    is checked here, else when the kernel is called. A lookup that leaves the tensor reads some
+    element of it.
     """
 
     name: str
@@ -60,13 +77,16 @@ class Tensor:
         x = plain(x)
         if isinstance(x, int) and not isinstance(x, bool):
             x = self.program.constant(x, "index")
-        if not isinstance(x, Expr) or not _is_access(x.term):
+        position = position_of(x.term) if isinstance(x, Expr) else None
+        if position is None:
             raise input_error(
                 f"'{self.name}' is indexed by {x!r}",
-                "index with an axis, an axis // a positive constant, or a number",
+                "index with an axis, an axis // or % a positive constant, a number, an element "
+                "of an integer tensor, or a sum of one of each",
             )
         self.program.own(x)
-        extent, last = self.shape[dim].static, self._last(x.term)
+        axis = None if position.axis is None else self.program.axis_list[position.axis]
+        extent, last = self.shape[dim].static, position.last(None if axis is None else axis.static)
         if x.term.is_const and extent is None:
             raise input_error(
                 f"'{self.name}' is indexed by {x!r} in a dimension of unknown size",
@@ -77,23 +97,20 @@ class Tensor:
                 f"'{self.name}' is indexed by {x!r}, which reaches {last}: "
                 f"dimension {dim} has size {extent}"
             )
-        return x.term
+        if position.constant and last is None and position.lookup is None:
+            self._stays_inside(dim, x, position, axis)
+        return position.term()
 
-    def _last(self, access: Term) -> int | None:
-        """The largest position of an access; None where it is not known or there is none."""
-        if access.is_const:
-            return int(access.value)
-        axis = access if access.op == "index" else access.args[0]
-        size = self.program.axis_list[axis.attr].static
-        if not size:
-            return None
-        return size - 1 if axis is access else (size - 1) // int(access.args[1].value)
-
-
-def _is_access(t: Term) -> bool:
-    if t.op == "floordiv" and t.args[1].is_const:
-        return t.args[0].op == "index" and t.args[1].value > 0
-    return t.op == "index" or (t.is_const and not T.is_float(t.dtype))
+    def _stays_inside(self, dim: int, x: Expr, position: AccessIndex, axis: Axis | None) -> None:
+        """Refuses an axis plus a number where the sizes do not say that it fits."""
+        assert axis is not None
+        left = T.make("sub", self.shape[dim].extent_term, axis.extent_term)
+        form = None if position.is_digit or position.constant < 0 else linear(left)
+        if form is None or form.atoms or form.constant < position.constant:
+            raise input_error(
+                f"'{self.name}' is indexed by {x!r}, which is not known to stay inside",
+                f"give axis '{self.shape[dim].name}' a size made of that of '{axis.name}'",
+            )
 
 
 @dataclass(frozen=True)
@@ -138,9 +155,13 @@ class Program:
         self.notes: list[str] = []
         self._step_of: dict[tuple[Any, ...], str] = {}
 
-    def axis(self, name: str, size: int | str | None = None) -> Axis:
-        """A new axis; `size` None or "?" means known at run time."""
+    def axis(self, name: str, size: int | str | Expr | None = None) -> Axis:
+        """A new axis; `size` None or "?" means known at run time. The size may be made of others:
+        `p.axis("j", pages.size * 16)`."""
         _identifier(name, "axis")
+        made_of: Term | None = None
+        if isinstance(size, Expr):
+            made_of, size = self._size_term(name, size), None
         size = None if size == "?" else plain(size)
         if size is not None and (not isinstance(size, int) or isinstance(size, bool)):
             raise input_error(f"axis '{name}' has size {size!r}", "an int, or None at run time")
@@ -148,9 +169,21 @@ class Program:
             raise input_error(f"the program already has an axis '{name}'")
         if size is not None and size < 0:
             raise input_error(f"axis '{name}' has size {size}", "sizes are 0 or more")
-        found = Axis(self, len(self.axis_list), name, size)
+        if made_of is not None and made_of.is_const:
+            size, made_of = int(made_of.value), None
+        found = Axis(self, len(self.axis_list), name, size, made_of)
         self.axis_list.append(found)
         return found
+
+    def _size_term(self, name: str, size: Expr) -> Term:
+        self.own(size)
+        known = {f"size:{a.name}" for a in self.axis_list}
+        leaves = [n for n in T.walk(size.term) if n.is_leaf and not n.is_const]
+        if T.is_float(size.dtype) or any(n.op != "sym" or n.attr not in known for n in leaves):
+            raise input_error(
+                f"axis '{name}' has the size {size!r}", "make it of sizes of axes and numbers"
+            )
+        return T.make("cast", size.term, dtype="index")
 
     def axes(self, names: str, **sizes: int | str | None) -> list[Axis]:
         """Several axes: `p.axes("b h i", h=8)`; sizes not given are known at run time."""
@@ -181,7 +214,7 @@ class Program:
         """A program with the same axes, inputs and reductions, and no outputs yet."""
         made = Program(name)
         for axis in self.axis_list:
-            made.axis(axis.name, axis.static)
+            made.axis(axis.name, axis.static).made_of = axis.made_of
         for key, argument in self.inputs.items():
             if isinstance(argument, str):
                 made.scalar(key, argument)

@@ -44,7 +44,11 @@ def evaluate(program: Program, arrays: Sequence[Any]) -> Any:
                 raise ArgumentError(f"'{name}': axis '{axis.name}' has two extents")
         data[name] = array.astype(np.float64) if T.is_float(argument.dtype) else array
     for axis in program.axis_list:
-        if sizes[axis.number] is None and (found := program.dimension_of(axis)):
+        if axis.made_of is not None:
+            known = {f"size:{a.name}": sizes[a.number] or 0 for a in program.axis_list}
+            size = evaluate_term(axis.made_of, Domain((), {}, known), {})
+            sizes[axis.number] = int(np.asarray(size).reshape(()))
+        elif sizes[axis.number] is None and (found := program.dimension_of(axis)):
             sizes[axis.number] = data[found[0]].shape[found[1]]
     extents = tuple(sizes[k] or 0 for k in range(len(program.axis_list)))
     for axis in program.axis_list:

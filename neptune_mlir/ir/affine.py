@@ -77,6 +77,13 @@ def floordiv(a: Index, divisor: Index) -> Index:
     return _apply([a], lambda x: ir.AffineExpr.get_floor_div(x, divisor))
 
 
+def mod(a: Index, modulus: int) -> Index:
+    """Remainder of an `a` that is not negative."""
+    if is_static(a) or modulus == 1:
+        return a % modulus if is_static(a) else 0
+    return _apply([a], lambda x: ir.AffineExpr.get_mod(x, modulus))
+
+
 def ceildiv(a: Index, divisor: int) -> Index:
     if is_static(a) or divisor == 1:
         return -(-a // divisor) if is_static(a) else a

@@ -10,11 +10,12 @@ is good. `fusion_plan` accepts no other form, and `neptune verify` reports the s
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra.access import opaque
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.numeric import Array, Domain, define, evaluate, fold, folded_axes, fused
 from neptune_mlir.algebra.numerics import accuracy
@@ -124,7 +125,14 @@ def stress(
     """
     if outputs is None:
         outputs = {r.name: ref(r.name, dtype=r.dtype) for r in reductions}
-    given = (reductions, solution, axis, outputs, fused_outputs or outputs, nonneg, length, scalars)
+    fused_outputs = fused_outputs or outputs
+    # what a lookup finds is data: the inputs are made as if each were a tensor of its own
+    reductions = [replace(r, body=opaque(r.body)) for r in reductions]
+    outputs, fused_outputs = (
+        {name: opaque(term) for name, term in given.items()} for given in (outputs, fused_outputs)
+    )
+    solution = solution.mapped(opaque)
+    given = (reductions, solution, axis, outputs, fused_outputs, nonneg, length, scalars)
     test = _Test(*given, cases, seed)
     return test.run([(tile, chunks) for tile, chunks in plans if chunks <= length], single)
 
@@ -291,9 +299,7 @@ class _Test:
         self, name: str, case: Any, peaks: Array, precision: str, tile: int, chunks: int
     ) -> Failure:
         data = {key: stack[case] for key, stack in self.data.items()}
-        return Failure(
-            self.names[case], name, precision, tile, chunks, float(peaks[case]), data
-        )
+        return Failure(self.names[case], name, precision, tile, chunks, float(peaks[case]), data)
 
     def _off(self, name: str, got: Array, kind: Any) -> Array:
         """Distance from the definition in units of the last place of its size; infinite where

@@ -234,20 +234,24 @@ class KernelWriter:
             raise LoweringError(
                 "the size of a tensor is taken inside a kernel", loc=location_text(op.location)
             )
-        operands = [self.scalar(o, local) for o in op.operands]
         if op.name == "tensor.extract":
-            return self.write_extract(op)
-        made = self.s.clone(ScalarOp.of(op), operands)
+            made = self.write_extract(op, local)
+        else:
+            made = self.s.clone(ScalarOp.of(op), [self.scalar(o, local) for o in op.operands])
         if local is not None:
             local[value] = made
         return made
 
-    def write_extract(self, op: Any) -> Any:
-        """An element of a tensor that the kernel takes."""
+    def write_extract(self, op: Any, local: dict[Any, Any] | None = None) -> Any:
+        """An element of a tensor that the kernel takes, or of a tile that has but one."""
         tensor, *position = op.operands
+        if tensor in self.tiles and not position:
+            tile = self.tile(tensor)
+            layout = tile.layout if isinstance(tile, Held) else self._any_layout(())
+            return self.compute.registers(tile, layout)[0]
         if tensor not in self.arrays:
             raise LoweringError("an element of a tile is read", loc=location_text(op.location))
-        return self.memory.load_one(self.arrays[tensor], [self.scalar(i) for i in position])
+        return self.memory.load_one(self.arrays[tensor], [self.scalar(i, local) for i in position])
 
     def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:
         """A window with its offsets and sizes as values of this kernel."""

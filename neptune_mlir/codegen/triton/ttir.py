@@ -299,7 +299,10 @@ class _Kernel:
         return made
 
     def _extract(self, op: Any) -> None:
-        """One element of an outside tensor."""
+        """One element of an outside tensor, or of a tile that has but one."""
+        if op.operands[0] in self.tiles:
+            self.scalars[op.results[0]] = self.tiles[op.operands[0]]
+            return
         array = self.arrays[op.operands[0]]
         position = [self.scalar(v) for v in list(op.operands)[1:]]
         pointer = self._base(array, position)

@@ -25,6 +25,7 @@ from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import lookups
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
@@ -101,6 +102,8 @@ class Grouping:
         self.classes = ExtentClasses(program)
         self.needs = Dependencies(program)
         self.reads = {key: program.reads_of(key) for key in program.nests}
+        # A position has to be known before a tile is loaded: who makes them stays outside.
+        self._looked_up = {r.attr for n in program.nests.values() for r in lookups(n.body)}
         self._maps = {n.op.operation for n in program.nests.values() if n.kind == "map"}
         self.readers: dict[str, list[str]] = {}  # of any tensor, in program order
         for key, nest in program.nests.items():
@@ -192,6 +195,7 @@ class Grouping:
         refused = self.excluded.get(key, set())
         return (
             nest.kind == "reduce"
+            and key not in self._looked_up
             and key not in group
             and key not in self.taken
             and not any(member in refused for member in group.running)
@@ -443,6 +447,8 @@ class Grouping:
             if len(group.running) + len(group.finish) >= MAX_VALUES:
                 return
             reads = [r for r in self.reads[key] if r.attr in group.running]
+            if any(r.attr in group for r in lookups(nest.body)):
+                continue
             members = self.needs.set_of(inside | group.finish.keys())
             if self.needs.of(key) & after & ~members:  # something outside comes between
                 continue

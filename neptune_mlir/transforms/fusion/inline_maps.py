@@ -19,6 +19,7 @@ from collections.abc import Collection
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import is_access
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
 from neptune_mlir.transforms.registry import register
@@ -44,7 +45,7 @@ def inlined(program: NestProgram, body: Term) -> Term:
 
 
 def _with(program: NestProgram, body: Term, maps: Collection[str]) -> Term:
-    """`body` with reads of these maps replaced."""
+    """`body` with reads of these maps replaced; as it is where an access would be none then."""
 
     def rule(node: Term) -> Term | None:
         if node.op != "read" or node.attr not in maps:
@@ -53,7 +54,8 @@ def _with(program: NestProgram, body: Term, maps: Collection[str]) -> Term:
         at = {loop: node.args[dim] for dim, loop in enumerate(nest.result_axes)}
         return T.rename_axes(nest.body, at)
 
-    return T.rewrite(body, rule) if maps else body
+    made = T.rewrite(body, rule) if maps else body
+    return made if all(map(is_access, T.reads(made))) else body
 
 
 def _fits(program: NestProgram, body: Term) -> bool:

@@ -105,7 +105,7 @@ def _empty(shape: list[tuple[int, Any]], element: Any) -> Any:
 def _is_operand(read: Any) -> bool:
     """Can a linalg operand stand for this read? Every position must be a loop or 0 of a unit."""
     shape = ir.RankedTensorType(read.operands[0].type).shape
-    return all(
+    return len(read.operands) == 1 and all(
         isinstance(e, ir.AffineDimExpr)
         or (isinstance(e, ir.AffineConstantExpr) and ir.AffineConstantExpr(e).value == 0 and n == 1)
         for e, n in zip(read.attributes["map"].value.results, shape, strict=True)
@@ -124,7 +124,7 @@ def _copy_body(block: Any, known: dict[Any, Any]) -> Any:
         if operation.name == INDEX:
             known[result] = linalg.IndexOp(operation.attributes["dim"].value).result
         elif operation.name == READ:
-            known[result] = _extract(operation)
+            known[result] = _extract(operation, known)
         else:
             copy = operation.clone()
             for k, value in enumerate(operation.operands):
@@ -133,14 +133,33 @@ def _copy_body(block: Any, known: dict[Any, Any]) -> Any:
     raise AssertionError("verified regions end in a yield")
 
 
-def _extract(read: Any) -> Any:
+_BINARY = {
+    ir.AffineFloorDivExpr: arith.FloorDivSIOp, ir.AffineModExpr: arith.RemSIOp,
+    ir.AffineAddExpr: arith.AddIOp,
+}  # fmt: skip
+
+
+def _extract(read: Any, known: dict[Any, Any]) -> Any:
+    source, *lookups = read.operands
+
     def position(expr: Any) -> Any:
         if isinstance(expr, ir.AffineConstantExpr):
             return constant(ir.AffineConstantExpr(expr).value, "index")
         if isinstance(expr, ir.AffineDimExpr):
             return linalg.IndexOp(ir.AffineDimExpr(expr).position).result
-        binary = ir.AffineBinaryExpr(expr)
-        return arith.FloorDivSIOp(position(binary.lhs), position(binary.rhs)).result
+        if isinstance(expr, ir.AffineSymbolExpr):
+            return known[lookups[ir.AffineSymbolExpr(expr).position]]
+        make = next(op for kind, op in _BINARY.items() if isinstance(expr, kind))
+        return make(position(expr.lhs), position(expr.rhs)).result
 
-    positions = [position(e) for e in read.attributes["map"].value.results]
-    return tensor.ExtractOp(read.operands[0], positions).result
+    expressions = read.attributes["map"].value.results
+    positions = [_inside(position(e), source, d) if lookups else position(e)
+                 for d, e in enumerate(expressions)]  # fmt: skip
+    return tensor.ExtractOp(source, positions).result
+
+
+def _inside(position: Any, source: Any, dimension: int) -> Any:
+    """A position that depends on data, clamped to what exists."""
+    extent = tensor.DimOp(source, constant(dimension, "index")).result
+    last = arith.SubIOp(extent, constant(1, "index")).result
+    return arith.MaxSIOp(arith.MinSIOp(position, last), constant(0, "index")).result

@@ -6,8 +6,9 @@
 For each affine condition of a `where` in the body, assume that it is false and follow the
 nests: when every accumulation over the streamed axis then receives its identity, a point
 where the condition fails is not live. `lower-to-tiles` turns `live` into loop bounds and into
-a full loop without a mask. A disjunction, and a condition that reads a tensor, stay where they
-are.
+a full loop without a mask. A length that is read from a tensor bounds the stream as any other
+(`j < length[b]`). A disjunction, and a condition that reads a tensor along the stream, stay where
+they are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from neptune_mlir.analysis.fused_nests import FusedNest, read_live, read_region
 from neptune_mlir.analysis.masks import Linear, affine_part, condition_of, conjuncts, constraints
 from neptune_mlir.analysis.neutral import OddValues, follow_nests, is_identity
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.nests import Values
+from neptune_mlir.dialects.nests import Values, emit_read
 from neptune_mlir.dialects.op_names import STREAM, YIELD
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import Emitter
@@ -51,10 +52,18 @@ def prune_stream(stream: N.StreamOp) -> None:
     odd = OddValues(nests, [values.key(a) for a in body.arguments])
     axis = stream.axis.value
     live = affine_part(read_live(stream, values))
+    made = {nest.key for nest in nests} | {values.key(a) for a in body.arguments}
+
+    def bounds(form: Linear) -> bool:
+        """Whether what a form reads is known before the stream begins."""
+        return not any(axis in r.axes or r.attr in made for r in form.reads)
+
     found = [
         (condition, forms)
         for condition, forms in candidates(nests)
-        if any(form not in live for form in forms) and is_dead(condition, nests, axis, odd)
+        if all(map(bounds, forms))
+        and any(form not in live for form in forms)
+        and is_dead(condition, nests, axis, odd)
     ]
     for _, forms in found:
         live += [form for form in forms if form not in live]
@@ -114,6 +123,8 @@ def _write_live(stream: N.StreamOp, live: Sequence[Linear], values: Values) -> N
         block = region.blocks.append(*[index] * count, arg_locs=[location] * count)
 
     def leaf(t: Term) -> Any:
+        if t.op == "read":
+            return emit_read(t, count, values)
         return block.arguments[t.attr] if t.op == "index" else values[t.attr]
 
     with ir.InsertionPoint(block), location:

@@ -21,6 +21,8 @@ looks at the part that an axis plays, never at what the program is for:
 * on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
 * of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
   until a tile has TILE_WORDS;
+* an axis that is also read modulo a constant (pages), or by which a number is looked up: what
+  divides both, so that a tile lies in one page;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
@@ -35,6 +37,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
@@ -221,7 +224,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _few_rows(row[0], shared, wishes.least)
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
-    return [chosen[a] for a in range(len(domain))]
+    return _within_pages(chosen, nests, domain)
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
@@ -373,10 +376,40 @@ def _parts(
 
 def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
     """The axes that are read divided by a constant, and the constant (the least, of several)."""
-    positions = [p for nest in nests for read in nest.reads for p in read.args]
     found: dict[int, int] = {}
-    for p in positions:
-        if p.op == "floordiv":
-            for a in T.axes_of(p):
-                found[a] = math.gcd(found.get(a, 0), int(p.args[1].value))
+    for p in _positions(nests):
+        if p.axis is not None and p.divisor > 1:
+            found[p.axis] = math.gcd(found.get(p.axis, 0), p.divisor)
     return found
+
+
+def _within_pages(
+    chosen: dict[int, int], nests: Sequence[FusedNest], domain: Sequence[int]
+) -> list[int]:
+    """The sizes of all axes, smaller for those that are read modulo a constant, or by which numbers
+    are looked up: a tile lies in one page, and what is looked up is one number for it."""
+    found: dict[int, int] = {}
+
+    def within(axis: int | None, most: int) -> None:
+        if axis is not None and not _at_most(domain[axis], most):
+            size = found.get(axis, chosen[axis]) or domain[axis]
+            found[axis] = math.gcd(size, most)
+
+    pending = _positions(nests)
+    while pending:
+        p = pending.pop()
+        if p.modulus is not None:
+            within(p.axis, p.divisor if p.divisor > 1 else p.modulus)
+        if p.lookup is not None:
+            inner = [q for i in p.lookup.args if (q := position_of(i))]
+            for q in inner:
+                within(q.axis, q.divisor)
+            pending += inner
+    return [found.get(a, chosen[a]) for a in range(len(domain))]
+
+
+def _positions(nests: Sequence[FusedNest]) -> list[AccessIndex]:
+    """The positions at which nests read what they compute with."""
+    reads = dict.fromkeys(read for nest in nests for read in nest.reads)
+    found = [position_of(i) for read in reads for i in read.args]
+    return [p for p in found if p is not None]

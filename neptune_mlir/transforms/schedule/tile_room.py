@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.analysis.masks import masked_load
 
 # Rows and streamed elements, the best first. Rows are worth more: each fragment of a streamed
 # tile that a warp loads then feeds more products. Fewer rows than 16 would be padding.
@@ -38,18 +39,24 @@ class Room:
 
 def contractions(nests: Sequence[FusedNest]) -> Iterator[tuple[FusedNest, Term, Term]]:
     """The nests that sum products of two tensors, and the reads that are the factors."""
+    loaded = {nest.key: nest for nest in nests if nest.combiner is None}
     for nest in nests:
         if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
             continue
-        left, right = (_read(a) for a in nest.body.args)
+        left, right = (_read(a, loaded) for a in nest.body.args)
         if left and right and T.axes_of(left) and T.axes_of(right):
             yield nest, left, right
 
 
-def _read(factor: Term) -> Term | None:
+def _read(factor: Term, maps: Mapping[str, FusedNest]) -> Term | None:
+    """The read that a factor is; of a map that only leaves out what does not exist, its load."""
     while factor.op == "cast":
         factor = factor.args[0]
-    return factor if factor.op == "read" else None
+    if factor.op != "read":
+        return None
+    nest = maps.get(factor.attr)
+    found = masked_load(nest.body) if nest is not None and nest.body is not None else None
+    return factor if found is None else found[0]
 
 
 def narrow_axes(nests: Sequence[FusedNest]) -> set[int]:
@@ -104,8 +111,6 @@ def fitting_sizes(
         best = (asked[0] or size[0], asked[1] or size[1])
         here = {**extent, **dict.fromkeys(rows, best[0]), stream: best[1]}
         needed = taken(nests, here, stream)
-        if needed.registers <= room.registers and (
-            not room.shared or needed.shared <= room.shared
-        ):
+        if needed.registers <= room.registers and (not room.shared or needed.shared <= room.shared):
             break
     return best

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
@@ -40,7 +41,7 @@ def split_invariants(kernel: TileKernel) -> None:
         body = T.substitute(term, tables[in_body])
         axes = tuple(sorted(T.axes_of(term)))
         part = FusedNest(
-            f"{first.key}.part{len(parts)}", first.op, T.leaves(body, "read"), body, axes, axes,
+            f"{first.key}.part{len(parts)}", first.op, elements(body), body, axes, axes,
             term.dtype, in_body=in_body,
         )  # fmt: skip
         parts[part.key] = part
@@ -56,7 +57,7 @@ def split_invariants(kernel: TileKernel) -> None:
     for nest in kernel.nests.values():
         if nest.body is not None:
             nest.body = T.substitute(nest.body, tables[nest.in_body])
-            nest.reads = T.leaves(nest.body, "read")
+            nest.reads = elements(nest.body)
         place(nest)
     kernel.nests = made
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
-from neptune_mlir.analysis.masks import Linear, linear
+from neptune_mlir.analysis.masks import Linear, fold_conditions, linear, masked_load
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import COMBINE, FREE, IDENTITY
 from neptune_mlir.dialects.op_names import INDEX, READ
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.dialects.scalars import Emitter, mlir_type
+from neptune_mlir.dialects.scalars import Emitter, cast, constant, identity_value, mlir_type
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, func, ir, linalg, scf, tensor
@@ -30,7 +31,8 @@ from neptune_mlir.transforms.tiling.bodies import Bodies
 from neptune_mlir.transforms.tiling.bounds import Range, tail_ranges
 from neptune_mlir.transforms.tiling.host_plan import captured
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
-from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, pad
+from neptune_mlir.transforms.tiling.loads import Loads
+from neptune_mlir.transforms.tiling.slices import Tile
 
 ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
 
@@ -84,6 +86,7 @@ class GridProgram:
         self.values = values
         self.root = frame
         self._needs: dict[str, frozenset[int]] = {}
+        self.loads = Loads(kernel, values)
         self._bodies = Bodies(kernel, self.extent)
         self._looped = frozenset(k for k, a in enumerate(kernel.axes) if a.role in LOOPED)
         self._made_here = {*kernel.nests, *kernel.finish_keys, *(r.key for r in kernel.running)}
@@ -127,7 +130,10 @@ class GridProgram:
     def _operand(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
         """The tile tensor that `read` takes its elements from, and the axis of each dimension."""
         if read.attr not in self._made_here:  # a tensor from outside the kernel
-            return self._load(read, frame)
+            return self.loads.tile(read, frame)
+        loaded = self._loaded(read, frame)
+        if loaded is not None:
+            return loaded
         made_over = self.kernel.result_axes(read.attr)
         axes = []
         for position, axis in zip(read.args, made_over, strict=True):
@@ -140,56 +146,27 @@ class GridProgram:
                 )
         return self.tile_of(read.attr, frame), [a for a in axes if self._extends(a)]
 
+    def _loaded(self, read: Term, frame: Frame) -> tuple[Any, list[int]] | None:
+        """The tile of a map that only leaves out what does not exist: a load that ends there."""
+        nest = self.kernel.nests.get(read.attr)
+        if nest is None or nest.combiner is not None or nest.body is None:
+            return None
+        if read.args != tuple(map(T.index, nest.result_axes)):
+            return None
+        found = masked_load(fold_conditions(nest.body, frame.known))
+        if found is None or found[0].attr in self._made_here:
+            return None
+        inner, forms = found
+        if not self.loads.may_limit(inner, forms, frame):
+            return None
+        return self.loads.tile(inner, frame, forms)
+
     def _same_tile(self, a: int, b: int) -> bool:
         x, y = self.kernel.axes[a], self.kernel.axes[b]
         return a == b or (x.role == y.role == "whole" and (x.extent, x.size) == (y.extent, y.size))
 
     def _extends(self, axis: int) -> bool:
         return self.kernel.axes[axis].size > 1
-
-    def _load(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
-        """Slice a tensor from outside and pad it with 0 to the static tile."""
-        home = frame.outermost(T.axes_of(read) & self._looped)
-        if read not in home.made:
-            with home.here():
-                home.made[read] = self._emit_load(read, home)
-        return home.made[read]
-
-    def _emit_load(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
-        offsets: list[Index] = []
-        sizes: list[Index] = []
-        axes: list[int] = []
-        kept: list[int] = []
-        for dim, position in enumerate(read.args):
-            offset, tile, axis = self._place(position, frame)
-            offsets.append(offset)
-            if tile is None:
-                sizes.append(1)
-            else:
-                sizes.append(tile.valid)
-                axes.append(axis)
-                kept.append(dim)
-        loaded = extract_slice(self.values[read.attr], offsets, sizes, kept)
-        return pad(loaded, [frame.tile(a) for a in axes]), axes
-
-    def _place(self, position: Term, frame: Frame) -> tuple[Index, Tile | None, int]:
-        """Where an access stands: its offset, and the tile it spans (None: one element)."""
-        if position.is_const:
-            return position.value, None, -1
-        if position.op == "index":
-            tile = frame.tile(position.attr)
-            return tile.offset, tile if tile.size > 1 else None, position.attr
-        axis, divisor = position.args[0].attr, int(position.args[1].value)
-        tile = frame.tile(axis)
-        extent = self.kernel.axes[axis].extent
-        alone = ix.is_static(extent) and extent <= divisor
-        if divisor % tile.size and not alone:
-            raise self.kernel.error(
-                f"a tile of {tile.size} along '{self.kernel.axes[axis].name}' meets more than one "
-                f"position of '{self.kernel.axes[axis].name} floordiv {divisor}'",
-                hint=f"use a tile size that divides {divisor}",
-            )
-        return ix.floordiv(tile.offset, divisor), None, axis
 
     def span(self, atom: Term) -> tuple[Index, Index]:
         """The smallest and the largest value of an axis or a scalar in this program."""
@@ -199,9 +176,41 @@ class GridProgram:
                 return 0, ix.sub(axis.extent, 1)
             tile = self.root.tile(atom.attr)
             return tile.offset, ix.add(tile.offset, tile.size - 1)
-        scalar = T.make("cast", atom, dtype="index")
-        value = Emitter(lambda leaf: self.values[leaf.attr]).emit(scalar)
+        if atom.op == "read" and not self.loads.are_known([atom], self.root):
+            return self._extreme(atom, "min"), self._extreme(atom, "max")
+        value = self.loads.scalar(atom, self.root)
         return value, value
+
+    def bounds(self, form: Linear) -> bool:
+        """Whether a program knows the range of all numbers that a form reads before it streams."""
+        return all(
+            self.loads.are_known([read], self.root)
+            or all(i.op == "index" and self.root.binds(i.attr) for i in read.args)
+            for read in form.reads
+        )
+
+    def _extreme(self, read: Term, combiner: str) -> Any:
+        """The smallest ("min") or the largest ("max") of the numbers that a program reads."""
+        tile, axes = self.loads.tile(read, self.root)
+        kind = ir.RankedTensorType(tile.type).element_type
+        with self.root.here():
+            neutral = constant(identity_value(combiner, read.dtype), read.dtype)
+            start = linalg.fill(neutral, outs=[tensor.empty([], kind)])
+            maps = [_axes_map(axes, axes), _axes_map(axes, [])]
+            op = _generic_op([tile], start, maps, ["reduction"] * len(axes))
+            block = op.regions[0].blocks[0]
+            with ir.InsertionPoint(block):
+                here = block.arguments[0]
+                for dim, axis in enumerate(axes):
+                    at = self.root.tile(axis)
+                    if at.ragged:  # the rest is padding
+                        less = arith.CmpIPredicate.slt
+                        inside = arith.CmpIOp(less, linalg.IndexOp(dim).result, ix.value(at.valid))
+                        here = arith.SelectOp(inside.result, here, neutral).result
+                combine = {"min": arith.MinSIOp, "max": arith.MaxSIOp}[combiner]
+                linalg.YieldOp([combine(block.arguments[1], here).result])
+            found = tensor.ExtractOp(op.results[0], []).result
+            return found if read.dtype == "index" else cast(found, read.dtype, "index")
 
     # ---- nests
 
@@ -297,7 +306,7 @@ class GridProgram:
         loops = [a for a in nest.loops if self._extends(a)]
         ragged = [a for a in nest.loops if frame.tile(a).ragged]
         body = self._bodies.body(nest, ragged, frame.known)
-        reads = nest.reads if body is None else T.leaves(body, "read")
+        reads = nest.reads if body is None else elements(body)
         operands = [self._operand(read, frame) for read in reads]
         covered = {a for _, axes in operands for a in axes} | set(nest.result_axes)
         missing = [a for a in loops if a not in covered]
@@ -307,18 +316,11 @@ class GridProgram:
         result_axes = [a for a in nest.result_axes if a in loops]
         maps = [_axes_map(loops, axes) for axes in [*(a for _, a in operands), result_axes]]
         kinds = ["parallel" if a in nest.result_axes else "reduction" for a in loops]
-        op = linalg.GenericOp(
-            [out.type],
-            [value for value, _ in operands],
-            [out],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
-        )
-        types = [ir.RankedTensorType(v.type).element_type for v in [*op.inputs, out]]
-        block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
-        elements = dict(zip(reads, block.arguments, strict=False))
+        op = _generic_op([value for value, _ in operands], out, maps, kinds)
+        block = op.regions[0].blocks[0]
+        taken = dict(zip(reads, block.arguments, strict=False))
         with ir.InsertionPoint(block):
-            linalg.YieldOp([self._scalar(nest, body, frame, loops, elements, block.arguments[-1])])
+            linalg.YieldOp([self._scalar(nest, body, frame, loops, taken, block.arguments[-1])])
         if nest.combiner == "custom":
             _note_combiner(op.operation, nest.op)
         if FREE.on(nest.op.operation):
@@ -375,6 +377,22 @@ class GridProgram:
             return clone_scalar_code(combine, dict(zip(combine.arguments, both, strict=True)))[0]
         before = T.read(ACCUMULATOR, dtype=nest.dtype)
         return emitter.emit(T.make(_combine_op(nest), before, body))
+
+
+def _generic_op(
+    inputs: Sequence[Any], out: Any, maps: Sequence[Any], kinds: Sequence[str]
+) -> Any:
+    """A `linalg.generic` into `out` whose body is still to be written."""
+    op = linalg.GenericOp(
+        [out.type],
+        list(inputs),
+        [out],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
+    )
+    types = [ir.RankedTensorType(v.type).element_type for v in [*inputs, out]]
+    op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+    return op
 
 
 def _note_combiner(op: Any, reduce: Any) -> None:

@@ -170,7 +170,8 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     kernel, root = program.kernel, program.root
     axis = kernel.axes[kernel.stream]
     start, stop = 0, axis.extent
-    live, exists = affine_part(kernel.live), program.exists(kernel.stream)
+    exists = program.exists(kernel.stream)
+    live = [form for form in affine_part(kernel.live) if program.bounds(form)]
     with root.here():
         if chunk is not None:  # chunks are cut between tiles, and differ by one at most
             tiles = ix.ceildiv(axis.extent, axis.size)
@@ -281,9 +282,7 @@ def _sweep(program: GridProgram, axes: Sequence[int], outs: dict[int, Any]) -> d
         ]
 
     filled = fill(program.root, axes, start)
-    return {
-        k: (v, strips[k].offsets, strips[k].sizes) for k, v in zip(outs, filled, strict=True)
-    }
+    return {k: (v, strips[k].offsets, strips[k].sizes) for k, v in zip(outs, filled, strict=True)}
 
 
 def _strip(program: GridProgram, key: str, swept: Sequence[int]) -> ResultWindow:

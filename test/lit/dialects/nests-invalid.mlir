@@ -203,7 +203,7 @@ func.func @map_of_other_rank(%x: tensor<4x8xf32>) {
 
 func.func @sum_of_loops(%x: tensor<4x8xf32>) {
   %y = "neptune.map"() ({
-    // expected-error@below {{position 'd0 + d1' is not a loop, a loop floordiv a constant, or a constant}}
+    // expected-error@below {{position 'd0 + d1' is not a loop, a loop floordiv or mod a constant, a constant, a lookup, or a sum of one of each}}
     %a = "neptune.read"(%x) {map = affine_map<(i, j) -> (i, i + j)>} : (tensor<4x8xf32>) -> f32
     "neptune.yield"(%a) : (f32) -> ()
   }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
@@ -561,5 +561,65 @@ func.func @accumulator_type(%l: tensor<4xf16>, %m: tensor<4xf32>, %n: tensor<4xf
     %p = "neptune.new"(%n) {map = affine_map<(i) -> (i)>} : (tensor<4xf32>) -> f32
     "neptune.yield"(%o) : (f32) -> ()
   }) {domain = array<i64: 4>, form = "additive", result_axes = array<i64: 0>} : () -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @lookup_of_no_read(%x: tensor<9x2xf32>, %table: tensor<4x4xi32>, %at: index) {
+  %y = "neptune.map"() ({
+    // expected-error@below {{has a lookup that is not an arith.index_cast of a neptune.read beside it}}
+    %a = "neptune.read"(%x, %at) {map = affine_map<(b, j)[p] -> (p, j mod 2)>} : (tensor<9x2xf32>, index) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @computed_lookup(%x: tensor<9x2xf32>, %table: tensor<4x4xi32>, %at: index) {
+  %y = "neptune.map"() ({
+    %n = "neptune.read"(%table) {map = affine_map<(b, j) -> (b, j floordiv 2)>} : (tensor<4x4xi32>) -> i32
+    %p = arith.index_cast %n : i32 to index
+    %q = arith.addi %p, %p : index
+    // expected-error@below {{has a lookup that is not an arith.index_cast of a neptune.read beside it}}
+    %a = "neptune.read"(%x, %q) {map = affine_map<(b, j)[p] -> (p, j mod 2)>} : (tensor<9x2xf32>, index) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @symbols_without_lookups(%x: tensor<9x2xf32>, %table: tensor<4x4xi32>, %at: index) {
+  %y = "neptune.map"() ({
+    // expected-error@below {{has 1 symbols for 0 lookups}}
+    %a = "neptune.read"(%x) {map = affine_map<(b, j)[p] -> (p, j mod 2)>} : (tensor<9x2xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @page_too_long(%x: tensor<9x2xf32>, %table: tensor<4x4xi32>, %at: index) {
+  %y = "neptune.map"() ({
+    %n = "neptune.read"(%table) {map = affine_map<(b, j) -> (b, j floordiv 2)>} : (tensor<4x4xi32>) -> i32
+    %p = arith.index_cast %n : i32 to index
+    // expected-error@below {{'d1 mod 4' reaches position 3 of dimension 1, whose extent is 2}}
+    %a = "neptune.read"(%x, %p) {map = affine_map<(b, j)[p] -> (p, j mod 4)>} : (tensor<9x2xf32>, index) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @same_digit_twice(%x: tensor<9x2xf32>, %table: tensor<4x4xi32>, %at: index) {
+  %y = "neptune.map"() ({
+    // expected-error@below {{uses loop d1 twice}}
+    %a = "neptune.read"(%x) {map = affine_map<(b, j) -> (j mod 2, j mod 2)>} : (tensor<9x2xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }) {domain = array<i64: 4, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
   return
 }

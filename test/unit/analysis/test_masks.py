@@ -96,11 +96,18 @@ def test_known_conditions_decide_weaker_and_opposite_ones() -> None:
 @pytest.mark.parametrize(
     "term",
     [T.make("mul", ROW, COLUMN), T.make("floordiv", ROW, number(2)),
-     T.read("length", ROW, dtype="index"),
      T.make("cast", T.make("cast", ROW, dtype="f32"), dtype="index")],
 )  # fmt: skip
 def test_what_is_not_linear_in_the_axes(term: T.Term) -> None:
     assert linear(term) is None
+
+
+def test_numbers_that_are_read_count_as_atoms() -> None:
+    length = T.read("length", ROW, dtype="i32")
+    (form,) = constraints(T.make("lt", COLUMN, T.make("cast", length, dtype="index"))) or ()
+    assert form == Linear(frozenset([(length, 1), (COLUMN, -1)]), -1)
+    assert form.reads == (length,)
+    assert form.axes == {COLUMN.attr}
 
 
 def test_scalars_of_any_form_count_as_atoms() -> None:

@@ -82,7 +82,11 @@ def test_module_has_only_needed_reductions():
     ("define", "message"),
     [
         (lambda p, i, j, x: x[i], "has 2 dimensions"),
-        (lambda p, i, j, x: x[i, j + 1], "is indexed by"),
+        (lambda p, i, j, x: x[i, j + 1], "not known to stay inside"),
+        (lambda p, i, j, x: x[i, j - 1], "not known to stay inside"),
+        (lambda p, i, j, x: x[i, i + j], "is indexed by"),
+        (lambda p, i, j, x: x[i, x[i, j]], "is indexed by"),
+        (lambda p, i, j, x: p.axis("z", j.size + x[i, j]), "make it of sizes"),
         (lambda p, i, j, x: sum(x[i, j]), "needs the axes"),
         (lambda p, i, j, x: sum(x[i, j], x), "is not an axis"),
         (lambda p, i, j, x: p.output(x[i, j], i), "varies along j"),
