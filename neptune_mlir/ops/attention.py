@@ -107,7 +107,7 @@ def attention(
         UsageError: options that do not fit together.
         InputError: a modifier that is not an expression of the right kind, at its line.
     """
-    _check_options(head_dim, v_dim, dtype, window, softcap, align)
+    check_options(head_dim, v_dim, dtype, window, softcap, align)
     heads, kv_heads, group = _heads(heads, kv_heads, group)
     p = Program(name)
     b, h = p.axis("b", batch), p.axis("h", heads)
@@ -132,10 +132,7 @@ def attention(
 
     position = i + (j.size - i.size) if align == "end" else i + 0
     s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (head_dim**-0.5 if scale is None else scale)
-    if softcap:
-        s = softcap * tanh(s / softcap)
-    if slope is not None:
-        s = s + cast(slope, s.dtype) * (j - position)
+    s = shaped(s, j - position, softcap, slope)
     if score_mod:
         s = lift(_call("score_mod", score_mod, (s, b, h, i, j), extras), s)
     if causal:
@@ -147,25 +144,40 @@ def attention(
     if mask_mod:
         s = where(_call("mask_mod", mask_mod, (b, h, i, j), extras), s, -inf)
 
-    m = max(s, j)
-    if sink_logit is not None:
-        m = maximum(m, sink_logit)
-    m = where(m == -inf, 0.0, m)
-    w = exp(s - m)
-    total = sum(w, j)
-    if sink_logit is not None:
-        total = total + exp(sink_logit - m)
-    o = sum(cast(w, dtype) * v[b, shared, j, e], j)
-    p.output(where(total == 0, 0.0, o / total), b, h, i, e, dtype=dtype)
+    out, lse = softmax_sum(s, j, v[b, shared, j, e], sink_logit)
+    p.output(out, b, h, i, e, dtype=dtype)
     if return_lse:
-        p.output(m + log(total), b, h, i)
+        p.output(lse, b, h, i)
     return p
 
 
-def _check_options(
+def shaped(s: Expr, distance: Expr, softcap: float | None, slope: Expr | None) -> Expr:
+    """Scores with a cap and a bias that grows with the distance of the key from the query."""
+    if softcap:
+        s = softcap * tanh(s / softcap)
+    return s if slope is None else s + cast(slope, s.dtype) * distance
+
+
+def softmax_sum(s: Expr, j: Axis, v: Expr, sink: Expr | None) -> tuple[Expr, Expr]:
+    """The sum over `j` of `v` with the softmax of `s` as weights, and the log-sum-exp: 0 and -inf
+    where all of `s` are -inf. Weights are rounded to the type of `v`; `sink` is one more score."""
+    m = max(s, j)
+    if sink is not None:
+        m = maximum(m, sink)
+    m = where(m == -inf, 0.0, m)
+    w = exp(s - m)
+    total = sum(w, j)
+    if sink is not None:
+        total = total + exp(sink - m)
+    o = sum(cast(w, v.dtype) * v, j)
+    return where(total == 0, 0.0, o / total), m + log(total)
+
+
+def check_options(
     head_dim: int, v_dim: int | None, dtype: str, window: int | str | None,
-    softcap: float | None, align: str,
+    softcap: float | None, align: str = "end",
 ) -> None:  # fmt: skip
+    """Raises UsageError for options that mean nothing."""
     for name, dim in (("head_dim", head_dim), ("v_dim", v_dim)):
         if dim is not None and (not isinstance(dim, int) or dim < 1):
             raise UsageError(f"{name} is {dim!r}", hint="a positive int, known when compiling")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The compiler's door for PyTorch: `attention` with FlexAttention's modifiers.
+"""The compiler's door for PyTorch: `attention` with FlexAttention's modifiers, and attention for
+servers.
 
     import neptune_mlir.torch as nt
 
@@ -8,5 +9,9 @@
 
 from neptune_mlir.torch.attention import attention
 from neptune_mlir.torch.sdpa import register, unregister
+from neptune_mlir.torch.serving import latent_attention, paged_attention, ragged_attention
 
-__all__ = ["attention", "register", "unregister"]
+__all__ = [
+    "attention", "latent_attention", "paged_attention", "ragged_attention", "register",
+    "unregister",
+]  # fmt: skip

@@ -205,7 +205,7 @@ LONG = {
     "codegen.cpu.tile_generic._reduce_lanes": (68, 6),
     "codegen.cpu.vectorize_tiles._plan_layouts": (48, 16),
     "codegen.nvidia.specialized.write": (67, 1),
-    "ops.attention.attention": (117, 11),
+    "ops.attention.attention": (106, 7),
     "pipelines.triton.compile_tiles": (62, 4),
     "transforms.gpu.keep_references.read_guess": (51, 17),
     "transforms.schedule.tile.default_tile": (80, 21),

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention as servers need it: caches in pages, sequences of different lengths, shared latents.
+
+Nothing here says how to run it. A page is read through a table, and a length bounds the loop over
+keys: pages that a sequence does not have are never read, whatever the table holds there, and what
+stands in a page behind the sequence's end is never used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.notation import Axis, Expr, Program, inf, sum, where
+from neptune_mlir.ops.attention import check_options, shaped, softmax_sum
+
+_CACHES = ("f16", "bf16", "f32", "f64")
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """Which keys a query sees beside those that exist."""
+
+    causal: bool
+    window: Expr | int | None
+
+    def of(self, s: Expr, exists: Expr, key: Expr, query: Expr) -> Expr:
+        s = where(exists, s, -inf)
+        if self.causal:
+            s = where(key <= query, s, -inf)
+        return s if self.window is None else where(query - key < self.window, s, -inf)
+
+
+class _Pages:
+    """A cache in pages: keys `j` of sequence `b` stand in slot `j % page_size` of a page."""
+
+    def __init__(self, p: Program, page_size: int, b: Axis):
+        self._size = page_size
+        self.pages, self.slot = p.axis("page", None), p.axis("slot", page_size)
+        self.most = p.axis("max_pages", None)
+        self._program, self._batch = p, b
+
+    def place(self) -> None:
+        """Takes the arguments that say where keys stand, and makes the axis of keys."""
+        p, b = self._program, self._batch
+        self._table = p.input("table", b, self.most, dtype="i32")
+        self._lengths = p.input("lengths", b, dtype="i32")
+        self.keys = p.axis("j", self.most.size * self._size)
+        self.length = self._lengths[b]
+        self.exists = self.keys < self.length
+
+    def at(self, cache: Any, *rest: Any) -> Expr:
+        """The element of a cache at the key at hand."""
+        b, j = self._batch, self.keys
+        place = (self._table[b, j // self._size], j % self._size, *rest)
+        return cache[place]
+
+
+def paged_attention(
+    *,
+    head_dim: int,
+    page_size: int,
+    v_dim: int | None = None,
+    group: int = 1,
+    q_len: int | None = 1,
+    dtype: str = "f32",
+    kv_dtype: str | None = None,
+    causal: bool = True,
+    window: int | str | None = None,
+    softcap: float | None = None,
+    alibi: bool = False,
+    sink: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    name: str = "paged_attention",
+) -> Program:
+    """Attention of the last queries of each sequence on a cache in pages.
+
+    Args:
+        head_dim: of q and k; `v_dim` (default the same) of v and the result.
+        page_size: keys of a page. Tiles lie in one page, so that small pages make small tiles.
+        group: query heads that share a key head.
+        q_len: queries of each sequence, its last ones; None: known at run time.
+        dtype: of q and the result: f16, bf16, f32 or f64.
+        kv_dtype: of the cache; default the same.
+        causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`.
+
+    Returns:
+        A program with arguments q [batch, heads, q_len, head_dim], k_pages and v_pages
+        [pages, page_size, kv_heads, head_dim or v_dim], table [batch, max_pages] i32, lengths
+        [batch] i32 (keys of each sequence, those of its queries included; at most
+        max_pages * page_size), then those that the options add, in the order of the options. The
+        result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
+        of -inf): of a sequence shorter than q_len the first ones see none.
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    check_options(head_dim, v_dim, dtype, window, softcap)
+    kv_dtype = _check_cache(page_size, kv_dtype or dtype)
+    p = Program(name)
+    b, h, hk = _heads(p, group)
+    i = p.axis("i", q_len)
+    d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
+    cache = _Pages(p, page_size, b)
+    q = p.input("q", b, h, i, d, dtype=dtype)
+    k = p.input("k_pages", cache.pages, cache.slot, hk, d, dtype=kv_dtype)
+    v = p.input("v_pages", cache.pages, cache.slot, hk, e, dtype=kv_dtype)
+    cache.place()
+    mask = _Mask(causal and q_len != 1, _window(p, window))
+    slope, sink_logit = _of_heads(p, h, alibi, sink)
+    shared = h // group if group > 1 else h
+    position = cache.length - i.size + i
+    s = sum(q[b, h, i, d] * cache.at(k, shared, d), d) * _scale(scale, head_dim)
+    s = shaped(s, cache.keys - position, softcap, slope)
+    s = mask.of(s, cache.exists, cache.keys, position)
+    value = where(cache.exists, cache.at(v, shared, e), 0)
+    return _give(p, s, cache.keys, value, sink_logit, (b, h, i), e, dtype, return_lse)
+
+
+def latent_attention(
+    *,
+    latent_dim: int = 512,
+    rope_dim: int = 64,
+    page_size: int,
+    scale: float,
+    q_len: int | None = 1,
+    causal: bool = True,
+    dtype: str = "f32",
+    kv_dtype: str | None = None,
+    return_lse: bool = False,
+    name: str = "latent_attention",
+) -> Program:
+    """Attention of all heads on one cache of latents (multi-head latent attention, absorbed).
+
+    A key is all of a latent's row; its value is the first `latent_dim` elements of it.
+
+    Args:
+        latent_dim, rope_dim: elements of the latent, and of the part with rotary positions.
+        page_size: keys of a page.
+        scale: of the scores (that of the heads before absorption; there is no default).
+        q_len: queries of each sequence, its last ones; None: known at run time.
+        causal: a query sees keys at its own position and before.
+        dtype: of the queries and the result; `kv_dtype` of the cache, default the same.
+        return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of the scores.
+
+    Returns:
+        A program with arguments q_latent [batch, heads, q_len, latent_dim], q_rope
+        [batch, heads, q_len, rope_dim], pages [pages, page_size, latent_dim + rope_dim], table
+        [batch, max_pages] i32 and lengths [batch] i32. The result is
+        [batch, heads, q_len, latent_dim].
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    check_options(latent_dim, rope_dim, dtype, None, None)
+    kv_dtype = _check_cache(page_size, kv_dtype or dtype)
+    p = Program(name)
+    b, h, i = p.axis("b"), p.axis("h"), p.axis("i", q_len)
+    d, r = p.axis("d", latent_dim), p.axis("r", rope_dim)
+    e, row = p.axis("e", latent_dim), p.axis("row", latent_dim + rope_dim)
+    cache = _Pages(p, page_size, b)
+    q_latent = p.input("q_latent", b, h, i, d, dtype=dtype)
+    q_rope = p.input("q_rope", b, h, i, r, dtype=dtype)
+    rows = p.input("pages", cache.pages, cache.slot, row, dtype=kv_dtype)
+    cache.place()
+
+    position = cache.length - i.size + i
+    of_latent = sum(q_latent[b, h, i, d] * cache.at(rows, d), d)
+    of_rope = sum(q_rope[b, h, i, r] * cache.at(rows, r + latent_dim), r)
+    s = (of_latent + of_rope) * scale
+    s = _Mask(causal and q_len != 1, None).of(s, cache.exists, cache.keys, position)
+    value = where(cache.exists, cache.at(rows, e), 0)
+    return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse)
+
+
+def ragged_attention(
+    *,
+    head_dim: int,
+    v_dim: int | None = None,
+    group: int = 1,
+    dtype: str = "f32",
+    causal: bool = True,
+    window: int | str | None = None,
+    softcap: float | None = None,
+    alibi: bool = False,
+    sink: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    name: str = "ragged_attention",
+) -> Program:
+    """Attention of sequences that stand one behind the other, without padding.
+
+    Args:
+        head_dim, v_dim, group, dtype: as those of `paged_attention`.
+        causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`; the last
+            query of a sequence stands at its last key.
+
+    Returns:
+        A program with arguments q [tokens, heads, head_dim], k and v
+        [kv_tokens, kv_heads, head_dim or v_dim], q_starts and kv_starts [batch + 1] i32 (the first
+        token of each sequence, and the number of all), then those that the options add. The result
+        is [tokens, heads, v_dim], the log-sum-exp [tokens, heads]. Sequences of no token are
+        allowed. All values have to be finite: tiles may span two sequences, and a weight of 0
+        times infinity is none.
+
+    Raises:
+        UsageError: options that do not fit together.
+    """
+    check_options(head_dim, v_dim, dtype, window, softcap)
+    p = Program(name)
+    t, h = p.axis("t"), p.axis("h")
+    hk = p.axis("hk") if _check_group(group) > 1 else h
+    j, d, e = p.axis("j"), p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
+    ends = p.axis("ends")
+    n = p.axis("n", ends.size - 1)
+    q = p.input("q", t, h, d, dtype=dtype)
+    k = p.input("k", j, hk, d, dtype=dtype)
+    v = p.input("v", j, hk, e, dtype=dtype)
+    q_starts = p.input("q_starts", ends, dtype="i32")
+    kv_starts = p.input("kv_starts", ends, dtype="i32")
+    mask = _Mask(causal, _window(p, window))
+    slope, sink_logit = _of_heads(p, h, alibi, sink)
+    here = (q_starts[n] <= t) & (t < q_starts[n + 1])  # in one sequence for each token
+
+    def of_sequence(number: Expr) -> Expr:
+        return sum(where(here, number, 0), n)
+
+    first, end = of_sequence(kv_starts[n]), of_sequence(kv_starts[n + 1])
+    position = t + of_sequence(kv_starts[n + 1] - q_starts[n + 1])
+    shared = h // group if group > 1 else h
+    s = sum(q[t, h, d] * k[j, shared, d], d) * _scale(scale, head_dim)
+    s = shaped(s, j - position, softcap, slope)
+    s = mask.of(s, (first <= j) & (j < end), j, position)
+    return _give(p, s, j, v[j, shared, e], sink_logit, (t, h), e, dtype, return_lse)
+
+
+def _give(
+    p: Program, s: Expr, j: Axis, value: Expr, sink: Expr | None, rows: tuple[Axis, ...], e: Axis,
+    dtype: str, return_lse: bool,
+) -> Program:  # fmt: skip
+    out, lse = softmax_sum(s, j, value, sink)
+    p.output(out, *rows, e, dtype=dtype)
+    if return_lse:
+        p.output(lse, *rows)
+    return p
+
+
+def _heads(p: Program, group: int) -> tuple[Axis, Axis, Axis]:
+    """The axes of sequences, of query heads and of key heads."""
+    b, h = p.axis("b"), p.axis("h")
+    return b, h, p.axis("hk") if _check_group(group) > 1 else h
+
+
+def _of_heads(p: Program, h: Axis, alibi: bool, sink: bool) -> tuple[Expr | None, Expr | None]:
+    """What the options give each head: the slope of its bias, and its sink."""
+    slope = p.input("slope", h)[h] if alibi else None
+    return slope, p.input("sink", h)[h] if sink else None
+
+
+def _check_group(group: int) -> int:
+    if group < 1:
+        raise UsageError(f"group is {group}", hint="the number of query heads per key head")
+    return group
+
+
+def _check_cache(page_size: int, dtype: str) -> str:
+    if not isinstance(page_size, int) or page_size < 1:
+        raise UsageError(f"page_size is {page_size!r}", hint="a positive int, known when compiling")
+    if dtype not in _CACHES:
+        raise UsageError(f"a cache of {dtype}", hint=f"kv_dtype is one of {', '.join(_CACHES)}")
+    return dtype
+
+
+def _scale(scale: float | None, head_dim: int) -> float:
+    return head_dim**-0.5 if scale is None else scale
+
+
+def _window(p: Program, window: int | str | None) -> Expr | int | None:
+    return p.scalar(window, "index") if isinstance(window, str) else window

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention for servers on torch tensors: caches in pages, ragged batches, shared latents.
+
+The functions have the names of the programs in `neptune_mlir.ops`. A kernel is compiled for each
+structure (dtypes, dims, page size, options); batch sizes, lengths, numbers of heads and of pages
+are those of a call. Nothing is read back from the device, so that a CUDA graph can hold the calls.
+There are no gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from neptune_mlir import ops
+from neptune_mlir.driver.kernel import Kernel, compile
+from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.notation import Program
+from neptune_mlir.torch.mods import DTYPES
+from neptune_mlir.torch.op import target_of
+
+_kernels: dict[Any, Kernel] = {}
+
+
+def paged_attention(
+    q: torch.Tensor, k_pages: torch.Tensor, v_pages: torch.Tensor, table: torch.Tensor,
+    lengths: torch.Tensor, *, causal: bool = True, window: int | None = None,
+    softcap: float | None = None, slopes: torch.Tensor | None = None,
+    sink: torch.Tensor | None = None, scale: float | None = None, return_lse: bool = False,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Attention of the last queries of each sequence on a cache in pages.
+
+    Args:
+        q: [batch, heads, q_len, dim], f16, bf16, f32 or f64.
+        k_pages, v_pages: [pages, page_size, kv_heads, dim] and [..., v_dim], of one dtype.
+        table: [batch, max_pages] i32, the pages of each sequence in order. What stands behind a
+            sequence's last page is not used.
+        lengths: [batch] i32: the keys of each sequence, those of its queries included.
+        causal: a query sees keys at its own position and before.
+        window: it sees only keys fewer than this many positions back.
+        softcap: scores become softcap * tanh(score / softcap).
+        slopes: [heads] f32, of a bias slope * (key position - query position).
+        sink: [heads] f32, a logit that takes weight and gives nothing.
+        scale: default 1 / sqrt(dim).
+        out: the tensor for the result, or one for each result.
+
+    Returns:
+        [batch, heads, q_len, v_dim] of the dtype of q; with `return_lse` also the log-sum-exp
+        [batch, heads, q_len], f32 (f64 of f64).
+
+    Raises:
+        UsageError: tensors or options that do not fit together.
+    """
+    options = {
+        "head_dim": q.shape[-1], "v_dim": v_pages.shape[-1], "page_size": k_pages.shape[1],
+        "group": _group(q.shape[1], k_pages.shape[2]), "q_len": 1 if q.shape[2] == 1 else None,
+        "dtype": _dtype(q), "kv_dtype": _dtype(k_pages), "causal": causal,
+        "window": None if window is None else "window", "softcap": softcap,
+        "alibi": slopes is not None, "sink": sink is not None, "scale": scale,
+        "return_lse": return_lse,
+    }  # fmt: skip
+    extras = [x for x in (window, slopes, sink) if x is not None]
+    given = [q, k_pages, v_pages, table, lengths, *extras]
+    return _run(ops.paged_attention, options, given, out)
+
+
+def ragged_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_starts: torch.Tensor,
+    kv_starts: torch.Tensor, *, causal: bool = True, window: int | None = None,
+    softcap: float | None = None, slopes: torch.Tensor | None = None,
+    sink: torch.Tensor | None = None, scale: float | None = None, return_lse: bool = False,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Attention of sequences that stand one behind the other, without padding.
+
+    Args:
+        q: [tokens, heads, dim]; k, v: [kv_tokens, kv_heads, dim] and [..., v_dim].
+        q_starts, kv_starts: [batch + 1] i32, the first token of each sequence and the number of
+            all.
+
+    The options are those of `paged_attention`.
+
+    Returns:
+        [tokens, heads, v_dim] of the dtype of q; with `return_lse` also [tokens, heads].
+
+    Raises:
+        UsageError: tensors or options that do not fit together.
+    """
+    options = {
+        "head_dim": q.shape[-1], "v_dim": v.shape[-1], "group": _group(q.shape[1], k.shape[1]),
+        "dtype": _dtype(q), "causal": causal, "window": None if window is None else "window",
+        "softcap": softcap, "alibi": slopes is not None, "sink": sink is not None,
+        "scale": scale, "return_lse": return_lse,
+    }  # fmt: skip
+    extras = [x for x in (window, slopes, sink) if x is not None]
+    return _run(ops.ragged_attention, options, [q, k, v, q_starts, kv_starts, *extras], out)
+
+
+def latent_attention(
+    q_latent: torch.Tensor, q_rope: torch.Tensor, pages: torch.Tensor, table: torch.Tensor,
+    lengths: torch.Tensor, *, scale: float, causal: bool = True, return_lse: bool = False,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Attention of all heads on one cache of latents, in pages.
+
+    Args:
+        q_latent: [batch, heads, q_len, latent]; q_rope: [batch, heads, q_len, rope].
+        pages: [pages, page_size, latent + rope]: a key is a row, its value the first `latent`
+            elements.
+        table, lengths, causal, out: as those of `paged_attention`.
+        scale: of the scores.
+
+    Returns:
+        [batch, heads, q_len, latent] of the dtype of the queries; with `return_lse` also
+        [batch, heads, q_len].
+
+    Raises:
+        UsageError: tensors or options that do not fit together.
+    """
+    options = {
+        "latent_dim": q_latent.shape[-1], "rope_dim": q_rope.shape[-1],
+        "page_size": pages.shape[1], "scale": scale, "causal": causal,
+        "q_len": 1 if q_latent.shape[2] == 1 else None, "dtype": _dtype(q_latent),
+        "kv_dtype": _dtype(pages), "return_lse": return_lse,
+    }  # fmt: skip
+    return _run(ops.latent_attention, options, [q_latent, q_rope, pages, table, lengths], out)
+
+
+def _run(
+    program: Callable[..., Program], options: dict[str, Any], given: list[Any], out: Any
+) -> Any:
+    device = given[0].device
+    key = (program.__name__, *options.values(), device)
+    kernel = _kernels.get(key)
+    if kernel is None:
+        kernel = _kernels[key] = compile(program(**options), target=target_of(device))
+    tensors = [x.detach() if isinstance(x, torch.Tensor) else x for x in given]
+    return kernel(*tensors, out=out)
+
+
+def _dtype(x: torch.Tensor) -> str:
+    if x.dtype not in DTYPES:
+        raise UsageError(f"attention of {x.dtype}", hint="float16, bfloat16, float32 or float64")
+    return DTYPES[x.dtype]
+
+
+def _group(heads: int, kv_heads: int) -> int:
+    if not kv_heads or heads % kv_heads:
+        raise UsageError(f"{heads} query heads and {kv_heads} key heads", hint="not a multiple")
+    return heads // kv_heads
