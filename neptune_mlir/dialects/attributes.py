@@ -54,6 +54,12 @@ CHIP = Attribute(
     writers=("pipelines.lowering",),
     readers=("transforms.schedule.tile",),
 )  # fmt: skip
+BUFFER = Attribute(
+    "buffer", TEXT, "a result of a func.func",
+    "the buffer of the torch program that the result is the new value of",
+    writers=("frontend.from_torch",),
+    readers=(),
+)  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",
@@ -336,7 +342,7 @@ CONSUMERS = Attribute(
     "warp groups that compute, beside one that loads",
     writers=("transforms.hopper.specialize_warps",),
     readers=(
-        "codegen.distribute_tiles", "codegen.nvidia.specialized", "pipelines.nvvm",
+        "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", "transforms.hopper.lazy_rescaling",
         "transforms.hopper.partition_warps", "transforms.hopper.schedule_loops",

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from neptune_mlir.dialects.attributes import BUFFER
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.driver import torch_mlir_opt
@@ -17,7 +18,6 @@ from neptune_mlir.driver.foreign import FROM_TORCH
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.ir.bindings import ir
 
-BUFFER = "neptune.buffer"  # of a result: the buffer of the torch program that it is to replace
 LOWER = (
     "strip-debuginfo,func.func(torch-match-quantized-custom-ops),"
     f"torchdynamo-export-to-torch-backend-pipeline{{extra-library=}},{FROM_TORCH}"
@@ -105,9 +105,7 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
         return
     (function,) = (f for f in functions(module) if f.sym_name.value == name)
     with module.context:
-        named = [
-            ir.DictAttr.get({BUFFER: ir.StringAttr.get(b)} if b else {}) for b in buffers
-        ]
+        named = [ir.DictAttr.get(BUFFER.entry(b) if b else {}) for b in buffers]
         function.operation.attributes["res_attrs"] = ir.ArrayAttr.get(named)
     listed = ", ".join(f"result {k} is buffer '{b}'" for k, b in enumerate(buffers) if b)
     warnings.warn(

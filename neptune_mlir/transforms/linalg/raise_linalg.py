@@ -360,7 +360,7 @@ class Raiser:
     def _concat(self, op: Any) -> bool:
         """Parts of equal extent: a digit says which. Others stay."""
         joined, count = op.attributes["dim"].value, len(op.operands)
-        views = [self._view(v) for v in op.operands]
+        views = [self.view_of(v) for v in op.operands]
         if count > MAX_PARTS or any(view.body is None for view in views):
             raise NotRaised(f"it joins more than {MAX_PARTS} parts, or an undefined one")
         sizes = [self.digits.total(view.dims[joined]) for view in views]

@@ -201,14 +201,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
-        if isinstance(op, N.GlobalOp) and domain[0] == DYNAMIC:  # made for the most chunks
-            if sizes[0] > FEW_CHUNKS and wishes.columns:
-                sizes[inner] = wishes.columns
-            room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
-            sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
-        if isinstance(op, N.GlobalOp) and not parallel:
-            room = JOINED // (sizes[0] or domain[0])
-            sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+        if isinstance(op, N.GlobalOp):
+            _fit_join(sizes, domain, parallel, inner, wishes)
     divisors = _divisors(nests)
     for a in divisors:
         sizes[a] = 1
@@ -225,6 +219,21 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return _within_pages(chosen, nests, domain)
+
+
+def _fit_join(
+    sizes: dict[int, int], domain: Sequence[int], parallel: Sequence[int], inner: int,
+    wishes: Wishes,
+) -> None:  # fmt: skip
+    """Cut a join of chunks (axis 0) until a program has JOINED elements at most."""
+    if domain[0] == DYNAMIC:  # made for the most chunks
+        if sizes[0] > FEW_CHUNKS and wishes.columns:
+            sizes[inner] = wishes.columns
+        room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
+        sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
+    if not parallel:
+        room = JOINED // (sizes[0] or domain[0])
+        sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
