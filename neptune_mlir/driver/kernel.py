@@ -91,12 +91,9 @@ class Kernel:
         return self._executable(*arguments, out=out, **named)
 
     def prepare(self, *arguments: Any, **named: Any) -> Any:
-        """A call on fixed memory that only launches (see `GpuExecutable.prepare`).
-
-        Raises:
-            UsageError: the kernel is not one for GPUs.
-        """
-        return self._on_gpu("prepare")(*arguments, **named)
+        """A call on fixed memory, checked once: what it returns only launches. `out=` and more as
+        for `GpuExecutable.prepare` and `CpuExecutable.prepare`."""
+        return self._executable.prepare(*arguments, **named)
 
     def requirements(self, *arguments: Any) -> Any:
         """The results and workspace that a call needs (see `GpuExecutable.requirements`).

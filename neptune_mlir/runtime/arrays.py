@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,43 @@ def view(value: Any, name: str) -> ArrayView:
         f"{name} is a {type(value).__name__}, not an array",
         hint="pass a NumPy array or an object with __dlpack__",
     )
+
+
+def _interface_address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _header_address(array: np.ndarray[Any, Any]) -> int:
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
+
+
+def _choose_address() -> Callable[[np.ndarray[Any, Any]], int]:
+    """`PyArrayObject` of NumPy's ABI begins with the address, and to read it there takes a seventh
+    of the time of `__array_interface__`, which makes a dictionary. Asked of an array first."""
+    probe = np.zeros(3)[1:]
+    if sys.implementation.name == "cpython" and _header_address(probe) == _interface_address(probe):
+        return _header_address
+    return _interface_address
+
+
+address_of = _choose_address()  # where the first element of a NumPy array lies
+
+
+def glance(value: Any) -> tuple[Any, int | None] | None:
+    """What of an argument decides how a call goes (to be hashed), and the address of an array; None
+    where only `view` can say. A fifth of its time."""
+    kind = type(value)
+    if kind is np.ndarray:
+        address = address_of(value)
+        if not value.itemsize or address % value.itemsize:
+            return None
+        return (value.dtype, value.shape, value.strides, value.flags.writeable), address
+    if kind is float or kind is int:
+        return (kind, value), None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and _is_plain(torch, value):
+        return (value.dtype, value.shape, value.stride()), value.data_ptr()
+    return None
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:

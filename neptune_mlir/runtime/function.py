@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import elements, storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check
-from neptune_mlir.runtime.cpu import c_scalar
 from neptune_mlir.runtime.loader import load
 
 _free = ctypes.CDLL(None).free
@@ -33,7 +33,7 @@ class FunctionExecutable:
     def __call__(self, *arguments: Any) -> Any:
         views, scalars = check(self.plan, arguments, view)
         operands: list[Any] = [
-            c_scalar(a.dtype, scalar) if view is None else view.descriptor()
+            _c_scalar(a.dtype, scalar) if view is None else view.descriptor()
             for a, view, scalar in zip(self.plan.arguments, views, scalars, strict=True)
         ]
         operands += [constant.descriptor() for constant in self._constants]
@@ -54,6 +54,16 @@ class FunctionExecutable:
         for address in owned - {v.address for v in (*views, *self._constants) if v}:
             _free(address)
         return values[0] if len(values) == 1 else tuple(values)
+
+
+def _c_scalar(dtype: str, value: Any) -> Any:
+    if dtype == "f32":
+        return ctypes.c_float(value)
+    if dtype == "f64":
+        return ctypes.c_double(value)
+    if dtype == "index" or dtype.startswith("i"):
+        return ctypes.c_int64(value)
+    raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
 
 
 def _copy(fields: list[int], dtype: str, rank: int) -> np.ndarray[Any, Any]:

@@ -30,19 +30,33 @@ def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
     import llvmlite.binding as llvm
 
     with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
         for name in undefined_symbols(code):
             llvm.add_symbol(name, _address(name))
-        empty = llvm.parse_assembly("")
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        engine = llvm.create_mcjit_compiler(empty, machine)
+        engine = _engine("")
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         addresses = [engine.get_function_address(name) for name in names]
     if not all(addresses):
         raise ToolError("the compiled code lacks a kernel that its plan names")
     return engine, addresses
+
+
+def compile_text(text: str, names: Sequence[str]) -> tuple[Any, list[int]]:
+    """Compile LLVM IR that calls the C library at most: what keeps it in memory, and the
+    addresses of the functions."""
+    with _lock:
+        engine = _engine(text)
+        engine.finalize_object()
+        return engine, [engine.get_function_address(name) for name in names]
+
+
+def _engine(text: str) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
 
 
 def _address(name: str) -> int:

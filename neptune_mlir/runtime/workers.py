@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The threads that run kernels. A call through ctypes holds no interpreter lock."""
+"""The threads that run kernels: native helpers that wait for work without Python's lock.
+
+A launch gives helpers its task and takes part in it; programs are taken from a counter, so any
+number of workers is right. Who launched waits only for helpers that have begun: a short launch is
+over before a helper wakes up. A launch that finds the helpers busy with another runs alone.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from neptune_mlir.errors import UsageError
+from neptune_mlir.runtime.loader import compile_text
 
 _local = threading.local()
+_lock = threading.Lock()
 
 
 def count() -> int:
@@ -29,31 +35,178 @@ def count() -> int:
     return int(chosen)
 
 
-@functools.cache
-def _pool(size: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, thread_name_prefix="neptune")
-
-
-def run(task: Callable[[], Any], workers: int) -> None:
-    """Run `task` on this thread and on `workers - 1` others; return when all are done."""
-    helpers = [_pool(workers - 1).submit(task) for _ in range(workers - 1)] if workers > 1 else []
-    try:
-        task()
-    finally:
-        for helper in helpers:
-            helper.result()
-
-
-def scratch(size: int) -> np.ndarray[Any, Any]:
-    """This thread's scratch memory, at least `size` bytes, aligned to a page."""
-    held: np.ndarray[Any, Any] | None = getattr(_local, "scratch", None)
-    if held is None or held.nbytes < size:
+def scratch(size: int) -> int:
+    """The address of this thread's scratch memory: at least `size` bytes, aligned to a page."""
+    held: tuple[int, int, Any] | None = getattr(_local, "scratch", None)
+    if held is None or held[1] < size:
         raw = np.zeros(size + 4096, np.uint8)
-        start = -raw.__array_interface__["data"][0] % 4096
-        held = _local.scratch = raw[start : start + size]
-    return held
+        start = raw.__array_interface__["data"][0]
+        held = _local.scratch = (start + -start % 4096, size, raw)
+    return held[0]
+
+
+class Helpers:
+    """Threads that help with launches. `state` and `share` are what a native entry takes."""
+
+    def __init__(self) -> None:
+        setup, self._help, self.share = _functions()
+        # not Python's to free: helpers wait on it until the process ends
+        malloc = ctypes.CDLL(None).malloc
+        malloc.restype = ctypes.c_void_p
+        self.state: int = malloc(ctypes.c_size_t(_STATE_BYTES))
+        setup(self.state)
+        self._threads = 0
+
+    def at_least(self, wanted: int) -> None:
+        """Start threads until there are so many."""
+        if self._threads >= wanted:
+            return
+        with _lock:
+            while self._threads < wanted:
+                self._threads += 1
+                name = f"neptune_{self._threads}"
+                threading.Thread(
+                    target=self._help, args=(self.state,), name=name, daemon=True
+                ).start()
+
+
+@functools.cache
+def helpers() -> Helpers:
+    """Those of this process."""
+    return Helpers()
 
 
 if hasattr(os, "register_at_fork"):
     # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=helpers.cache_clear)
+
+
+@functools.cache
+def _functions() -> tuple[Any, Any, int]:
+    """Makes a state; a helper's loop, which never returns; the address of `share`."""
+    engine, (setup, loop, share) = compile_text(_TEXT, ["setup", "help", "share"])
+    _alive.append(engine)
+    make = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    return make(setup), make(loop), share
+
+
+_alive: list[Any] = []
+
+# The state: 0 lock, 1 work has come, 2 a helper is done, 3 the lock of who launches (128 bytes
+# each, more than any libc's); then as words: 64 task, 65 record, 66 counter, 67 bytes of scratch,
+# 68 helpers wanted, 69 helpers at work.
+_STATE_BYTES = 8 * 70
+_FIELDS = {
+    "lock": 0, "come": 16, "done": 32, "turn": 48, "task": 64, "record": 65, "counter": 66,
+    "size": 67, "wanted": 68, "working": 69,
+}  # fmt: skip
+_ADDRESSES = "\n".join(
+    f"  %{name} = getelementptr i64, ptr %state, i64 {at}" for name, at in _FIELDS.items()
+)
+_TEXT = f"""
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_trylock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+
+define void @setup(ptr %state) {{
+{_ADDRESSES}
+  call i32 @pthread_mutex_init(ptr %lock, ptr null)
+  call i32 @pthread_cond_init(ptr %come, ptr null)
+  call i32 @pthread_cond_init(ptr %done, ptr null)
+  call i32 @pthread_mutex_init(ptr %turn, ptr null)
+  store i64 0, ptr %wanted
+  store i64 0, ptr %working
+  ret void
+}}
+
+define void @help(ptr %state) {{
+{_ADDRESSES}
+  call i32 @pthread_mutex_lock(ptr %lock)
+  br label %look
+look:
+  %memory = phi ptr [ null, %0 ], [ %memory, %wait ], [ %own, %next ]
+  %held = phi i64 [ 0, %0 ], [ %held, %wait ], [ %bytes, %next ]
+  %left = load i64, ptr %wanted
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %wait, label %take
+wait:
+  call i32 @pthread_cond_wait(ptr %come, ptr %lock)
+  br label %look
+take:
+  %fewer = sub i64 %left, 1
+  store i64 %fewer, ptr %wanted
+  %busy = load i64, ptr %working
+  %busier = add i64 %busy, 1
+  store i64 %busier, ptr %working
+  %t = load ptr, ptr %task
+  %r = load ptr, ptr %record
+  %c = load ptr, ptr %counter
+  %needed = load i64, ptr %size
+  call i32 @pthread_mutex_unlock(ptr %lock)
+  %small = icmp ult i64 %held, %needed
+  br i1 %small, label %grow, label %work
+grow:
+  call void @free(ptr %memory)
+  %more = add i64 %needed, 4095
+  %pages = and i64 %more, -4096
+  %grown = call ptr @aligned_alloc(i64 4096, i64 %pages)
+  br label %work
+work:
+  %own = phi ptr [ %memory, %take ], [ %grown, %grow ]
+  %bytes = phi i64 [ %held, %take ], [ %pages, %grow ]
+  call void %t(ptr %r, ptr %c, ptr %own, i64 %bytes)
+  call i32 @pthread_mutex_lock(ptr %lock)
+  %still = load i64, ptr %working
+  %fewer.busy = sub i64 %still, 1
+  store i64 %fewer.busy, ptr %working
+  %last = icmp eq i64 %fewer.busy, 0
+  br i1 %last, label %tell, label %next
+tell:
+  call i32 @pthread_cond_signal(ptr %done)
+  br label %next
+next:
+  br label %look
+}}
+
+define void @share(ptr %state, ptr %t, ptr %r, ptr %c, ptr %scratch, i64 %bytes, i64 %most) {{
+{_ADDRESSES}
+  %taken = call i32 @pthread_mutex_trylock(ptr %turn)
+  %free = icmp eq i32 %taken, 0
+  br i1 %free, label %give, label %alone
+alone:
+  call void %t(ptr %r, ptr %c, ptr %scratch, i64 %bytes)
+  ret void
+give:
+  %others = sub i64 %most, 1
+  call i32 @pthread_mutex_lock(ptr %lock)
+  store ptr %t, ptr %task
+  store ptr %r, ptr %record
+  store ptr %c, ptr %counter
+  store i64 %bytes, ptr %size
+  store i64 %others, ptr %wanted
+  call i32 @pthread_cond_broadcast(ptr %come)
+  call i32 @pthread_mutex_unlock(ptr %lock)
+  call void %t(ptr %r, ptr %c, ptr %scratch, i64 %bytes)
+  call i32 @pthread_mutex_lock(ptr %lock)
+  store i64 0, ptr %wanted
+  br label %check
+check:
+  %busy = load i64, ptr %working
+  %idle = icmp eq i64 %busy, 0
+  br i1 %idle, label %end, label %wait
+wait:
+  call i32 @pthread_cond_wait(ptr %done, ptr %lock)
+  br label %check
+end:
+  call i32 @pthread_mutex_unlock(ptr %lock)
+  call i32 @pthread_mutex_unlock(ptr %turn)
+  ret void
+}}
+"""

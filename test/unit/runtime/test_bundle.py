@@ -70,5 +70,5 @@ def test_a_loaded_kernel_knows_its_source(bundle, tmp_path):
     path.write_bytes(bundle.to_bytes())
     kernel = Kernel.load(path)
     assert kernel.source.text == TEXT and "x[i] + x[i]" in kernel.explain()
-    with pytest.raises(UsageError, match=r"a kernel for cpu has no prepare\(\)"):
-        kernel.prepare()
+    with pytest.raises(UsageError, match=r"a kernel for cpu has no requirements\(\)"):
+        kernel.requirements()

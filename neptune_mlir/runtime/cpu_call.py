@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A call of a CPU plan for arguments of given types, shapes, strides and numbers: all but where
+the arrays lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.runtime import workers
+from neptune_mlir.runtime.arrays import (
+    ArrayView,
+    address_of,
+    contiguous,
+    reshaped_strides,
+    storage_dtype,
+)
+from neptune_mlir.runtime.checks import check_elements
+from neptune_mlir.runtime.cpu_entry import NativeEntry, word
+from neptune_mlir.runtime.libraries import host_results
+from neptune_mlir.runtime.plan import Plan, evaluate
+
+Arrays = Mapping[tuple[str, int], ArrayView]
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    """Where a call gets the memory of a buffer: that of `out` number `target`, or that of the
+    address number `source` (copied first where `copied` is that array), or new memory."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    target: int | None = None
+    source: int | None = None
+    copied: ArrayView | None = None
+
+
+@dataclass(frozen=True)
+class _Result:
+    """Result `number`: an array that the call made (number `made` of its buffers), else a copy of
+    what stands at address number `source` (-1: of a constant), whose view is `held`. `late`: it
+    is copied to its array of `out=` in the end."""
+
+    number: int
+    dtype: str
+    held: ArrayView
+    source: int
+    made: int | None
+    late: bool
+
+
+class CpuCall:
+    """See the module's text. `given` is how many addresses `run` takes.
+
+    Args:
+        arrays: arguments and constants by reference.
+        sizes: the shapes of the plan's buffers.
+        targets: the arrays of `out=`, or none.
+    """
+
+    def __init__(
+        self, entry: NativeEntry, plan: Plan, arrays: Arrays, scalars: Sequence[Any],
+        sizes: Sequence[tuple[int, ...]], targets: Sequence[ArrayView], arguments: Any, count: int,
+    ):  # fmt: skip
+        self._entry, self._plan, self._count = entry, plan, count
+        self._scratch = max(plan.scratch, 64)
+        self._hand_out = host_results(arguments)
+        self.lent: tuple[Any, ...] = ()
+        # without owners: a call that is kept keeps nobody's memory
+        self._held = {ref: replace(v, owner=None) for ref, v in arrays.items()}
+        self._inputs = [v for (kind, _), v in self._held.items() if kind == "argument"]
+        self._targets = [replace(v, owner=None) for v in targets]
+        self.given = len(self._inputs) + len(targets)
+        views = (*self._inputs, *self._targets)
+        self._spans = [(v.span()[0] - v.address, v.span()[1] - v.address) for v in views]
+        self._apart = self._are_apart([v.address for v in views])
+        self._slots = {  # address numbers: of arguments, `out=`, buffers
+            ref: k for k, ref in enumerate(r for r in entry.order if r[0] == "argument")
+        }
+        self._buffers = [self._buffer(k, shape) for k, shape in enumerate(sizes)]
+        self._results = [self._result(k, tuple(r)) for k, r in enumerate(plan.results)]
+        self._simple = not targets and all(r.made is not None for r in self._results)
+        self._most = 1  # workers of a launch
+        self._template = self._words(arrays, scalars)
+        self._template_address = address_of(self._template)
+
+    # ---- what is the same for all calls
+
+    def _buffer(self, number: int, shape: tuple[int, ...]) -> _Buffer:
+        buffer = self._plan.buffers[number]
+        made = ArrayView(0, buffer.dtype, shape, contiguous(shape), False, None)
+        found = _Buffer(shape, buffer.dtype)
+        if buffer.of is not None:
+            reference = tuple(buffer.of)
+            source = self._held[reference]
+            check_elements(f"{reference[0]} {reference[1]}", source.shape, shape)
+            strides = reshaped_strides(source.shape, source.strides, shape)
+            where = self._slots.get(reference)
+            if where is None or strides is None:  # (a constant has no address number)
+                found = replace(found, source=where, copied=source)
+            else:
+                found, made = replace(found, source=where), replace(made, strides=strides)
+        else:
+            for k, (reference, target) in enumerate(
+                zip(self._plan.results, self._targets, strict=False)
+            ):
+                own = tuple(reference) == ("buffer", number)
+                if own and self._apart and target.strides == contiguous(target.shape):
+                    found = replace(found, target=k)
+                    break
+        self._slots["buffer", number] = self.given + number
+        self._held["buffer", number] = made
+        return found
+
+    def _result(self, number: int, reference: tuple[str, int]) -> _Result:
+        root = reference
+        while root[0] == "buffer" and self._plan.buffers[root[1]].of is not None:
+            root = tuple(self._plan.buffers[root[1]].of)
+        own = root[0] == "buffer"
+        in_place = reference == root and own and self._buffers[root[1]].target == number
+        in_place = in_place or 0 in self._held[reference].shape
+        return _Result(
+            number, self._plan.array(reference).dtype, self._held[reference],
+            self._slots.get(reference, -1), root[1] if own else None,
+            bool(self._targets) and not in_place,
+        )  # fmt: skip
+
+    def _words(self, arrays: Arrays, scalars: Sequence[Any]) -> np.ndarray[Any, Any]:
+        record = self._entry.record
+        words = np.zeros(record.words, np.int64)
+        for reference, at in record.arrays.items():
+            held = self._held[reference]
+            fields = (held.address, held.address, 0, *held.shape, *held.strides)
+            words[at : at + len(fields)] = fields
+        shapes = [
+            arrays["argument", k].shape if a.kind == "tensor" else None
+            for k, a in enumerate(self._plan.arguments)
+        ]
+
+        def value(expression: Any) -> Any:
+            return evaluate(expression, shapes, scalars, self._count)
+
+        for launch, at in zip(self._plan.launches, record.launches, strict=True):
+            grid = [int(value(e)) for e in launch.grid]
+            values = [word(o[1], value(o[2])) for o in launch.operands if o[0] == "value"]
+            programs = math.prod(grid) if min(grid, default=1) > 0 else 0
+            fields = (programs, *values, *grid)
+            words[at : at + len(fields)] = fields
+            self._most = max(self._most, min(programs, self._count))
+        return words
+
+    # ---- one call
+
+    def _are_apart(self, addresses: Sequence[int]) -> bool:
+        """Whether each array of `out=` shares no byte with an argument or one before it."""
+        spans = [(a + low, a + high) for a, (low, high) in zip(addresses, self._spans, strict=True)]
+        first = len(self._inputs)
+        return all(
+            high <= low2 or high2 <= low
+            for k, (low, high) in enumerate(spans[first:], first)
+            for low2, high2 in spans[:k]
+        )
+
+    def fits(self, addresses: Sequence[int]) -> bool:
+        """Whether arrays at these addresses overlap as those did that the call was made for."""
+        return not self._targets or self._are_apart(addresses) == self._apart
+
+    def _bind(self, addresses: list[int]) -> tuple[list[int], list[Any]]:
+        """The addresses of all arrays of the entry, and the arrays that were made."""
+        first = len(self._inputs)
+        made: list[Any] = []
+        for buffer in self._buffers:
+            array = None
+            if buffer.target is not None:
+                addresses.append(addresses[first + buffer.target])
+            elif buffer.source is not None and buffer.copied is None:
+                addresses.append(addresses[buffer.source])
+            else:
+                if buffer.copied is None:
+                    array = np.empty(buffer.shape, storage_dtype(buffer.dtype))
+                else:
+                    source = buffer.copied
+                    if buffer.source is not None:
+                        source = replace(source, address=addresses[buffer.source])
+                    array = np.array(source.numpy()).reshape(buffer.shape)
+                addresses.append(address_of(array))
+            made.append(array)
+        return addresses[:first] + addresses[self.given :], made
+
+    def run(self, addresses: list[int], outs: Sequence[Any]) -> Any:
+        """Call the kernels; the result, or a tuple of them."""
+        passed, made = self._bind(addresses)
+        self._enter(passed)
+        if self._simple and len(made) == 1 == len(self._results):
+            return self._hand_out(made[0], self._results[0].dtype)
+        values = []
+        for result in self._results:
+            if outs:
+                if result.late:
+                    self._deliver(result, addresses)
+                values.append(outs[result.number])
+            else:
+                values.append(self._hand_out(self._new(result, addresses, made), result.dtype))
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def prepared(self, addresses: list[int], keep: Any) -> Prepared:
+        """`run` on these arrays, bound once; `keep` is what keeps them alive."""
+        passed, made = self._bind(addresses)
+        late = [
+            (self._target(r, addresses).numpy(), self._at(r, addresses).numpy())
+            for r in self._results if r.late
+        ]  # fmt: skip
+        return Prepared(partial(self._enter, passed), late, (keep, made, self.lent))
+
+    def _enter(self, addresses: Sequence[int]) -> None:
+        helpers = workers.helpers()
+        helpers.at_least(self._most - 1)
+        memory = workers.scratch(self._scratch)
+        self._entry.call(
+            self._template_address, self._count, helpers.state, helpers.share, memory,
+            self._scratch, *addresses,
+        )  # fmt: skip
+
+    def _at(self, result: _Result, addresses: Sequence[int]) -> ArrayView:
+        held = result.held
+        return held if result.source < 0 else replace(held, address=addresses[result.source])
+
+    def _target(self, result: _Result, addresses: Sequence[int]) -> ArrayView:
+        at = addresses[len(self._inputs) + result.number]
+        return replace(self._targets[result.number], address=at)
+
+    def _deliver(self, result: _Result, addresses: Sequence[int]) -> None:
+        """Write a result that its kernel did not write in place."""
+        source = self._at(result, addresses)
+        np.copyto(self._target(result, addresses).numpy(), source.numpy())
+
+    def _new(self, result: _Result, addresses: Sequence[int], made: Sequence[Any]) -> Any:
+        """A result as an array of its own: the caller's memory is not handed back."""
+        if result.made is None:
+            return self._at(result, addresses).numpy().copy()
+        array = made[result.made]
+        return array if array.shape == result.held.shape else array.reshape(result.held.shape)
+
+
+class Prepared:
+    """A call on fixed memory: runs the kernels, and copies what they cannot write in place."""
+
+    def __init__(
+        self, enter: Callable[[], None], late: Sequence[tuple[Any, Any]], keep: Any
+    ):  # fmt: skip
+        self._enter, self._late, self._keep = enter, late, keep
+
+    def __call__(self) -> None:
+        self._enter()
+        for target, source in self._late:
+            np.copyto(target, source)
