@@ -13,6 +13,7 @@ from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines import gpu, rocdl
 from neptune_mlir.runtime import CpuExecutable
 from support.chips.run_kernels import Simulated
 
@@ -94,8 +95,19 @@ func.func @conv(%x: tensor<2x?x?x3xf32>, %w: tensor<3x2x3x4xf32>, %h: index, %v:
 
 @pytest.mark.parametrize("path", sorted(INPUTS.glob("*.mlir")), ids=lambda path: path.stem)
 def test_every_input_has_kernels(path):
-    code, _ = compiler.emit_text(path.read_text(), path.name, "gfx1100", None, None, "target")
-    assert "gpu.func" in code
+    """As many kernels as the file says, those of points where ops are left outside of nests, and
+    nothing of the program outside of them: the plan launches each."""
+    text = path.read_text()
+    module, _ = compiler.lower_text(text, path.name, "gfx1100", None, "tile")
+    code = rocdl.emit_tiles(module, "target", target="gfx1100")
+    kernels = re.findall(r"gpu\.func @(\w+)", code)
+    plan = gpu.plan_of(module)
+    assert kernels == list(dict.fromkeys(launch.kernel for launch in plan.launches))
+    always = [kernel for kernel in kernels if not kernel.endswith("_few")]  # a join has two forms
+    assert len(always) == int(re.search(r"^// kernels: (\d+)", text, re.M)[1])
+    points = [kernel for kernel in kernels if "_points_" in kernel]
+    assert bool(points) == (path.stem in NAMES)
+    assert not re.search(r'"?linalg\.|"?neptune\.(map|reduce|stream)|scf\.forall', code)
 
 
 def draw(shape):

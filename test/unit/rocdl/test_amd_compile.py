@@ -36,7 +36,14 @@ def code_of(bundle, image):
     return bundle.code[image["offset"] : image["offset"] + image["size"]]
 
 
-@pytest.mark.parametrize("name", ops.OPERATORS)
+# one of each kind: a mask, groups of heads, a function of the score, a cut stream
+# (test_amd_kernels simulates all of them)
+QUICK = ("prefill_windowed", "prefill_alibi", "decode_gqa")
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly) for name in ops.OPERATORS
+])  # fmt: skip
 def test_the_ten_operators(name):
     """At their real size, for a chip of each kind: no scratch memory, and launched as planned."""
     bundle = built(ops.operator(name), "gfx942,gfx1100")
