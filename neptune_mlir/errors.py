@@ -61,7 +61,7 @@ class ToolError(NeptuneError):
 
 
 class Refused(ToolError):
-    """The tools make no good code of a program at its tile sizes; others may do."""
+    """The assembler rejected or serialised a kernel at its tile sizes; others may do better."""
 
 
 class UsageError(NeptuneError):

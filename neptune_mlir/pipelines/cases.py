@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Kernels for some calls beside those for any, chosen at launch.
+"""Kernel variants selected at launch (multi-versioning).
 
 * Long streams: the `tile` pass notes from which lengths on other sizes are better
   (`neptune.longer`), where the length is an extent of an argument.

@@ -2,7 +2,7 @@
 """From program text down to tile IR, once for all the tile programs that one program has.
 
 A target may want several: in ways of which the first that suits is taken (`pipelines/ways.py`),
-for some calls beside those for any (`pipelines/cases.py`), for chips that share no tile program.
+as variants selected at launch (`pipelines/cases.py`), for chips that share no tile program.
 They differ in the numbers that a schedule is bound to, so a program is parsed, raised and fused
 once; what a number decides runs on a copy for each.
 """
@@ -203,7 +203,7 @@ class RaisedProgram:
     def variants(
         self, base: Lowering, tiles: str, target: str, plan: Plan
     ) -> Iterator[tuple[Case, Lowering]]:
-        """The tile programs for some calls beside that for any.
+        """The tile programs of the variants that are selected at launch.
 
         Args:
             base: that for any, `tiles` its text and `plan` the launch plan that it became.

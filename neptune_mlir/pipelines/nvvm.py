@@ -123,7 +123,7 @@ def _check_specialised(cubin: ptxas.Cubin) -> None:
     reallocation, undo what specialised warps are for. Raises Refused."""
     lost = [w for w in cubin.warnings if re.search(r"C75\d\d|serializ|setmaxnreg", w)]
     if lost:
-        raise Refused(f"ptxas gives up warp specialisation: {lost[0]}")
+        raise Refused(f"ptxas serialised a kernel of specialised warps: {lost[0]}")
 
 
 EMITS = ("target", "llvm", "ptx", "sass")  # the levels below tile IR that `emit_tiles` shows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ways to make the tile program of a target: schedule knobs, and what a program has to be like."""
+"""Tiling strategies that a target tries in order: schedule knobs, passes, an applicability test."""
 
 from __future__ import annotations
 

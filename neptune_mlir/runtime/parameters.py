@@ -97,7 +97,7 @@ def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns:
     height, *others = (extent for extent, _ in axes)
     extents = [_PANEL, height, array.shape[-1] // _PANEL, *others]
     if min(steps) < 0:
-        raise ArgumentError("an array with a negative stride is nothing for the copy engine")
+        raise ArgumentError("TMA does not support negative strides")
     strides = [steps[0], _PANEL * size, *steps[1:]]
     box = [_PANEL, rows, columns // _PANEL, *(1 for _ in rest)]
     return driver.tensor_map(array.dtype, array.address, extents, strides, box)

@@ -250,7 +250,10 @@ class KernelWriter:
             layout = tile.layout if isinstance(tile, Held) else self._any_layout(())
             return self.compute.registers(tile, layout)[0]
         if tensor not in self.arrays:
-            raise LoweringError("an element of a tile is read", loc=location_text(op.location))
+            raise LoweringError(
+                "a read of a single element of a tile has no GPU lowering",
+                loc=location_text(op.location),
+            )
         return self.memory.load_one(self.arrays[tensor], [self.scalar(i, local) for i in position])
 
     def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:

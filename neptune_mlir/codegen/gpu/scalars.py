@@ -391,7 +391,7 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
     products = [pair for pair in ((a, b), (b, a)) if s.parts(pair[0], "arith.mulf")]
     if not products or a.type != s.f32:
         return None
-    # a scaled value is nobody else's; another product may be that of a whole column
+    # prefer the scaled operand: it has one use, the other may be shared by a column
     product, rest = max(products, key=lambda pair: s.scaled(pair[0])[1] is not None)
     x, y = s.parts(product, "arith.mulf") or ()
     return s.fma(x, y, rest)

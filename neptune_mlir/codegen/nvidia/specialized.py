@@ -98,7 +98,7 @@ class ConsumerCompute(Compute):
         if not isinstance(tile, PanelTile):
             return super()._operand(g, k, tile, which, p, grid, i)
         operand = self.operand_of(g, k, which, p, grid, i)
-        # rarely done: its addresses are worth no registers elsewhere
+        # cold path: recompute addresses rather than keep them in registers
         number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
         threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
         tile = replace(tile, address=hopper.unknown(tile.address))
@@ -538,8 +538,8 @@ class SpecializedWriter(KernelWriter):
 def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
     """The barriers of this group's turn and of the next one's, where groups take turns.
 
-    Between chains one turn is always given and not taken: at first, by the last group to the
-    first.
+    Invariant: between chains exactly one arrival at a named barrier is outstanding. The last group
+    arrives first, for the first group.
     """
     if not TURNS.on(kernel.forall) or kernel.groups == 1:
         return None

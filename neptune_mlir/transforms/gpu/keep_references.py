@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `keep-references`: streamed loops that need a new reference only now and then (GPUs).
+"""Pass `keep-references`: skip rescaling while the running maximum stays usable (GPUs).
 
 A streamed softmax takes the maximum of every tile, moves its reference there and corrects what
 it has summed so far:

@@ -4,18 +4,22 @@
 One warp group brings tiles to shared memory by TMA; one to three others, of 64 rows each, multiply
 them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
 
-* every matrix product has 64 rows a group, and fills the instruction;
+* every matmul has 64 rows a group, and fills the instruction;
 * every tile in shared memory, for products or for what makes their factors, is a load that TMA
-  can do: whole panels of 64 columns, rows that end where the tensor ends, positions that no
-  computed tile decides;
-* no tile changes threads otherwise (row reductions stay in a row's lanes).
+  can do: whole 128-byte panels of 64 columns, rows that end where the tensor ends, positions that
+  no computed tile decides;
+* no tile moves between threads otherwise (row reductions stay in a row's lanes).
 
-A kernel that qualifies gets `neptune.consumers` (warp groups), and `neptune.turns` where the
-groups are to take turns at the matrix units (option `turns`), and `neptune.resident` where blocks
-are to stay and run program after program, the next one's loads beside the end of the one before
-(option `resident`), and `neptune.boxed` where results that tensor maps can describe leave by the
-copy engine (option `boxed`), unless `neptune.tuned` says otherwise; another is left as it is, with
-a remark that says why.
+The loads and matmuls may stand in loops within loops. A kernel that qualifies is marked:
+
+* `neptune.consumers`: how many warp groups compute;
+* `neptune.turns` (option `turns`): the groups take turns at the matrix units (ping-pong);
+* `neptune.resident` (option `resident`): blocks are persistent and run work tile after work tile,
+  with the loads of the next one beside the end of the one before;
+* `neptune.boxed` (option `boxed`): results that tensor maps can describe leave by TMA stores.
+
+`neptune.tuned` of a kernel overrides the options. A kernel that does not qualify stays as it is,
+and a remark says why.
 """
 
 from __future__ import annotations
@@ -148,11 +152,11 @@ def _contracts(forall: Any) -> bool:
     return any(read_contraction(g) is not None for g in generics)
 
 
-_NO_STREAM = "no loop streams tiles for a product"
+_NO_STREAM = "no loop loads tiles for a matmul"
 
 
 def _other_rows(rows: int, groups: int) -> str:
-    return f"a product of {rows} rows, not {ROWS} for each of {groups} groups"
+    return f"a matmul of {rows} rows, not {ROWS} for each of {groups} groups"
 
 
 def _via(op: Any) -> str:
@@ -186,7 +190,7 @@ def loads_of(forall: Any) -> list[Load]:
         if op.name in ("tensor.pad", "tensor.extract_slice") and LAYOUT.on(op):
             window = load_window(op.results[0], forall)
             if window is None:
-                raise Unshared("a shared tile that is no load")
+                raise Unshared("a tile in shared memory that no load brings")
             found.append(Load(op.results[0], window, loops_around(op, body)))
     return found
 
@@ -214,7 +218,7 @@ def check(forall: Any, groups: int) -> None:
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
         ):  # fmt: skip
-            raise Unshared(f"control flow by '{op.name}'")
+            raise Unshared(f"control flow by '{op.name}'; only loops can be split")
         if _via(op) == "loop":
             kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
             raise Unshared(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
@@ -222,7 +226,7 @@ def check(forall: Any, groups: int) -> None:
         _check_product(op)
     for op in operations:
         if op.name == "linalg.copy":
-            raise Unshared(f"a tile of type {op.results[0].type} changes threads")
+            raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
     loads = loads_of(forall)
     if not any(load.loop is not None for load in loads):
         raise Unshared(_NO_STREAM)
@@ -248,34 +252,34 @@ def _check_product(op: Any) -> None:
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
     if n % 8 or n > 256 or k % 16:
-        raise Unshared(f"wgmma multiplies no {m}x{n}x{k}")
+        raise Unshared(f"wgmma has no shape {m}x{n}x{k}")
     out = g.maps[-1]
     if out.index(p.m) != 0:
-        raise Unshared("a product whose result is transposed")
+        raise Unshared("a matmul whose result is transposed")
     if g.maps[p.a].index(p.k) != 1:
-        raise Unshared("a left factor whose rows do not run along the sum")
+        raise Unshared("the left factor of a matmul is not contiguous along the summed dimension")
 
 
 def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
-        raise Unshared(f"a load of {element_of(value)}")
+        raise Unshared(f"a load of {element_of(value)}; tiles are f16 or bf16")
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
-        raise Unshared("a load that is no matrix of a tensor's innermost rows")
+        raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
     if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
-        raise Unshared(f"rows of {shape[-1]} elements are not whole panels of {PANEL}")
+        raise Unshared(f"rows of {shape[-1]} elements are not whole 128-byte panels of {PANEL}")
     if not is_multiple(window.offsets[inner], PANEL):
-        raise Unshared(f"a load of part of a row that does not start with a panel of {PANEL}")
+        raise Unshared(f"a load starts inside a 128-byte panel of {PANEL} elements")
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
-        raise Unshared(f"a load of {shape[0]} rows")
+        raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if valid is not None and not _ends_with_tensor(window, k, forall):
-            raise Unshared("a load that ends before its tensor does")
+            raise Unshared("a load ends before its tensor does; TMA only clips at the end of a tensor")
     for use in value.uses:
         if _via(use.owner.operation) not in ("mma", "registers"):
-            raise Unshared("a loaded tile that is not only multiplied")
+            raise Unshared("an op that needs other layouts reads a tile in shared memory")
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
     for entry in (*window.offsets, *bounds):
         if not isinstance(entry, int):
@@ -289,11 +293,11 @@ def _check_position(value: Any, forall: Any) -> None:
     if isinstance(value.owner, ir.Block):
         parent = value.owner.owner.operation
         if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
-            raise Unshared("a load whose position a loop carries")
+            raise Unshared("a loop carries the position of a load, so the producer cannot compute it")
         return
     op = value.owner.operation
     if op.name.split(".")[0] not in ("arith", "affine"):
-        raise Unshared(f"a load at a position from '{op.name}'")
+        raise Unshared(f"'{op.name}' makes the position of a load; the producer only does index arithmetic")
     for operand in op.operands:
         _check_position(operand, forall)
 

@@ -4,7 +4,7 @@
 The table (`targets/tuned.py`) has what was measured to be best, by what a stream is like (`Shape`),
 the chip, and how long it is. For anything else: three groups where a thread's registers hold the
 products of a tile of 128, no function but exp is computed beside them, and nothing depends on
-where in the stream a row stands (a triangle wastes what its tiles jut out); else two. What of the
+where in the stream a row stands (a causal mask wastes the part of a tile above the diagonal); else two. What of the
 streamed axis then fits registers and shared memory (two stages, 16-bit elements). Plain products
 (which sum over nothing but the stream) and deep ones (whose factors are cut along what they sum
 over) have as many columns as an instruction takes: each element that a program loads is then

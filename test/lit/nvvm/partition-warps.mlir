@@ -61,7 +61,7 @@
 // LAYOUTS: run assign-layouts first
 // ORDER: error: a program for specialised warps has no producer
 // ORDER: run partition-warps first
-// UNFIT: error: a program marked for specialised warps does not suit them: a product of 128 rows, not 64 for each of 1 groups
+// UNFIT: error: a program marked for specialised warps does not suit them: a matmul of 128 rows, not 64 for each of 1 groups
 // UNFIT: specialize-warps marks those that do
 
 #mk = affine_map<(i, j, k) -> (i, k)>

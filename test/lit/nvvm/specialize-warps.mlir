@@ -15,7 +15,7 @@
 // PLAIN: neptune.consumers = 2
 // PLAIN-LABEL: func.func @few_rows
 
-// REMARK: remark: warps are not specialised: {{.*}}a product of 32 rows
+// REMARK: remark: warps are not specialised: {{.*}}a matmul of 32 rows
 
 #mk = affine_map<(i, j, k) -> (i, k)>
 #nk = affine_map<(i, j, k) -> (j, k)>

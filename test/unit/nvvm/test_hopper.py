@@ -129,7 +129,7 @@ def test_results_leave_by_stores(tmp_path, rows, columns, head, options):
     [
         ((128, 64, 80), "f16", "panels"),
         ((128, 64, 64), "f32", "specialised: a contraction to tensor<128x64xf32> runs as a loop"),
-        ((32, 64, 64), "f16", "a product of 32 rows"),
+        ((32, 64, 64), "f16", "a matmul of 32 rows"),
     ],
 )
 def test_what_does_not_qualify_is_compiled_as_before(shape, dtype, reason):
