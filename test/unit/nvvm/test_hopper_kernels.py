@@ -203,6 +203,23 @@ def test_matmuls_in_loops_within_loops(make, rows, classes, programs):
     assert sum(block.products for block in kernel.blocks) == tiles * groups * steps
 
 
+def test_matmuls_in_both_loops():
+    """Attention with deep keys: scores are a loop within the loop that sums the values, and both
+    loops have rings."""
+    p = notation.Program("deep_keys")
+    i, j, d, e = p.axis("i"), p.axis("j"), p.axis("d", 576), p.axis("e", 64)
+    q, k = p.input("q", i, d, dtype="f16"), p.input("k", j, d, dtype="f16")
+    v = p.input("v", j, e, dtype="f16")
+    s = notation.sum(q[i, d] * k[j, d], d)
+    w = notation.exp(s - notation.max(s, j))
+    p.output(notation.sum(w * v[j, e], j) / notation.sum(w, j), i, e, dtype="f32")
+    kernel = Specialised(p, blocks=2)
+    given = [f16(30, 576) / 16, f16(300, 576) / 16, f16(300, 64)]
+    found, want = kernel(*given), p.reference(*(x.astype(float) for x in given))
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+    assert any(block.products for block in kernel.blocks)
+
+
 def test_turns_of_one_product():
     kernel = Specialised(
         ops.rms_norm_matmul(cols=256, out=64, dtype="f16"), replace(CHOICE, turns=True)
