@@ -276,7 +276,7 @@ def _check_load(load: Load, forall: Any) -> None:
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if valid is not None and not _ends_with_tensor(window, k, forall):
-            raise Unshared("a load ends before its tensor does; TMA only clips at the end of a tensor")
+            raise Unshared("a load ends before its tensor does, where TMA does not clip")
     for use in value.uses:
         if _via(use.owner.operation) not in ("mma", "registers"):
             raise Unshared("an op that needs other layouts reads a tile in shared memory")
@@ -293,11 +293,11 @@ def _check_position(value: Any, forall: Any) -> None:
     if isinstance(value.owner, ir.Block):
         parent = value.owner.owner.operation
         if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
-            raise Unshared("a loop carries the position of a load, so the producer cannot compute it")
+            raise Unshared("a loop carries the position of a load")
         return
     op = value.owner.operation
     if op.name.split(".")[0] not in ("arith", "affine"):
-        raise Unshared(f"'{op.name}' makes the position of a load; the producer only does index arithmetic")
+        raise Unshared(f"'{op.name}' computes the position of a load")
     for operand in op.operands:
         _check_position(operand, forall)
 

@@ -2,13 +2,13 @@
 """Tile sizes of streams for warp groups of 64 rows: measured ones, else a rule.
 
 The table (`targets/tuned.py`) has what was measured to be best, by what a stream is like (`Shape`),
-the chip, and how long it is. For anything else: three groups where a thread's registers hold the
-products of a tile of 128, no function but exp is computed beside them, and nothing depends on
-where in the stream a row stands (a causal mask wastes the part of a tile above the diagonal); else two. What of the
-streamed axis then fits registers and shared memory (two stages, 16-bit elements). Plain products
-(which sum over nothing but the stream) and deep ones (whose factors are cut along what they sum
-over) have as many columns as an instruction takes: each element that a program loads is then
-multiplied most often.
+the chip, and how long it is. The rule serves all else. It takes three groups where a thread's
+registers hold the products of a tile of 128, no function but exp is computed beside them, and no
+mask depends on the position in the stream (a causal mask wastes the part of a tile above the
+diagonal). Otherwise it takes two. It streams as many elements as registers and shared memory hold
+(two stages, 16-bit elements). Plain products, which sum over nothing but the stream, and deep ones,
+whose factors are cut along what they sum over, have as many columns as an instruction takes: each
+element that a program loads is then multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
