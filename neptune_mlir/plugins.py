@@ -7,6 +7,9 @@
     [project.entry-points."neptune_mlir.schedules"]
     wide-rows = "my_package.schedules"              # a package with the file wide-rows.mlir
 
+    [project.entry-points."neptune_mlir.combiners"]
+    logaddexp = "my_package.reductions"             # a module that registers the combiner
+
 Nothing here imports MLIR, nor a package before one of its entries is used.
 """
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 PASSES = "neptune_mlir.passes"
 SCHEDULES = "neptune_mlir.schedules"
+COMBINERS = "neptune_mlir.combiners"
 
 
 @functools.cache
@@ -77,10 +81,10 @@ def schedule_text(name: str) -> str:
 
 
 @functools.cache
-def fingerprint() -> str:
-    """What identifies the passes of installed packages: compiled code may depend on them."""
+def fingerprint(group: str) -> str:
+    """What identifies what installed packages have of a group: compiled code may depend on it."""
     digest = hashlib.sha256()
-    for name, entry in entries(PASSES).items():
+    for name, entry in entries(group).items():
         digest.update(f"{name} {entry.value} {owner(entry)}\n".encode())
         try:
             spec = importlib.util.find_spec(entry.value)

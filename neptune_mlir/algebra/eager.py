@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from neptune_mlir.algebra import proof, rules
+from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction, Unsolvable
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.extrema import Peel
 from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.normal import TooComplex
+from neptune_mlir.algebra.operators import inverse_of
 from neptune_mlir.algebra.poly import mono_term, to_term
 from neptune_mlir.algebra.proof import acc, at_time, new, old, references
 from neptune_mlir.algebra.rescale import ratio, safe
@@ -119,7 +121,7 @@ def _monotone(chain: Chain, name: str, combiner: str, body: Term) -> Found:
     if back is None:
         return None
     h = substitute(at_time(before, new), {cores[0]: back})
-    empty = const(rules.IDENTITY[combiner], body.dtype)
+    empty = const(lookup(combiner).identity, body.dtype)
     h = make("select", make("eq", mine, empty), empty, h)
     return "monotone", h, _names(substitute(u, {cores[0]: empty}))
 
@@ -132,10 +134,10 @@ def _invert(u: Term, core: Term, value: Term) -> Term | None:
     """
     summed = False
     while u is not core:
-        if u.op in rules.INVERSE:
+        if inverse := inverse_of(u.op):
             if summed and u.op != "cast":
                 return None
-            value, u = make(rules.INVERSE[u.op], value, dtype=u.args[0].dtype), u.args[0]
+            value, u = make(inverse, value, dtype=u.args[0].dtype), u.args[0]
             continue
         if u.op not in ("add", "sub", "mul", "div"):
             return None

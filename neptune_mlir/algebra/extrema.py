@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from neptune_mlir.algebra import proof, rules
+from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import has_ref
+from neptune_mlir.algebra.operators import order_of
 from neptune_mlir.algebra.poly import TooComplex, mono_mul, mono_term, to_term
 from neptune_mlir.algebra.proof import acc, references
 from neptune_mlir.algebra.rescale import ratio
@@ -61,7 +63,7 @@ class Peel:
             return self.core(t, want) if chain.varies(t) else t
         if not chain.varies(t):
             return t
-        if t.op in rules.MONOTONE:
+        if order_of(t.op):
             return self._unary(t, want)
         handler = getattr(self, "_" + t.op, None)
         if t.op in COMPARISONS:
@@ -70,7 +72,7 @@ class Peel:
         return found if found is not None else self._corrected(t, want)
 
     def _unary(self, t: Term, want: str) -> Term:
-        inner = self(t.args[0], want if rules.MONOTONE[t.op] > 0 else FLIP[want])
+        inner = self(t.args[0], want if order_of(t.op) > 0 else FLIP[want])
         return make(t.op, inner, dtype=t.dtype)
 
     def _fixed_side(self, t: Term) -> int | None:
@@ -166,7 +168,7 @@ class Peel:
 
     def _where(self, cond: Term, arm: Term, want: str, holds: bool) -> Term | None:
         """The extremum of one arm of a mask: the other elements become the identity."""
-        identity = const(rules.IDENTITY[want], arm.dtype)
+        identity = const(lookup(want).identity, arm.dtype)
         if arm is identity:
             return None
         args = (arm, identity) if holds else (identity, arm)
@@ -209,7 +211,7 @@ class Peel:
         name = chain.fresh(self.name)
         correction = None
         if keep:
-            mine, empty = acc(name, t.dtype), const(rules.IDENTITY[want], t.dtype)
+            mine, empty = acc(name, t.dtype), const(lookup(want).identity, t.dtype)
             h = make("mul", mine, ratio(chain, keep, t.dtype))
             h = make("select", make("eq", mine, empty), empty, h)  # -inf * 0 is not a number
             kept = mono_term(keep, Fraction(1), t.dtype)
@@ -236,15 +238,15 @@ class _Masked(Peel):
             self.live(const(0.0, t.dtype), want)
         # Where no element is live the result is the identity, not u(identity).
         core, kind = self.cores[0]
-        empty = make("eq", core, const(rules.IDENTITY[kind], core.dtype))
-        return make("select", empty, const(rules.IDENTITY[want], value.dtype), value)
+        empty = make("eq", core, const(lookup(kind).identity, core.dtype))
+        return make("select", empty, const(lookup(want).identity, value.dtype), value)
 
     def __call__(self, t: Term, want: str) -> Term:
         return super().__call__(t, want) if has_ref(t) else self.live(t, want)
 
     def live(self, t: Term, want: str) -> Term:
         """The extremum of the live elements."""
-        identity = const(rules.IDENTITY[want], t.dtype)
+        identity = const(lookup(want).identity, t.dtype)
         args = (t, identity) if self.holds else (identity, t)
         core = _core(self.chain, self.name, want, make("select", self.cond, *args))
         self.cores.append((core, want))

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.algebra import rules
-from neptune_mlir.algebra.terms import Term, evaluate_op, is_float, walk
+from neptune_mlir.algebra.combiners import lookup
+from neptune_mlir.algebra.operators import OPERATORS, evaluate, order_of
+from neptune_mlir.algebra.terms import Term, is_float, walk
 
 SHALLOW = 200  # nodes of a tree whose answers are found from the top, those needed alone
 
@@ -58,7 +59,7 @@ class Facts:
 
     def identity(self, ref: Term) -> float | bool | None:
         combiner = self.combiner.get(self.name(ref))
-        return None if combiner is None else rules.IDENTITY[combiner]
+        return None if combiner is None else lookup(combiner).identity
 
     def learn(self, name: Any, combiner: str, body: Term) -> None:
         """Record a new running value."""
@@ -152,8 +153,8 @@ class Facts:
             return min(self.lower_bound(t.args[1]), self.lower_bound(t.args[2]))
         if t.op == "cast":
             return self.lower_bound(t.args[0])
-        if t.op in rules.BOUNDED:
-            return rules.BOUNDED[t.op][0]
+        if t.op in OPERATORS and (bounds := OPERATORS[t.op].bounds):
+            return bounds[0]
         if t.op == "mul":
             return self._scaled(t, self.lower_bound, self.upper_bound)
         return 0.0 if self.sign(t) == 1 else -math.inf
@@ -174,8 +175,8 @@ class Facts:
             return max(self.upper_bound(t.args[1]), self.upper_bound(t.args[2]))
         if t.op == "cast":
             return self.upper_bound(t.args[0])
-        if t.op in rules.BOUNDED:
-            return rules.BOUNDED[t.op][1]
+        if t.op in OPERATORS and (bounds := OPERATORS[t.op].bounds):
+            return bounds[1]
         if t.op == "mul":
             return -self._scaled(t, lambda a: -self.upper_bound(a), lambda a: -self.lower_bound(a))
         return 0.0 if self.sign(t) == -1 else math.inf
@@ -197,9 +198,9 @@ class Facts:
             if name in self.growing:
                 return 1
             return {"max": 1, "min": -1, "or": 1, "and": -1}.get(self.combiner.get(name, ""))
-        if t.op in rules.MONOTONE:
+        if order := order_of(t.op):
             d = self.direction(t.args[0])
-            return None if d is None else d * rules.MONOTONE[t.op]
+            return None if d is None else d * order
         if len(t.args) != 2:
             return None
         x, y = t.args
@@ -239,7 +240,7 @@ def evaluate_scalar(t: Term, leaf: dict[Term, float]) -> float:
             done[n] = 1.25  # an unremarkable number
         else:
             try:
-                done[n] = evaluate_op(n.op, [done[a] for a in n.args], is_float(n.dtype))
+                done[n] = evaluate(n.op, [done[a] for a in n.args], is_float(n.dtype))
             except (ArithmeticError, ValueError, TypeError):
                 done[n] = math.nan
     return done[t]

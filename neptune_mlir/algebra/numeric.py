@@ -8,36 +8,19 @@ same shapes: then the first dimension of every array counts these, and one evalu
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.chain import Reduction, Solution
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import rounded
+from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "rem": np.fmod,
-    "floordiv": np.floor_divide, "pow": np.power, "max": np.maximum, "min": np.minimum,
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "log2": np.log2, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh, "sqrt": np.sqrt,
-    "rsqrt": lambda a: 1 / np.sqrt(a), "sin": np.sin, "cos": np.cos,
-    "erf": np.vectorize(math.erf, otypes=[float]), "floor": np.floor, "ceil": np.ceil,
-    "roundeven": np.rint,
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "not": np.logical_not, "select": np.where,
-}  # fmt: skip
-_COMBINE = {
-    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
-    "and": np.logical_and, "or": np.logical_or,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ def evaluate(
         elif n.op == "div":
             value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
         else:
-            value = _FUNCTIONS[n.op](*args)
+            value = OPERATORS[n.op].array(*args)
         done[n] = value if value.dtype == kind else value.astype(kind)
     return done[t]
 
@@ -132,7 +115,7 @@ def fold(
     for k in folded:
         shape[domain.lead + k] = length if k == axis else domain.extents[k]
     places = tuple(domain.lead + k for k in folded)
-    return _COMBINE[combiner].reduce(
+    return lookup(combiner).array.reduce(
         np.broadcast_to(value, shape), axis=places, keepdims=True,
         initial=_identity(combiner, value.dtype),
     )  # fmt: skip
@@ -145,10 +128,8 @@ def identity(combiner: str, dtype: str, domain: Domain) -> Array:
 
 def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
     if np.issubdtype(kind, np.integer):
-        info = np.iinfo(kind)
-        extrema = {"max": info.min, "min": info.max}
-        return extrema[combiner] if combiner in extrema else int(rules.IDENTITY[combiner])
-    return rules.IDENTITY[combiner]
+        return lookup(combiner).identity_on(f"i{8 * kind.itemsize}")
+    return lookup(combiner).identity
 
 
 def define(
@@ -175,7 +156,7 @@ def define(
                 stop = min(start + tile, length)
                 part = np.take(value, range(start, stop), axis=place)
                 part = fold(r.combiner, part, domain, folded, stop - start, axis)
-                total = _COMBINE[r.combiner](total, part)
+                total = lookup(r.combiner).array(total, part)
             found[r.name] = total
     return found
 
@@ -213,7 +194,7 @@ def stream(
             value = evaluate(r.body, domain, after, axis, start, stop)
             value = fold(r.combiner, value, domain, r.folded, stop - start, axis)
             carried = corrected(r, state, after, domain)
-            after[r.name] = _COMBINE[r.combiner](carried, value)
+            after[r.name] = lookup(r.combiner).array(carried, value)
         state = after
     return state
 
@@ -224,7 +205,7 @@ def join(solution: Solution, domain: Domain, states: list[dict[Any, Array]]) -> 
     for r in solution.running:
         total = identity(r.combiner, r.dtype, domain)
         for state in states:
-            total = _COMBINE[r.combiner](total, corrected(r, state, joined, domain))
+            total = lookup(r.combiner).array(total, corrected(r, state, joined, domain))
         joined[r.name] = total
     return joined
 

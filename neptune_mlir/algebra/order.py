@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import Facts
+from neptune_mlir.algebra.operators import order_of
 from neptune_mlir.algebra.terms import COMPARISONS, Term, walk
 
 FLIP = {"max": "min", "min": "max", "or": "and", "and": "or"}
@@ -35,8 +36,8 @@ def preserves(t: Term, want: str, combiner: Callable[[Term], str], facts: Facts)
             return True
         if n.op == "ref":
             return combiner(n) == want
-        if n.op in rules.MONOTONE:
-            return check(n.args[0], want if rules.MONOTONE[n.op] > 0 else FLIP[want])
+        if order := order_of(n.op):
+            return check(n.args[0], want if order > 0 else FLIP[want])
         if n.op == want:
             return all(check(a, want) for a in n.args)
         if n.op == "select":
@@ -67,9 +68,9 @@ def preserves(t: Term, want: str, combiner: Callable[[Term], str], facts: Facts)
         empty = cond.op == "eq" and cond.args[0].op == "ref" and cond.args[1].is_const
         return (
             empty
-            and cond.args[1].value == rules.IDENTITY[combiner(cond.args[0])]
+            and cond.args[1].value == lookup(combiner(cond.args[0])).identity
             and a.is_const
-            and a.value == rules.IDENTITY[want]
+            and a.value == lookup(want).identity
             and check(b, want)
         )
 

@@ -15,35 +15,8 @@ The forms, cheapest at run time first (`FORMS`); t is what a reduction reads of 
 
 from __future__ import annotations
 
-import math
-
 MODES = ("strict", "default", "fast")  # how exact a fused form has to be, see `accept`
 FORMS = ("deferral", "multiplicative", "exponential", "additive", "monotone", "augmented")
-
-INF = math.inf
-IDENTITY: dict[str, float | bool] = {
-    "add": 0.0, "mul": 1.0, "max": -INF, "min": INF, "and": True, "or": False,
-}  # fmt: skip
-
-# Unary functions that keep (+1) or reverse (-1) order wherever they are defined.
-MONOTONE = {
-    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1, "tanh": 1,
-    "sqrt": 1, "erf": 1, "floor": 1, "ceil": 1, "roundeven": 1, "cast": 1, "neg": -1,
-    "rsqrt": -1, "not": -1,
-}  # fmt: skip
-
-# Unary functions with an inverse that is an operator too; repeated ones invert each other.
-INVERSE = {
-    "exp": "log", "log": "exp", "exp2": "log2", "log2": "exp2", "neg": "neg",
-    "log1p": "expm1", "expm1": "log1p", "cast": "cast",
-}  # fmt: skip
-
-# One-to-one functions: re-basing f through u and back is possible, but under a sum it is
-# the homomorphism that breaks. Everything else loses information and breaks re-basing.
-INJECTIVE = frozenset(INVERSE) | {"tanh", "sqrt", "rsqrt", "pow", "erf", "div", "add", "sub"}
-
-# Values in a bounded interval, whatever the argument.
-BOUNDED = {"tanh": (-1.0, 1.0), "erf": (-1.0, 1.0), "sin": (-1.0, 1.0), "cos": (-1.0, 1.0)}
 
 # What would make a sub-expression that mixes data and references fusable, by its operator.
 ADVICE = {

@@ -20,9 +20,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from neptune_mlir.algebra import proof, rules
+from neptune_mlir.algebra import proof
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
+from neptune_mlir.algebra.operators import order_of
 from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
 from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
 from neptune_mlir.algebra.terms import Term, const, is_float, make, show, substitute, sym, walk
@@ -50,7 +52,7 @@ class _Problem:
     def script(self, left: Term, right: Term, title: str) -> str:
         a, b = self.text(left), self.text(right)
         for op, args in self.calls.items():
-            direction = rules.MONOTONE.get(op)
+            direction = order_of(op)
             for i, x in enumerate(args):
                 for y in args[:i]:
                     if direction:
@@ -100,7 +102,7 @@ class _Problem:
         if op in ("exp", "exp2") and self.normal.equal(t, const(0.0)):
             return "0.0"  # exp(-inf): a masked element
         if op in ("max", "min"):
-            rest = [a for a in t.args if not (a.is_const and a.value == rules.IDENTITY[op])]
+            rest = [a for a in t.args if not (a.is_const and a.value == lookup(op).identity)]
             if len(rest) == 1:
                 return self.text(rest[0])
         if op == "select" and self.text(t.args[0]) in ("true", "false"):

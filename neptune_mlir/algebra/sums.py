@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-from neptune_mlir.algebra import rules
 from neptune_mlir.algebra.chain import Chain
 from neptune_mlir.algebra.deferral import Split, split_in_range
 from neptune_mlir.algebra.facts import has_ref, kind
 from neptune_mlir.algebra.moments import mean_of, moments
+from neptune_mlir.algebra.operators import INJECTIVE
 from neptune_mlir.algebra.poly import (
     Mono,
     Poly,
@@ -155,7 +155,7 @@ def tame(chain: Chain, difference: Term) -> bool:
 
 def stuck(chain: Chain, t: Term, e: Fraction):
     """Which obligation an atom that mixes data and references violates."""
-    if t.op == "exp" or (is_sum(t) and e < 0) or t.op in rules.INJECTIVE:
+    if t.op == "exp" or (is_sum(t) and e < 0) or t.op in INJECTIVE:
         where = make("div", const(1.0), t) if is_sum(t) and e < 0 else t
         return chain.fail(
             "homomorphism",

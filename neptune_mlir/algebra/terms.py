@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# ruff: noqa: E701
 """Scalar expression terms: what the body of a nest computes, as data.
 
 A term is immutable, hashable and interned, so equal terms are the same object and
@@ -24,7 +23,6 @@ stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -32,21 +30,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
+from neptune_mlir.algebra.operators import COMPARISONS, OPERATORS, evaluate
+
 Number = int | float | bool
 
-# operator -> arity
-OPS: dict[str, int] = {
-    "add": 2, "sub": 2, "mul": 2, "div": 2, "rem": 2, "floordiv": 2, "pow": 2,
-    "max": 2, "min": 2, "neg": 1, "abs": 1,
-    "exp": 1, "exp2": 1, "log": 1, "log2": 1, "log1p": 1, "expm1": 1,
-    "tanh": 1, "sqrt": 1, "rsqrt": 1, "sin": 1, "cos": 1, "erf": 1,
-    "floor": 1, "ceil": 1, "roundeven": 1,
-    "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
-    "and": 2, "or": 2, "xor": 2, "not": 1,
-    "select": 3, "cast": 1,
-}  # fmt: skip
+OPS: dict[str, int] = {row.name: row.arity for row in OPERATORS.values()}
 LEAVES = ("const", "index", "read", "ref", "sym")
-COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 SHOWN = 500  # nodes of a tree that text for people spells out
 SPELLED = 500  # nodes of a tree whose text is its own key
@@ -207,56 +196,10 @@ def _fold(op: str, values: list[Any], dtype: str) -> Term | None:
     if is_float(dtype) and dtype not in ("f32", "f64") and op not in ("neg", "cast"):
         return None
     try:
-        value = evaluate_op(op, values, is_float(dtype))
+        value = evaluate(op, values, is_float(dtype))
     except (ArithmeticError, ValueError):
         return None
     return const(value, dtype)
-
-
-def evaluate_op(op: str, v: list[Any], floating: bool) -> Any:
-    """The meaning of `op` on Python numbers (IEEE double for floats)."""
-    a = v[0]
-    b = v[1] if len(v) > 1 else None
-    match op:
-        case "add": return a + b
-        case "sub": return a - b
-        case "mul": return a * b
-        case "div": return a / b if floating else int(a / b)
-        case "rem": return math.fmod(a, b) if floating else a - b * int(a / b)
-        case "floordiv": return a // b
-        case "pow": return math.pow(a, b) if floating else a**b
-        case "max": return max(a, b)
-        case "min": return min(a, b)
-        case "neg": return -a
-        case "abs": return abs(a)
-        case "exp": return math.exp(a)
-        case "exp2": return 2.0**a
-        case "log": return math.log(a)
-        case "log2": return math.log2(a)
-        case "log1p": return math.log1p(a)
-        case "expm1": return math.expm1(a)
-        case "tanh": return math.tanh(a)
-        case "sqrt": return math.sqrt(a)
-        case "rsqrt": return 1.0 / math.sqrt(a)
-        case "sin": return math.sin(a)
-        case "cos": return math.cos(a)
-        case "erf": return math.erf(a)
-        case "floor": return math.floor(a)
-        case "ceil": return math.ceil(a)
-        case "roundeven": return round(a)
-        case "eq": return a == b
-        case "ne": return a != b
-        case "lt": return a < b
-        case "le": return a <= b
-        case "gt": return a > b
-        case "ge": return a >= b
-        case "and": return a & b
-        case "or": return a | b
-        case "xor": return a ^ b
-        case "not": return not a
-        case "select": return b if a else v[2]
-        case "cast": return a
-    raise ValueError(f"unknown operator '{op}'")  # fmt: skip
 
 
 def walk(root: Term) -> Iterator[Term]:
@@ -322,13 +265,6 @@ def reads(root: Term) -> tuple[Term, ...]:
     return found
 
 
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "floordiv": "//",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
-
-
 def show(
     root: Term, name: Callable[[Term], str | None] | None = None, limit: int = SHOWN
 ) -> str:
@@ -376,8 +312,8 @@ def _text(root: Term, name: Callable[[Term], str | None] | None, depth: int | No
             return f"{root.dtype}({args[0]})"
         case "neg":
             return f"-({args[0]})"
-    if root.op in _INFIX:
-        return f"({args[0]} {_INFIX[root.op]} {args[1]})"
+    if infix := OPERATORS[root.op].infix:
+        return f"({args[0]} {infix} {args[1]})"
     return f"{root.op}({', '.join(args)})"
 
 

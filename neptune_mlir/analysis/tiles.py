@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.combiners import IDENTITIES
 from neptune_mlir.dialects.attributes import TUNED
 from neptune_mlir.dialects.op_names import START
 from neptune_mlir.errors import LoweringError
@@ -395,11 +396,6 @@ def rounding_of(g: Generic, k: int) -> str | None:
     return None
 
 
-COMBINERS = {
-    "arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf",
-    "arith.minnumf", "arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi",
-    "arith.ori", "arith.xori",
-}  # fmt: skip
 
 
 def reduction_of(g: Generic) -> tuple[str, Any] | None:
@@ -407,7 +403,7 @@ def reduction_of(g: Generic) -> tuple[str, Any] | None:
     accumulator = g.block.arguments[len(g.maps) - 1]
     end = g.block.operations[len(g.block.operations) - 1].operation
     op = owner(end.operands[0])
-    if op is None or op.name not in COMBINERS or op.block != g.block:
+    if op is None or op.name not in IDENTITIES or op.block != g.block:
         return None
     left, right = op.operands
     uses = sum(1 for _ in accumulator.uses)

@@ -109,12 +109,14 @@ def _amd() -> Finding:
 def _plugins() -> list[Finding]:
     """What installed packages add, and whether it can be used."""
     from neptune_mlir import plugins
+    from neptune_mlir.algebra import combiners
     from neptune_mlir.errors import UsageError
     from neptune_mlir.transforms import registry
 
     rows = []
     uses = (("pass", plugins.PASSES, registry.lookup),
-            ("schedule", plugins.SCHEDULES, plugins.schedule_text))  # fmt: skip
+            ("schedule", plugins.SCHEDULES, plugins.schedule_text),
+            ("combiner", plugins.COMBINERS, combiners.lookup))  # fmt: skip
     for kind, group, use in uses:
         try:
             found = plugins.entries(group)

@@ -29,7 +29,6 @@ from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 POSITIONS = "a loop, a loop floordiv or mod a constant, a lookup, and sums of one of each"
-COMBINERS = ("add", "mul", "max", "min", "and", "or")
 
 
 class Values:
@@ -241,7 +240,7 @@ def read_nest(op: Any, values: Values) -> Nest:
     )  # fmt: skip
     if kind in ("reduce", "accumulate"):
         nest.combiner = op.combiner.value
-        if nest.combiner not in COMBINERS:
+        if nest.combiner == "custom":
             raise NoTermForm(f"combiner '{nest.combiner}' has no term form")
         if kind == "accumulate":
             nest.init = values.key(op.init)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
@@ -155,7 +156,7 @@ def _nest_name(op: Any) -> str:
     if isinstance(op, N.MapOp):
         return "map"
     combiner = op.combiner.value
-    return {"add": "sum", "mul": "prod"}.get(combiner, combiner)
+    return combiner if combiner == "custom" else lookup(combiner).short or combiner
 
 
 def cast(tensor: Any, kind: Any) -> Any:

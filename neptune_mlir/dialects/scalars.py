@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.combiners import lookup
+from neptune_mlir.algebra.operators import OF_OP
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.op_names import INDEX, YIELD
 from neptune_mlir.errors import LoweringError
@@ -22,21 +24,6 @@ class NoTermForm(LoweringError):
     """A scalar region holds an op that terms cannot express."""
 
 
-# op name -> operator, where operands map one to one
-_SIMPLE = {
-    "arith.addf": "add", "arith.subf": "sub", "arith.mulf": "mul", "arith.divf": "div",
-    "arith.remf": "rem", "arith.maximumf": "max", "arith.minimumf": "min",
-    "arith.maxnumf": "max", "arith.minnumf": "min", "arith.negf": "neg",
-    "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.divsi": "div",
-    "arith.remsi": "rem", "arith.floordivsi": "floordiv", "arith.maxsi": "max",
-    "arith.minsi": "min", "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
-    "arith.select": "select",
-    "math.exp": "exp", "math.exp2": "exp2", "math.log": "log", "math.log2": "log2",
-    "math.log1p": "log1p", "math.expm1": "expm1", "math.tanh": "tanh", "math.sqrt": "sqrt",
-    "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos", "math.erf": "erf",
-    "math.floor": "floor", "math.ceil": "ceil", "math.powf": "pow", "math.absf": "abs",
-    "math.absi": "abs", "math.roundeven": "roundeven",
-}  # fmt: skip
 _CASTS = {
     "arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.extsi",
     "arith.trunci", "arith.index_cast",
@@ -89,8 +76,8 @@ def op_to_term(op: Any, args: list[Term]) -> Term:
     """The term of one scalar op on the terms of its operands. Raises NoTermForm."""
     name = op.operation.name
     dtype = str(op.operation.results[0].type)
-    if name in _SIMPLE:
-        return T.make(_SIMPLE[name], *args, dtype=dtype)
+    if name in OF_OP:
+        return T.make(OF_OP[name], *args, dtype=dtype)
     if name in _CASTS and not (name == "arith.sitofp" and args[0].dtype == "i1"):
         if name == "arith.extsi" and args[0].dtype == "i1":
             raise NoTermForm("sign extension of i1 (true would be -1)")
@@ -144,22 +131,6 @@ def region_to_terms(
     raise NoTermForm("the region has no yield")
 
 
-_FLOAT = {
-    "add": "AddFOp", "sub": "SubFOp", "mul": "MulFOp", "div": "DivFOp", "rem": "RemFOp",
-    "max": "MaximumFOp", "min": "MinimumFOp", "neg": "NegFOp",
-}  # fmt: skip
-_INT = {
-    "add": "AddIOp", "sub": "SubIOp", "mul": "MulIOp", "div": "DivSIOp", "rem": "RemSIOp",
-    "max": "MaxSIOp", "min": "MinSIOp", "floordiv": "FloorDivSIOp", "and": "AndIOp",
-    "or": "OrIOp", "xor": "XOrIOp",
-}  # fmt: skip
-_MATH = {
-    "exp": "ExpOp", "exp2": "Exp2Op", "log": "LogOp", "log2": "Log2Op", "log1p": "Log1pOp",
-    "expm1": "ExpM1Op", "tanh": "TanhOp", "sqrt": "SqrtOp", "rsqrt": "RsqrtOp",
-    "sin": "SinOp", "cos": "CosOp", "erf": "ErfOp", "floor": "FloorOp", "ceil": "CeilOp",
-    "pow": "PowFOp", "abs": "AbsFOp", "roundeven": "RoundEvenOp",
-}  # fmt: skip
-_INT_MATH = {"abs": "AbsIOp"}
 _CMPI_CODE = {name: code for code, name in _CMPI.items()}
 _CMPF_CODE = {**{name: code for code, name in _CMPF_ORDERED.items()}, "ne": 13}
 
@@ -219,17 +190,18 @@ class Emitter:
             return arith.CmpIOp(_CMPI_CODE[node.op], *args).result
         if node.op == "cast":
             return cast(args[0], operand, node.dtype)
-        if floating and node.op in _FLOAT:
-            return getattr(arith, _FLOAT[node.op])(*args).result
-        if not floating and node.op in _INT:
-            return getattr(arith, _INT[node.op])(*args).result
         if not floating and node.op == "neg":
             return arith.SubIOp(constant(0, operand), args[0]).result
-        if node.op in (_MATH if floating else _INT_MATH):
-            from neptune_mlir.ir.bindings import math
-
-            return getattr(math, (_MATH if floating else _INT_MATH)[node.op])(*args).result
+        row = T.OPERATORS[node.op]
+        if name := row.floats if floating else row.integers:
+            return ir.Operation.create(name, [mlir_type(node.dtype)], args).results[0]
         raise NoTermForm(f"'{node.op}' on {operand} has no scalar op")
+
+
+def emit_combined(combiner: str, a: Any, b: Any) -> Any:
+    """Two scalars of one type combined by a named combiner, at the current insertion point."""
+    both = {T.sym(k, str(v.type)): v for k, v in enumerate((a, b))}
+    return Emitter(both.__getitem__).emit(lookup(combiner)(*both))
 
 
 def constant(value: T.Number, dtype: str) -> Any:
@@ -275,18 +247,8 @@ def _bits(dtype: str) -> int:
 
 
 def identity_value(combiner: str, dtype: str) -> T.Number:
-    """The neutral element of a named combiner on scalars of type `dtype`."""
-    if T.is_float(dtype):
-        floats = {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}
-        if combiner in floats:
-            return floats[combiner]
-    elif dtype == "i1":
-        # max is or, min is and; add on i1 is xor and not offered as a reduction of booleans
-        return {"add": 0, "mul": 1, "max": 0, "min": 1, "and": 1, "or": 0}[combiner]
-    else:
-        bits = 64 if dtype == "index" else int(dtype[1:])
-        return {
-            "add": 0, "mul": 1, "and": -1, "or": 0,
-            "max": -(2 ** (bits - 1)), "min": 2 ** (bits - 1) - 1,
-        }[combiner]  # fmt: skip
+    """The neutral element of a named combiner on scalars of type `dtype`. Raises NoTermForm."""
+    found = lookup(combiner).identity_on(dtype)
+    if found is not None:
+        return found
     raise NoTermForm(f"combiner '{combiner}' is not defined on {dtype}")

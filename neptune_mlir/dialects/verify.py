@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.algebra import combiners
 from neptune_mlir.dialects.attributes import AXES, TILE
 from neptune_mlir.dialects.op_names import (
     ACCUMULATE,
@@ -32,7 +33,6 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
-COMBINERS = ("add", "mul", "max", "min", "and", "or", "custom")
 FORMS = ("multiplicative", "exponential", "additive", "monotone", "augmented")
 INSIDE = (*READS, INDEX)  # of a nest
 LIVE = (READ,)  # of the `live` region of a stream, beside its arguments
@@ -203,7 +203,9 @@ def _reduction(op: Any, extents: int) -> None:
     domain, result_axes, element = _nest(op, extents)
     if len(result_axes) == len(domain):
         raise Rejected(op, "reduces no loop; leave one out of result_axes, or use neptune.map")
-    combiner = _string(op, "combiner", COMBINERS)
+    combiner = str(needed(op, "combiner", ir.StringAttr, "a string").value)
+    if combiner != "custom" and not combiners.is_known(combiner):
+        _string(op, "combiner", (*combiners.names(), "custom"))
     identity = needed(op, "identity", ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr, "a number")
     if identity.type != element:
         raise Rejected(op, f"identity {identity} is not of the element type {element}")

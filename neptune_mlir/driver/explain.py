@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import DERIVATION, DERIVED, PROOF, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, read_access, read_nest, tensor_key
@@ -33,8 +34,6 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.ir.bindings import ir
 
-_COMBINER_WORDS = {"add": "sum", "mul": "product"}
-_JOIN = {"add": "{} + {}", "mul": "{} * {}", "and": "{} and {}", "or": "{} or {}"}
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
 
 
@@ -243,7 +242,7 @@ class _Writer:
             while maker.name != ACCUMULATE:  # a map that a correction became
                 maker = _first_read(maker).owner
             combiner = maker.attributes["combiner"].value
-            name = self.name(value, _COMBINER_WORDS.get(combiner, combiner) + str(len(found)))
+            name = self.name(value, _word(combiner) + str(len(found)))
             self.values.bind(f"{name}'", argument)
             found.append((name, _number(maker.attributes["identity"].value)))
         return found
@@ -321,16 +320,20 @@ class _Writer:
             self.line(depth, f"{key}{position} = {body}")
             return
         over = ", ".join(names[k] for k in nest.reduced_axes)
-        word = _COMBINER_WORDS.get(nest.combiner or "", nest.combiner)
+        word = _word(nest.combiner)
         value = f"{word} over {over}: {body}"
         if nest.init is not None:
             started = f"{nest.init}{position}"
-            joined = _JOIN.get(nest.combiner or "")
+            joined = nest.combiner != "custom" and lookup(nest.combiner).infix
             value = joined.format(started, value) if joined else f"{word}({started}, {value})"
         self.line(depth, f"{key}{position} = {value}")
 
     def known(self, value: Any) -> bool:
         return self.values.knows(value)
+
+
+def _word(combiner: str) -> str:
+    return combiner if combiner == "custom" else lookup(combiner).word or combiner
 
 
 # ---- text of small things ---------------------------------------------------------------------

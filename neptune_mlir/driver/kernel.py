@@ -8,6 +8,7 @@ text, the target, the schedule, the tuning table and this compiler; then nothing
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +201,8 @@ def compile(
     bound = library.knob_text(knobs or {})
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(
-        source.text, target, *_schedule_key(schedule), bound, entry or "", _host(target),
+        source.text, target, *_schedule_key(schedule), *_combiner_key(source.text),
+        bound, entry or "", _host(target),
         "" if target == "cpu" else tuned.current().digest,
     )  # fmt: skip
 
@@ -222,7 +224,19 @@ def _schedule_key(schedule: str | None) -> tuple[str, ...]:
     from neptune_mlir import plugins
     from neptune_mlir.transforms.schedule import library
 
-    return library.read(schedule), plugins.fingerprint()
+    return library.read(schedule), plugins.fingerprint(plugins.PASSES)
+
+
+def _combiner_key(text: str) -> tuple[str, ...]:
+    """What identifies the combiners of other packages, for a program that reduces with one."""
+    from neptune_mlir import plugins
+    from neptune_mlir.algebra.combiners import PLAIN
+
+    named = set(re.findall(r'combiner = "(\w+)"', text))
+    if named <= {*PLAIN, "custom"}:
+        return ()
+
+    return (plugins.fingerprint(plugins.COMBINERS),)
 
 
 def _host(target: str) -> str:

@@ -74,6 +74,15 @@ def any(value: Expr, *axes: Axis) -> Expr:
     return expression(value, "any").program.reduction("or", value, axes)
 
 
+def reduce(combiner: str, value: Expr, *axes: Axis) -> Expr:
+    """A reduction with a combiner by its name, also one that a package adds (docs/extending.md).
+
+    Raises:
+        InputError: no combiner has the name, or it is not defined on the type of `value`.
+    """
+    return expression(value, "reduce").program.reduction(combiner, value, axes)
+
+
 exp, exp2, log, log2 = floating("exp"), floating("exp2"), floating("log"), floating("log2")
 log1p, expm1, tanh, erf = floating("log1p"), floating("expm1"), floating("tanh"), floating("erf")
 sqrt, rsqrt, sin, cos = floating("sqrt"), floating("rsqrt"), floating("sin"), floating("cos")

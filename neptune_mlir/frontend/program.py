@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra import combiners
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.masks import linear
+from neptune_mlir.errors import did_you_mean
 from neptune_mlir.frontend.expr import Expr, caller_location, computing, convert, input_error, plain
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index")
@@ -294,7 +296,12 @@ class Program:
             self.own(a)
         if combiner in ("and", "or") and value.dtype != "i1":
             raise input_error(f"all and any take a condition, not {value.dtype}")
+        if not combiners.is_known(combiner):
+            hint = did_you_mean(combiner, combiners.names())
+            raise input_error(f"no combiner '{combiner}'", hint)
         value = computing(value, combiner)
+        if combiners.lookup(combiner).identity_on(value.dtype) is None:
+            raise input_error(f"the combiner '{combiner}' is not defined on {value.dtype}")
         removed = tuple(sorted({a.number for a in axes}))
         kept = tuple(k for k in sorted(T.axes_of(value.term)) if k not in removed)
         identity = (combiner, value.term, removed)

@@ -97,7 +97,7 @@ def test_compiled_programs_depend_on_knobs_and_on_packages(installed, monkeypatc
     other = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
     assert (one.cached, same.cached, other.cached) == (False, True, False)
     with monkeypatch.context() as patch:
-        patch.setattr(plugins, "fingerprint", lambda: "another version")
+        patch.setattr(plugins, "fingerprint", lambda group: "another version")
         again = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
         assert not again.cached
     with pytest.raises(UsageError, match="takes a whole number"):

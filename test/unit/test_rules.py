@@ -198,7 +198,6 @@ LONG = {
     "algebra.normal._poly": (57, 24),
     "algebra.order.preserves": (63, 14),
     "algebra.smtlib._make": (45, 19),
-    "algebra.terms.evaluate_op": (44, 38),
     "algebra.terms.make": (44, 20),
     "analysis.neutral._follow": (40, 17),
     "codegen.cpu.tile_contract._block": (63, 11),
@@ -207,7 +206,7 @@ LONG = {
     "codegen.nvidia.specialized.write": (67, 1),
     "ops.attention.attention": (106, 7),
     "transforms.gpu.keep_references.read_guess": (51, 17),
-    "transforms.schedule.tile.default_tile": (76, 20),
+    "transforms.schedule.tile.default_tile": (65, 18),
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
 

@@ -11,17 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.algebra.combiners import IDENTITIES, identity_of
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.ir.bindings import arith, ir, vector
 
-# combiner -> its identity ("low"/"high": the least/greatest integer of the type)
-IDENTITIES: dict[str, Any] = {
-    "arith.addf": -0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"),
-    "arith.maxnumf": float("-inf"), "arith.minimumf": float("inf"),
-    "arith.minnumf": float("inf"), "arith.addi": 0, "arith.muli": 1, "arith.maxsi": "low",
-    "arith.minsi": "high", "arith.maxui": 0, "arith.minui": -1, "arith.andi": -1,
-    "arith.ori": 0, "arith.xori": 0,
-}  # fmt: skip
 _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the combiner
 DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
               "arith.ceildivsi", "arith.ceildivui"}  # fmt: skip
@@ -489,8 +482,4 @@ def _combine(name: str, a: Any, b: Any) -> Any:
 
 
 def _identity(name: str, kind: Any) -> Any:
-    value = IDENTITIES[name]
-    if isinstance(value, str):
-        width = kind.width if isinstance(kind, ir.IntegerType) else 64
-        return -(1 << (width - 1)) if value == "low" else (1 << (width - 1)) - 1
-    return value
+    return identity_of(name, kind.width if isinstance(kind, ir.IntegerType) else 64)

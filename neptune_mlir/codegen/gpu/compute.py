@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import (
@@ -375,15 +376,8 @@ class Compute:
         return found
 
     def _identity(self, name: str, kind: Any) -> Any:
-        stem = name.removeprefix("arith.")
-        if stem in ("addf", "mulf", "addi", "muli", "ori", "xori", "andi"):
-            number = {"mulf": 1, "muli": 1, "andi": -1}.get(stem, 0)
-            return self.s.constant(float(number) if stem.endswith("f") else number, kind)
-        sign = -1 if stem.startswith("max") else 1
-        if stem.endswith("f"):
-            return self.s.constant(sign * float("inf"), kind)
         width = kind.width if isinstance(kind, ir.IntegerType) else 32
-        return self.s.constant(-(1 << (width - 1)) if sign < 0 else (1 << (width - 1)) - 1, kind)
+        return self.s.constant(identity_of(name, width), kind)
 
     # ---- loops over shared operands, for everything else
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis.tiles import (
     Generic,
     element_of,
@@ -27,13 +28,6 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.transforms.registry import remark
 
-_INF = float("inf")
-_IDENTITY: dict[str, Any] = {
-    "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": -_INF, "arith.maxnumf": -_INF,
-    "arith.minimumf": _INF, "arith.minnumf": _INF, "arith.addi": 0, "arith.muli": 1,
-    "arith.maxsi": "least", "arith.minsi": "greatest", "arith.andi": -1, "arith.ori": 0,
-    "arith.xori": 0,
-}  # fmt: skip
 # the least extents (rows, columns, summed) of a product that is worth a matrix instruction
 _LEAST = (1, 16, 16)
 _LARGEST = 1 << 20  # elements of a tile that Triton takes
@@ -42,11 +36,7 @@ _DOT_TYPES = ("f16", "bf16", "f32", "f64")
 
 def identity(combiner: str, dtype: str) -> Any:
     """The number that leaves every other as it is."""
-    found = _IDENTITY[combiner]
-    bits = int(dtype[1:]) if dtype[0] == "i" else 0
-    if found == "least":
-        return -(1 << (bits - 1))
-    return (1 << (bits - 1)) - 1 if found == "greatest" else found
+    return identity_of(combiner, int(dtype[1:]) if dtype[0] == "i" else 0)
 
 
 class Generics:

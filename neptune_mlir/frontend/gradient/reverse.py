@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.deferral import Split, split
 from neptune_mlir.algebra.proof import Proof
 from neptune_mlir.algebra.terms import Term
@@ -319,6 +320,13 @@ class Reverse:
             return choose(none, alone, choose(
                 T.make("eq", zeros, zero), over(times(d, others), body), zero
             ))  # fmt: skip
+        if (pullback := lookup(step.combiner).pullback) is not None:
+            return pullback(d, value, body)
+        if step.combiner not in ("max", "min"):
+            raise InputError(
+                f"the combiner '{step.combiner}' has no derivative",
+                hint="give it a pullback where it is registered",
+            )
         attained = T.make("eq", body, value)
         self._note(f"d {step.key}", value, "shared by the positions that attain it")
         return choose(attained, over(d, T.make("max", count(attained), one)), zero)

@@ -22,6 +22,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.lazy import lazily
 from neptune_mlir.algebra.numerics.stress import Report
+from neptune_mlir.algebra.operators import COSTLY
 from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
     Running,
@@ -81,11 +82,6 @@ def shared_terms(solution: Solution) -> set[Term]:
     return wanted
 
 
-# What costs more for every element than a load of its value.
-_COSTLY = frozenset({"div", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh", "sqrt",
-                     "rsqrt", "sin", "cos", "erf"})  # fmt: skip
-
-
 def _fewer_times(operand: Term) -> set[Term]:
     """The largest subterms with a costly operator, over no running value, that a term over more
     axes reads."""
@@ -94,7 +90,7 @@ def _fewer_times(operand: Term) -> set[Term]:
     for n in T.walk(operand):
         by_number = n.op == "div" and n.args[1].is_const
         if not n.has_ref and (
-            (n.op in _COSTLY and not by_number) or any(a in costly for a in n.args)
+            (n.op in COSTLY and not by_number) or any(a in costly for a in n.args)
         ):
             costly.add(n)
         found |= {a for a in n.args if a in costly and a.axes < n.axes and T.is_float(a.dtype)}

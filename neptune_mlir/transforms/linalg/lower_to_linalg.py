@@ -16,15 +16,9 @@ from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.op_names import INDEX, READ, YIELD
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.dialects.scalars import constant
+from neptune_mlir.dialects.scalars import constant, emit_combined
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
 from neptune_mlir.transforms.registry import register
-
-_FLOAT = {"add": "AddFOp", "mul": "MulFOp", "max": "MaximumFOp", "min": "MinimumFOp"}
-_INT = {
-    "add": "AddIOp", "mul": "MulIOp", "max": "MaxSIOp", "min": "MinSIOp", "and": "AndIOp",
-    "or": "OrIOp",
-}  # fmt: skip
 
 
 @register("lower-to-linalg", "turn unfused nests into linalg.generic ops")
@@ -90,8 +84,7 @@ def _lower(op: Any) -> Any:
             known = dict(zip(combine.arguments, (block.arguments[-1], value), strict=True))
             value = _copy_body(combine, known)
         elif combiner is not None:
-            table = _FLOAT if isinstance(value.type, ir.FloatType) else _INT
-            value = getattr(arith, table[combiner])(block.arguments[-1], value).result
+            value = emit_combined(combiner, block.arguments[-1], value)
         linalg.YieldOp([value])
     return generic.operation.results[0]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from neptune_mlir.algebra import combiners
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
@@ -230,7 +231,6 @@ def _power(base: Term, exponent: Term) -> Term:
     return result if count >= 0 else T.make("div", T.const(1.0, base.dtype), result)
 
 
-_COMBINERS = ("add", "mul", "max", "min", "and", "or")
 _COMPARED = {"gt": "max", "ge": "max", "lt": "min", "le": "min"}
 
 
@@ -240,7 +240,7 @@ def split_combiner(body: Term, accumulator: Term) -> tuple[str, Term] | None:
         return "add", T.make("neg", body.args[1])
     if body.op == "select":
         body = _as_max_or_min(body)
-    if body.op not in (("and", "or") if body.dtype == "i1" else _COMBINERS):
+    if body.op not in (("and", "or") if body.dtype == "i1" else combiners.PLAIN):
         return None
     for mine, other in (body.args, body.args[::-1]):
         if _uses(other, accumulator):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import build_map, build_reduce
 from neptune_mlir.dialects.program import NestProgram, functions
@@ -27,7 +28,8 @@ WIDE = "f32"
 
 def rounds(combiner: str | None, dtype: str) -> bool:
     """Whether a running value of this type would be rounded at every step."""
-    return combiner in ("add", "mul") and dtype in NARROW
+    named = combiner not in (None, "custom")
+    return named and dtype in NARROW and lookup(combiner).accumulates
 
 
 def widened(body: Term) -> Term:

@@ -171,19 +171,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-            shape = group_sizes.shape_of(nests, domain, axis, column if uncut else None)
-            known = domain[axis] != DYNAMIC
-            length = domain[axis] if known else wishes.length
-            chip = _chip_of(op)
-            choice = group_sizes.choose(chip, shape, length, 0 if rows else wishes.few)
-            choice = group_sizes.resized(shape, choice, rows, stream)
-            rows, stream = choice.rows, choice.stream
-            cut = choice.columns or group_sizes.columns(shape)
-            uncut = uncut and (shape.depth > 1 or _at_most(domain[column], cut))
-            if more_choices := choice.beyond_sizes():
-                note_choices(op.operation, more_choices)
-            if not known and not wishes.length and not wishes.few:
-                _note_lengths(op, group_sizes.lengths(chip, shape))
+            rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
+            uncut = uncut and (deep or _at_most(domain[column], cut))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
             if column is not None:
@@ -287,6 +276,26 @@ def _whole_rows(
     most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
     stream = math.gcd(extent, most)
     return (most // stream, stream) if stream > 256 else (0, 0)
+
+
+def _group_sizes(
+    op: Any, nests: Sequence[FusedNest], wishes: Wishes, column: int | None
+) -> tuple[int, int, int, bool]:
+    """For warp groups, a tile's rows, points of the stream and columns, and whether products sum
+    over more than the stream; notes what later passes are to know. `column` is uncut."""
+    domain, axis = list(op.domain), op.axis.value
+    shape = group_sizes.shape_of(nests, domain, axis, column)
+    known = domain[axis] != DYNAMIC
+    length = domain[axis] if known else wishes.length
+    chip = _chip_of(op)
+    choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
+    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream)
+    if more := choice.beyond_sizes():
+        note_choices(op.operation, more)
+    if not known and not wishes.length and not wishes.few:
+        _note_lengths(op, group_sizes.lengths(chip, shape))
+    cut = choice.columns or group_sizes.columns(shape)
+    return choice.rows, choice.stream, cut, shape.depth > 1
 
 
 def _chip_of(op: Any) -> str:

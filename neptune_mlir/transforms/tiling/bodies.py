@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements
+from neptune_mlir.algebra.operators import COSTLY
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
 from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 
-_EXPENSIVE = frozenset({
-    "div", "rem", "floordiv", "pow", "exp", "exp2", "log", "log2", "log1p", "expm1", "tanh",
-    "sqrt", "rsqrt", "sin", "cos", "erf",
-})  # fmt: skip
+_EXPENSIVE = COSTLY | {"rem", "floordiv"}
 
 
 def split_invariants(kernel: TileKernel) -> None:

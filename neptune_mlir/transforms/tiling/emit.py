@@ -16,6 +16,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
 from neptune_mlir.analysis.masks import Linear, fold_conditions, linear, masked_load
@@ -23,7 +24,14 @@ from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import COMBINE, FREE, IDENTITY
 from neptune_mlir.dialects.op_names import INDEX, READ
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.dialects.scalars import Emitter, cast, constant, identity_value, mlir_type
+from neptune_mlir.dialects.scalars import (
+    Emitter,
+    cast,
+    constant,
+    emit_combined,
+    identity_value,
+    mlir_type,
+)
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, func, ir, linalg, scf, tensor
@@ -321,8 +329,8 @@ class GridProgram:
         taken = dict(zip(reads, block.arguments, strict=False))
         with ir.InsertionPoint(block):
             linalg.YieldOp([self._scalar(nest, body, frame, loops, taken, block.arguments[-1])])
-        if nest.combiner == "custom":
-            _note_combiner(op.operation, nest.op)
+        if nest.combiner is not None:
+            _note_combiner(op.operation, nest)
         if FREE.on(nest.op.operation):
             FREE.set(op.operation)
         return op.results[0]
@@ -376,7 +384,7 @@ class GridProgram:
             both = [accumulated, emitter.emit(body)]
             return clone_scalar_code(combine, dict(zip(combine.arguments, both, strict=True)))[0]
         before = T.read(ACCUMULATOR, dtype=nest.dtype)
-        return emitter.emit(T.make(_combine_op(nest), before, body))
+        return emitter.emit(lookup(nest.combiner)(before, body))
 
 
 def _generic_op(
@@ -395,35 +403,37 @@ def _generic_op(
     return op
 
 
-def _note_combiner(op: Any, reduce: Any) -> None:
-    """Keep a combiner as text, if it needs nothing from outside but constants: the body of the
-    reduction has it too, but no longer apart from what is combined."""
-    block = reduce.combine.blocks[0]
-    types = [argument.type for argument in block.arguments]
+def _note_combiner(op: Any, nest: FusedNest) -> None:
+    """Keep a combiner that is no single op as text, if it needs nothing from outside but constants:
+    the body of the reduction has it too, but no longer apart from what is combined."""
+    if nest.combiner != "custom" and lookup(nest.combiner).is_plain:
+        return
+    kind = mlir_type(nest.dtype)
     module = ir.Module.create()
     with ir.InsertionPoint(module.body):
-        function = func.FuncOp("combine", ir.FunctionType.get(types, types[:1]))
+        function = func.FuncOp("combine", ir.FunctionType.get([kind, kind], [kind]))
     entry = function.add_entry_block()
-    given = dict(zip(block.arguments, entry.arguments, strict=True))
     with ir.InsertionPoint(entry):
-        for value in captured(list(block.operations)):
-            if value in given:
-                continue
-            source = None if isinstance(value.owner, ir.Block) else value.owner.operation
-            if source is None or source.name != "arith.constant":
-                return
-            given[value] = source.clone().results[0]
-        func.ReturnOp(clone_scalar_code(block, given))
+        if nest.combiner != "custom":
+            func.ReturnOp([emit_combined(nest.combiner, *entry.arguments)])
+        elif not _copy_combiner(nest.op.combine.blocks[0], entry):
+            return
     COMBINE.set(op, str(module))
-    IDENTITY.set(op, reduce.operation.attributes["identity"])
+    IDENTITY.set(op, nest.op.operation.attributes["identity"])
 
 
-def _combine_op(nest: FusedNest) -> str:
-    """The operator that combines two elements; on booleans max is or, min and mul are and."""
-    assert nest.combiner is not None
-    if nest.dtype == "i1":
-        return {"max": "or", "min": "and", "mul": "and"}.get(nest.combiner, nest.combiner)
-    return nest.combiner
+def _copy_combiner(block: Any, entry: Any) -> bool:
+    """The region of a custom combiner as the body of a function; False if it needs more."""
+    given = dict(zip(block.arguments, entry.arguments, strict=True))
+    for value in captured(list(block.operations)):
+        if value in given:
+            continue
+        source = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if source is None or source.name != "arith.constant":
+            return False
+        given[value] = source.clone().results[0]
+    func.ReturnOp(clone_scalar_code(block, given))
+    return True
 
 
 def _axes_map(loops: Sequence[int], axes: Sequence[int]) -> Any:

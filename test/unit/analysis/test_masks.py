@@ -35,7 +35,7 @@ def evaluate(t: T.Term, i: int, j: int, n: int) -> int | bool:
         if node.is_const:
             done[node] = node.value
         elif node not in done:
-            done[node] = T.evaluate_op(node.op, [done[a] for a in node.args], False)
+            done[node] = T.evaluate(node.op, [done[a] for a in node.args], False)
     return done[t]
 
 
