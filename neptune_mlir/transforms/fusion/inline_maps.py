@@ -8,6 +8,8 @@ After it a nest reads function arguments, results of reductions, and nothing tha
 map made. A map that something else still needs (a return, an op outside the dialect) stays;
 one that nobody needs is erased.
 
+A map that gathers rows is not put into a product: a tile of gathered rows has one row.
+
 A body that would do more than MAX_OPS operations or read more than MAX_REDUCTIONS reductions
 takes the cheapest maps only; the others stay tensors. Else each reduction of a chain would
 compute the whole chain before it again, at run time and when it is compiled.
@@ -19,7 +21,7 @@ from collections.abc import Collection
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import is_access
+from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
 from neptune_mlir.transforms.registry import register
@@ -31,6 +33,11 @@ MAX_REDUCTIONS = 8
 def inlined(program: NestProgram, body: Term) -> Term:
     """`body` with reads of maps replaced by those maps' bodies at the reads' positions."""
     maps = {r.attr for r in program.maps_read(body)}
+    if body.op == "mul":  # a product wants tiles of rows, and what is looked up is one row
+        maps = {key for key in maps if not lookups(program.nests[key].body)}
+    # computed positions stay in memory, where a lookup finds them
+    maps -= {r.attr for r in lookups(body)
+             if r.attr in maps and position_of(program.nests[r.attr].body) is None}  # fmt: skip
     whole = _with(program, body, maps)
     if _fits(program, whole):
         return whole

@@ -25,10 +25,13 @@ from neptune_mlir.transforms.linalg.raise_views import (
     Digits,
     Dims,
     Fixed,
+    Looked,
+    NotRaised,
     Part,
     View,
     accesses,
     read,
+    with_looked,
 )
 
 
@@ -127,7 +130,7 @@ class NestBuilder:
         neighbours = {pair for dim in (together or ()) for pair in itertools.pairwise(dim)}
 
         def may_join(a: Part, b: Part) -> bool:
-            if isinstance(a, Fixed) or isinstance(b, Fixed):
+            if not (isinstance(a, int) and isinstance(b, int)):
                 return False
             return (
                 place[b] == place[a] + 1
@@ -141,12 +144,15 @@ class NestBuilder:
             joined: set[tuple[int, int]] = set()
             for access in found:
                 access.check_distinct()
-                for parts in access.dims:
-                    pairs = list(itertools.pairwise(parts))
-                    if all(may_join(a, b) for a, b in pairs):
-                        joined.update(pairs)  # type: ignore[arg-type]
-                    else:
-                        apart.add(access)
+                for inner in with_looked(access):
+                    for parts in inner.dims:
+                        pairs = list(itertools.pairwise(parts))
+                        if all(may_join(a, b) for a, b in pairs):
+                            joined.update(pairs)  # type: ignore[arg-type]
+                        elif inner is access:
+                            apart.add(access)
+                        else:
+                            raise NotRaised("it looks positions up in a reshaped tensor")
             groups = self._groups(loops, joined | wished)
             group_of = {digit: group for group in groups for digit in group}
             refused: set[tuple[int, int]] = set()
@@ -181,6 +187,11 @@ class NestBuilder:
     def _fits(self, parts: Sequence[Part], group_of: dict[int, Group]) -> bool:
         """Is this dimension a loop, a loop floordiv a constant, or a constant?"""
         first = parts[0]
+        if isinstance(first, Looked):
+            inner = first.access.dims
+            if not all(self._fits(p, group_of) for p in inner if p):
+                raise NotRaised("it looks positions up in a reshaped tensor")
+            return len(parts) == 1
         if isinstance(first, Fixed):
             return len(parts) == 1
         group = group_of[first]
@@ -199,6 +210,10 @@ class NestBuilder:
                 return T.const(0, "index")
             if isinstance(parts[0], Fixed):
                 return T.const(parts[0].value, "index")
+            if isinstance(parts[0], Looked):
+                inner, dtype = parts[0].access, parts[0].dtype
+                found = T.read(inner.key, *map(position, inner.dims), dtype=dtype)
+                return T.make("cast", found, dtype="index")
             group = groups[loop_of[parts[0]]]
             rest = self.digits.total(group[len(parts) :])
             loop = T.index(loop_of[parts[0]])

@@ -18,8 +18,10 @@ from neptune_mlir.transforms.linalg.raise_bodies import (
 )
 from neptune_mlir.transforms.linalg.raise_sizes import Size
 from neptune_mlir.transforms.linalg.raise_views import (
+    Access,
     Dims,
     Fixed,
+    Looked,
     NotRaised,
     Part,
     View,
@@ -227,25 +229,58 @@ class _Structured:
         if len(gathered) > 1:
             raise NotRaised("it gathers along several dimensions")
         _, dim, idx = gathered[0]
-        return self._gather(body, self.digits.pieces(dim), self._at_loops(idx, leaves))
-
-    def _gather(self, body: Term, digits: tuple[int, ...], position: Term) -> Term:
-        """`body` at `position` along `digits`.
-
-        Maps are looked through, so that only tensors in memory are gathered from; each such
-        read becomes a sum over the dimension in which one element is not zero, and that sum
-        can run in the same pass as the other reductions over the dimension.
-        """
+        digits, position = self.digits.pieces(dim), self._at_loops(idx, leaves)
         body = self._look_through(body, set(digits))
         loops = [d for k in range(self.rank) for d in self._pieces(k)]
+        if self._is_summed_once(body, loops, digits):
+            return self._gather(body, loops, digits, position)
+        return self._looked_up(body, digits, position)
+
+    def _is_summed_once(self, body: Term, loops: list[int], digits: tuple[int, ...]) -> bool:
+        """Whether a sum over the gathered dimension reads no element repeatedly."""
+        along = [a.digits() for a in accesses(body) if a.digits() & set(digits)]
+        return all(found == {*loops, *digits} for found in along)
+
+    def _looked_up(self, body: Term, digits: tuple[int, ...], position: Term) -> Term:
+        """`body` where the position along `digits` is read from a tensor: rows of tensors."""
+        while position.op == "cast" and not T.is_float(position.args[0].dtype):
+            position = position.args[0]
+        varying = {leaf.attr for leaf in T.leaves(position, "index")}
+        varying = varying.union(*(access.digits() for access in accesses(position)))
+        if position.op != "read":
+            along = sorted(varying)
+            position = read(self.nests.build(along, position, along), position.dtype)
+        total = self.digits.total(digits)
+        looked = Looked(position.attr, position.dtype, total)
+
+        def rule(node: Term) -> Term | None:
+            if node.op == "index" and node.attr in digits:
+                raise NotRaised("what it gathers depends on the position")
+            if node.op != "read" or not node.attr.digits() & set(digits):
+                return None
+            dims = tuple((looked,) if dim == digits else dim for dim in node.attr.dims)
+            if any(p in digits for dim in dims for p in dim):
+                raise NotRaised("it gathers from a reshaped tensor")
+            if not any(isinstance(p, int) and p not in varying for p in dims[-1]):
+                raise NotRaised("it gathers elements, not rows")
+            return read(Access(node.attr.key, dims), node.dtype)
+
+        return T.rewrite(body, rule)
+
+    def _gather(
+        self, body: Term, loops: list[int], digits: tuple[int, ...], position: Term
+    ) -> Term:
+        """`body`, which reads tensors in memory, at `position` along `digits`.
+
+        Each read becomes a sum over the dimension in which one element is not zero, and that sum
+        can run in the same pass as the other reductions over the dimension.
+        """
         along = self.digits.number(digits, self.nests.size_term)
         position = T.make("cast", position, dtype="index")
         table: dict[Term, Term] = {}
         for leaf in T.leaves(body, "read"):
             if not leaf.attr.digits() & set(digits):
                 continue
-            if leaf.attr.digits() != set(loops) | set(digits):
-                raise NotRaised("a sum over the gathered dimension would read elements repeatedly")
             hit = T.make("eq", along, position)
             term = T.make("select", hit, leaf, T.const(0, leaf.dtype))
             access = self.nests.build([*loops, *digits], term, loops, "add")
@@ -312,7 +347,8 @@ class _Structured:
             if any(self._reduced(j) for j in seen):
                 raise NotRaised("it reads what another result is at each step")
             body = self._at_loops(term, leaves)
-        if body.op == "read" or not accesses(body):
+        # What is looked up is a map, which `inline-maps` puts where it costs nothing.
+        if not accesses(body) or (body.op == "read" and not body.attr.looked()):
             for access in accesses(body):
                 access.check_distinct()  # whoever reads the view could not be raised
             return View(dims, body, body.dtype)

@@ -38,7 +38,16 @@ class Fixed:
     extent: int
 
 
-Part = int | Fixed  # a digit, or one that is fixed
+@dataclass(frozen=True)
+class Looked:
+    """A whole dimension of `extent` whose position is an element of another tensor in memory."""
+
+    access: Access
+    dtype: str
+    extent: Size
+
+
+Part = int | Fixed | Looked  # a digit, or what stands for digits
 Dims = tuple[tuple[int, ...], ...]
 
 
@@ -50,7 +59,12 @@ class Access:
     dims: tuple[tuple[Part, ...], ...]
 
     def digits(self) -> set[int]:
-        return {p for parts in self.dims for p in parts if isinstance(p, int)}
+        found = {p for parts in self.dims for p in parts if isinstance(p, int)}
+        return found.union(*(looked.access.digits() for looked in self.looked()))
+
+    def looked(self) -> list[Looked]:
+        """The positions of this access that are elements of tensors."""
+        return [p for parts in self.dims for p in parts if isinstance(p, Looked)]
 
     def check_distinct(self) -> None:
         """Raises NotRaised where one digit selects along two dimensions."""
@@ -79,6 +93,11 @@ def accesses(body: Term) -> list[Access]:
     return [leaf.attr for leaf in T.leaves(body, "read")]
 
 
+def with_looked(access: Access) -> list[Access]:
+    """An access and those that its positions are read by."""
+    return [access, *(a for looked in access.looked() for a in with_looked(looked.access))]
+
+
 class Digits:
     """The extents of all digits of one function, and how digits were cut."""
 
@@ -104,7 +123,8 @@ class Digits:
 
     def total(self, parts: Sequence[Part]) -> Size:
         return product([
-            Size(p.extent) if isinstance(p, Fixed) else self.extent(p) for p in parts
+            Size(p.extent) if isinstance(p, Fixed)
+            else p.extent if isinstance(p, Looked) else self.extent(p) for p in parts
         ])  # fmt: skip
 
     def cut(self, digit: int, pieces: Sequence[int]) -> None:
@@ -226,13 +246,21 @@ class Digits:
     ) -> Term:
         """`body` with each digit replaced by the (finest pieces of the) parts it maps to."""
 
+        def renamed(access: Access) -> Access:
+            return Access(
+                access.key,
+                tuple(tuple(q for p in dim for q in parts_of(p)) for dim in access.dims),
+            )
+
         def parts_of(part: Part) -> tuple[Part, ...]:
             if isinstance(part, Fixed):
                 return (part,)
+            if isinstance(part, Looked):
+                return (Looked(renamed(part.access), part.dtype, part.extent),)
             found: list[Part] = []
             for piece in self.pieces((part,)):
                 for target in table.get(piece, (piece,)):
-                    if isinstance(target, Fixed):
+                    if not isinstance(target, int):
                         found.append(target)
                     else:
                         found.extend(self.pieces((target,)))
@@ -242,8 +270,7 @@ class Digits:
             if node.op == "index":
                 return self.number(parts_of(node.attr), size_term)
             if node.op == "read":
-                dims = tuple(tuple(q for p in dim for q in parts_of(p)) for dim in node.attr.dims)
-                return read(Access(node.attr.key, dims), node.dtype)
+                return read(renamed(node.attr), node.dtype)
             return None
 
         return T.rewrite(body, rule)
@@ -252,6 +279,8 @@ class Digits:
         """The value of a row-major number as a term."""
         value = T.const(0, "index")
         for part in parts:
+            if isinstance(part, Looked):
+                raise NotRaised("a position that is looked up is computed with")
             digit = T.const(part.value, "index") if isinstance(part, Fixed) else T.index(part)
             if not (value.is_const and value.value == 0):
                 value = T.make("mul", value, size_term(self.total((part,))))
