@@ -11,6 +11,7 @@ pytest.importorskip("torch_mlir")
 
 import neptune_mlir  # noqa: E402
 from neptune_mlir.driver.kernel import Source  # noqa: E402
+from neptune_mlir.errors import LoweringError  # noqa: E402
 from neptune_mlir.frontend.from_torch import from_torch  # noqa: E402
 from support.torch_modules import PROGRAMS  # noqa: E402
 
@@ -18,9 +19,19 @@ OFTEN = (
     "cosine", "cumsum_masked", "frobenius_norm", "group_norm", "huber", "logsumexp_gelu", "mish",
     "multihead", "sigmoid_logsumexp", "sum_scale",
 )  # fmt: skip
-RARELY = [
-    pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in PROGRAMS
-]
+REFUSED = pytest.mark.xfail(
+    reason="a minimum over channels of what is read by groups of channels: no tile fits both",
+    raises=LoweringError, strict=True,
+)  # fmt: skip
+
+
+def marks(name):
+    """When a program is tried, and whether it is known to be refused."""
+    often = () if name in OFTEN else (pytest.mark.nightly,)
+    return (*often, REFUSED) if name == "group_norm_min" else often
+
+
+RARELY = [pytest.param(name, marks=marks(name)) for name in PROGRAMS]
 TOLERANCE = 1e-5  # of the largest element: f32 against float64, sums of at most 120 terms
 
 
@@ -43,7 +54,7 @@ def test_agrees_with_torch(name):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", ["sm_90a", "gfx942"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "group_norm_min"])
 def test_compiles_for_gpus(name, target):
     program, arguments = PROGRAMS[name]
     text = Source.of(from_torch(program, arguments, raised=False))
