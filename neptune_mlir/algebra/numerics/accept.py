@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction, Solution, Unsolvable
-from neptune_mlir.algebra.numerics.stress import Report, stress
+from neptune_mlir.algebra.numerics.stress import LENGTH, Report, stress
 from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import Term, leaves
 
@@ -100,6 +100,20 @@ def _accepted(
         f"{failure} (unfused: {report.unfused[failure.result]:.3g} at most)",
         "it runs unfused; numerics=fast fuses it for data on which that does not matter",
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def worse_result(
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any]
+) -> str | None:
+    """The reduction of a chain, not fused, that gives a worse result than its definition does."""
+    found = stress(
+        written.chain, form.chain, axis, outputs=dict(written.outputs),
+        fused_outputs=dict(form.outputs), nonneg=nonneg, plans=((LENGTH, 1),),
+    )  # fmt: skip
+    if found.failure is None:
+        return None
+    return _culprit(form.chain, dict(form.outputs)[found.failure.result]).name
 
 
 def _culprit(chain: Sequence[Reduction], output: Term) -> Reduction:

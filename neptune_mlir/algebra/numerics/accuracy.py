@@ -65,6 +65,7 @@ SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
+ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.accuracy import (
+    ANY,
     EPSILON,
     WIGGLES,
     Array,
@@ -23,7 +24,6 @@ from neptune_mlir.algebra.numerics.accuracy import (
 AGAIN, OFTEN = 16, 64  # runs that even out luck; and where these leave it close
 CLOSE = 1.5  # times the bound
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
-ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
 

@@ -9,8 +9,7 @@ The reduction no longer depends on `l`, so fusing it needs no correction for `l`
 
 A factor may be what keeps a sum in range, or exact. So the fusions that are to come are planned on
 a copy first, and compared with the program as it was (`plan_fusions`): reductions of which one is
-worse keep their factors. So do those that are not fused with the reduction that a factor is made
-of, for they gain nothing.
+worse keep their factors.
 """
 
 from __future__ import annotations
@@ -111,11 +110,10 @@ def _harmful(function: Any, numerics: str) -> set[str]:
         tensors = {r.attr for body in before.values() for r in T.reads(body)} - set(before)
         keys = {key: now.values.key(program.values[key]) for key in (*alive, *tensors)}
         written = Written(before, rests, program.nests, keys)
-        groups = [fusion.group for fusion in plan_fusions(now, numerics, written)]
-        harmful = written.refused | written.idle(groups)
-        if not harmful:
+        plan_fusions(now, numerics, written)
+        if not written.refused:
             return apart
-        apart |= harmful
+        apart |= written.refused
 
 
 @register("defer", "move loop-invariant factors behind reductions")

@@ -13,7 +13,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.accept import Definition, accept, worse_result
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
@@ -141,6 +141,24 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
     return found
 
 
+def _blame(
+    written: Written, group: Group, chain: list[Reduction], outputs: dict[str, Term],
+    before: Definition, nonneg: frozenset[str], reason: Unsolvable,
+) -> None:  # fmt: skip
+    """Refuse what moved in a group that is not as exact as it was: fused, or, where nothing fuses
+    it for another reason, as it stands."""
+    moved = written.moved_in(group)
+    culprit = reason.reduction
+    if reason.obligation != "accuracy":
+        form = Definition(tuple(chain), tuple(outputs.items()))
+        worse = worse_result(form, before, group.stream, nonneg)
+        if worse is None:
+            return
+        culprit = worse
+    one = moved.get(culprit)
+    written.refused.update([one] if one else moved.values())
+
+
 def _plan(
     program: NestProgram, numerics: str, stored: set[str], written: Written | None
 ) -> list[Fusion]:
@@ -160,19 +178,16 @@ def _plan(
         group = grouping.best(seed)
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
-        chain = chain_of(program, group)
+        chain, outputs = chain_of(program, group), _results_of(program, group)
+        before = written.definition(program, group, list(outputs)) if written else None
         try:
-            outputs = _results_of(program, group)
-            before = written.definition(program, group, list(outputs)) if written else None
             solution, report = accept(
                 chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
             )
             refused, why = _too_many(chain, solution)
         except Unsolvable as reason:
-            if written and reason.obligation == "accuracy":
-                moved = written.moved_in(group)
-                culprit = moved.get(reason.reduction)
-                written.refused.update([culprit] if culprit else moved.values())
+            if written and before:
+                _blame(written, group, chain, outputs, before, nonneg, reason)
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:

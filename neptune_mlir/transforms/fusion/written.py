@@ -9,7 +9,7 @@ with the second (`accept.Definition`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from neptune_mlir.algebra import terms as T
@@ -47,21 +47,6 @@ class Written:
         """The reductions of a group of which a factor moved, and what they were called."""
         return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
 
-    def idle(self, groups: Sequence[Group]) -> set[str]:
-        """The reductions of which a factor moved that is made of others, none of them in the same
-        stream."""
-        found = set()
-        for key, rest in self.rests.items():
-            made_of = {r.attr for r in T.reads(self.moved[key].body)} - {rest}
-            made_of = {self.keys.get(k) for k in made_of if self._is_sum(k)}
-            together = [g for g in groups if self.keys.get(rest) in g.running]
-            if made_of and not any(made_of & g.running.keys() for g in together):
-                found.add(key)
-        return found
-
-    def _is_sum(self, key: str) -> bool:
-        return key in self.rests or (key in self.moved and self.moved[key].kind == "reduce")
-
     def definition(
         self, program: NestProgram, group: Group, outputs: Sequence[str]
     ) -> Definition | None:
@@ -98,12 +83,14 @@ class Written:
 
     def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
         """The body that a nest had, over the axes and the reductions of a group."""
-        body = self._now(group, self.before[was])
+        present = {r.attr for r in T.reads(nest.body)}
+        body = self._now(group, self.before[was], present)
         return self._over_refs(group, group.term(replace(nest, body=body), loops))
 
-    def _now(self, group: Group, body: Term) -> Term:
+    def _now(self, group: Group, body: Term, present: Collection[str]) -> Term:
         """A body over keys of before, over those of now; what a group does not compute as it was
-        written is what it has become."""
+        written is what it has become, read or spelled out as in the body of now, which reads what
+        is `present`."""
 
         def rule(node: Term) -> Term | None:
             if node.op != "read":
@@ -111,11 +98,13 @@ class Written:
             key = node.attr
             if key in self.rests and self.keys.get(self.rests[key]) in group.running:
                 return T.term("read", node.args, _alias(key), node.dtype)
-            if key in self.keys:
+            became = self.moved.get(key)
+            is_map = became is not None and became.kind == "map"
+            if key in self.keys and (not is_map or self.keys[key] in present):
                 return T.term("read", node.args, self.keys[key], node.dtype)
-            became = self.moved[key]
+            assert became is not None
             at = {loop: node.args[dim] for dim, loop in enumerate(became.result_axes)}
-            return self._now(group, T.rename_axes(became.body, at))
+            return self._now(group, T.rename_axes(became.body, at), present)
 
         return T.rewrite(body, rule)
 
