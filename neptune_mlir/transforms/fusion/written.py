@@ -76,9 +76,11 @@ class Written:
                 results.append((key, T.ref(key, dtype=nest.dtype)))
             elif self._was[key] in moved.values():
                 results.append((key, T.ref(_alias(self._was[key]), dtype=nest.dtype)))
+            elif self._was[key] in self.rests:  # what is left of it is summed elsewhere
+                term = group.term(nest, group.finish[key])
+                results.append((key, self._over_refs(group, term)))
             else:
-                loops = group.finish[key]
-                results.append((key, self._term(group, self._was[key], nest, loops)))
+                results.append((key, self._term(group, self._was[key], nest, group.finish[key])))
         return Definition(tuple(chain), tuple(results))
 
     def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
