@@ -101,12 +101,14 @@ def from_onnx(path: Path) -> str:
         InputError: it is no model, or has an operator that torch-mlir cannot lower.
         ToolError: the package `onnx`, or torch-mlir, is not installed.
     """
+    from neptune_mlir.ir.bindings import TORCH_MLIR
+
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
-    importer = _package("torch_mlir.extras.onnx_importer", "pip install torch-mlir")
-    dialect = importlib.import_module("torch_mlir.dialects.torch")
-    bindings = importlib.import_module("torch_mlir.ir")
+    importer = _package(f"{TORCH_MLIR}.extras.onnx_importer", "pip install torch-mlir")
+    dialect = importlib.import_module(f"{TORCH_MLIR}.dialects.torch")
+    bindings = importlib.import_module(f"{TORCH_MLIR}.ir")
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
         context = bindings.Context()

@@ -60,7 +60,9 @@ def lower(
 
 
 def _executable() -> Path:
-    found = importlib.util.find_spec("torch_mlir")
+    from neptune_mlir.ir.bindings import TORCH_MLIR
+
+    found = importlib.util.find_spec(TORCH_MLIR)
     for folder in (found.submodule_search_locations or ()) if found else ():
         path = Path(folder) / "_mlir_libs" / "torch-mlir-opt"
         if path.exists():

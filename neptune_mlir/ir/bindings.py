@@ -54,7 +54,10 @@ def _is_installed(package: str) -> bool:
     return package in sys.modules or importlib.util.find_spec(package) is not None
 
 
-def choose_package(candidates: Sequence[str] = ("mlir", "torch_mlir")) -> str:
+TORCH_MLIR = "torch_mlir"  # the package that has importers and a tool of its own as well
+
+
+def choose_package(candidates: Sequence[str] = ("mlir", TORCH_MLIR)) -> str:
     """The first candidate that offers what is needed. Raises ToolError where none does."""
     for package in candidates:
         if _is_installed(package):
