@@ -16,7 +16,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.driver import torch_mlir_opt
 from neptune_mlir.driver.foreign import FROM_TORCH
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 LOWER = (
     "strip-debuginfo,func.func(torch-match-quantized-custom-ops),"
@@ -48,8 +48,8 @@ def from_torch(
         ToolError: torch or torch-mlir is not installed.
         InputError: torch cannot export the program, or torch-mlir cannot lower it.
     """
-    torch, fx = _require("torch"), _require("torch_mlir.fx")
-    decompositions = importlib.import_module("torch_mlir.extras.fx_decomp_util")
+    torch, fx = _require("torch"), _require(f"{TORCH_MLIR}.fx")
+    decompositions = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:
