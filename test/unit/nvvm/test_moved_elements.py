@@ -26,6 +26,7 @@ PROGRAMS = {
         """
 func.func @f(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {
   %zero = arith.constant 0.0 : f32
+  %least = arith.constant 0 : index
   %e = tensor.empty() : tensor<4x5xf32>
   %y = linalg.generic {
       indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
@@ -33,7 +34,7 @@ func.func @f(%x: tensor<4x5xf32>) -> tensor<4x5xf32> {
       ins(%x : tensor<4x5xf32>) outs(%e : tensor<4x5xf32>) {
   ^bb0(%a: f32, %o: f32):
     %i = linalg.index 0 : index
-    %c = arith.cmpi sle, %i, %i : index
+    %c = arith.cmpi sle, %least, %i : index
     %r = arith.select %c, %a, %zero : f32
     linalg.yield %r : f32
   } -> tensor<4x5xf32>
