@@ -278,7 +278,7 @@ def _compare(head: str, predicate: str, a: Any, b: Any) -> Any:
 
 _KINDS = {kind: name for name, kind in _INTEGERS.items()}
 _LIBRARY = {"tanh": np.tanh, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power,
-            "fmod": np.fmod}  # fmt: skip
+            "fmod": np.fmod, "rint": np.rint}  # fmt: skip
 _OPS: dict[str, Any] = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply,
     "arith.divf": np.divide, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
