@@ -195,7 +195,7 @@ def test_terms_go_with_their_users():
 
     def left(n: int) -> int:
         compiler.lower_text(norms(n), "norms", "cpu", None, "fused")
-        accept._accepted.cache_clear()  # the last programs
+        accept.forget()  # the last programs
         gc.collect()
         return len(T._interned)
 

@@ -37,6 +37,12 @@ class Definition:
     chain: tuple[Reduction, ...]
     outputs: tuple[tuple[str, Term], ...]
 
+    @property
+    def tensors(self) -> set[Any]:
+        """What it reads."""
+        terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
+        return {n.attr for t in terms for n in leaves(t, "read")}
+
 
 _DEFINITIONS: dict[Definition, Definition] = {}  # of chains of which factors were moved
 _MOST = 256
@@ -100,6 +106,13 @@ def _accepted(
         f"{failure} (unfused: {report.unfused[failure.result]:.3g} at most)",
         "it runs unfused; numerics=fast fuses it for data on which that does not matter",
     )  # fmt: skip
+
+
+def forget() -> None:
+    """Drop what is kept of chains that were tested."""
+    _accepted.cache_clear()
+    worse_result.cache_clear()
+    _DEFINITIONS.clear()
 
 
 @lru_cache(maxsize=64)

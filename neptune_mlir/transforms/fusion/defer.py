@@ -30,6 +30,8 @@ from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
+ROUNDS = 3  # plans that are made, each with fewer factors that move
+
 
 def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> str | None:
     """Move what can move out of a reduction; the key of what is left of it, if anything moved."""
@@ -97,7 +99,7 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
 def _harmful(function: Any, numerics: str) -> set[str]:
     """Reductions that must keep their factors, for what they are fused with to be exact."""
     apart: set[str] = set()
-    while True:
+    for _ in range(ROUNDS):
         trial = function.operation.clone()
         program = NestProgram(trial)
         before = {key: nest.body for key, nest in program.nests.items()}
@@ -114,6 +116,7 @@ def _harmful(function: Any, numerics: str) -> set[str]:
         if not written.refused:
             return apart
         apart |= written.refused
+    return apart | set(rests)
 
 
 @register("defer", "move loop-invariant factors behind reductions")

@@ -23,6 +23,10 @@ from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 
+# Reductions of a chain that does not fuse up to which what moved in it is tested: the others are
+# tested in the shorter chains that are tried after it.
+TESTED = 4
+
 
 @dataclass(frozen=True)
 class Fusion:
@@ -142,17 +146,19 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
 
 
 def _blame(
-    written: Written, group: Group, chain: list[Reduction], outputs: dict[str, Term],
-    before: Definition, nonneg: frozenset[str], reason: Unsolvable,
+    written: Written, group: Group, form: Definition, before: Definition,
+    nonneg: frozenset[str], reason: Unsolvable,
 ) -> None:  # fmt: skip
     """Refuse what moved in a group that is not as exact as it was: fused, or, where nothing fuses
     it for another reason, as it stands."""
     moved = written.moved_in(group)
     culprit = reason.reduction
     if reason.obligation != "accuracy":
-        form = Definition(tuple(chain), tuple(outputs.items()))
+        if len(form.chain) > TESTED or written.passed.issuperset(moved.values()):
+            return
         worse = worse_result(form, before, group.stream, nonneg)
         if worse is None:
+            written.passed.update(moved.values())
             return
         culprit = worse
     one = moved.get(culprit)
@@ -179,7 +185,8 @@ def _plan(
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
         chain, outputs = chain_of(program, group), _results_of(program, group)
-        before = written.definition(program, group, list(outputs)) if written else None
+        form = Definition(tuple(chain), tuple(outputs.items()))
+        before = written.definition(program, group, form) if written else None
         try:
             solution, report = accept(
                 chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
@@ -187,7 +194,7 @@ def _plan(
             refused, why = _too_many(chain, solution)
         except Unsolvable as reason:
             if written and before:
-                _blame(written, group, chain, outputs, before, nonneg, reason)
+                _blame(written, group, form, before, nonneg, reason)
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:

@@ -9,7 +9,7 @@ with the second (`accept.Definition`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from neptune_mlir.algebra import terms as T
@@ -31,6 +31,7 @@ class Written:
         moved: the program's nests afterwards, by the keys that they had then.
         keys: the keys in the program now of those of `moved` that are left, and of tensors.
         refused: reductions from which nothing may move; whoever tests a chain adds to it.
+        passed: those that were as exact as before in some chain.
     """
 
     before: Mapping[str, Term]
@@ -38,6 +39,7 @@ class Written:
     moved: Mapping[str, Nest]
     keys: Mapping[str, str]
     refused: set[str] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._was = {now: key for key, now in self.keys.items()}
@@ -48,40 +50,58 @@ class Written:
         return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
 
     def definition(
-        self, program: NestProgram, group: Group, outputs: Sequence[str]
+        self, program: NestProgram, group: Group, form: Definition
     ) -> Definition | None:
-        """What a group computes, as written; None where nothing in it moved."""
+        """What a group computes, as written; None where nothing in it moved, or where it now reads
+        tensors that it did not read then: they would be other data.
+
+        `form`: what it computes now.
+        """
         moved = self.moved_in(group)
         if not moved:
             return None
+        results = [(key, self._result(program, group, moved, key)) for key, _ in form.outputs]
+        as_written = self._chain(program, group, moved)
+        # what is left of a reduction, where something else reads it as that
+        terms = [t for _, t in results] + [r.body for r in as_written]
+        read = {n.attr for t in terms for n in T.leaves(t, "ref")}
         chain = []
-        for key in program.nests:
-            if key not in group.running:
-                continue
+        for reduction in as_written:
+            chain.append(reduction)
+            rest = next((k for k, was in moved.items() if _alias(was) == reduction.name), None)
+            if rest in read:
+                nest, loops = program.nests[rest], group.running[rest]
+                body = self._over_refs(group, group.term(nest, loops))
+                chain.append(Reduction(rest, nest.combiner, body, nest.dtype, reduction.axes))
+        found = Definition(tuple(chain), tuple(results))
+        return found if form.tensors <= found.tensors else None
+
+    def _chain(
+        self, program: NestProgram, group: Group, moved: Mapping[str, str]
+    ) -> list[Reduction]:
+        """The reductions of a group as they were written."""
+        found = []
+        for key in (k for k in program.nests if k in group.running):
             nest, loops = program.nests[key], group.running[key]
             axes = tuple(sorted(group.result_axes(nest, loops)))
-            if key in moved:
-                body = self._term(group, moved[key], nest, loops)
-                name = _alias(moved[key])
-                chain.append(Reduction(name, nest.combiner, body, nest.dtype, axes))
-            if key not in moved or key in outputs:
-                body = self._over_refs(group, group.term(nest, loops))
-                if key not in moved:
-                    body = self._term(group, self._was[key], nest, loops)
-                chain.append(Reduction(key, nest.combiner, body, nest.dtype, axes))
-        results = []
-        for key in outputs:
-            nest = program.nests[key]
-            if key in group.running:
-                results.append((key, T.ref(key, dtype=nest.dtype)))
-            elif self._was[key] in moved.values():
-                results.append((key, T.ref(_alias(self._was[key]), dtype=nest.dtype)))
-            elif self._was[key] in self.rests:  # what is left of it is summed elsewhere
-                term = group.term(nest, group.finish[key])
-                results.append((key, self._over_refs(group, term)))
-            else:
-                results.append((key, self._term(group, self._was[key], nest, group.finish[key])))
-        return Definition(tuple(chain), tuple(results))
+            was = moved.get(key, self._was[key])
+            name = _alias(was) if key in moved else key
+            body = self._term(group, was, nest, loops)
+            found.append(Reduction(name, nest.combiner, body, nest.dtype, axes))
+        return found
+
+    def _result(
+        self, program: NestProgram, group: Group, moved: Mapping[str, str], key: str
+    ) -> Term:
+        """A result of a group as it was written."""
+        nest, was = program.nests[key], self._was[key]
+        if key in group.running:
+            return T.ref(key, dtype=nest.dtype)
+        if was in moved.values():
+            return T.ref(_alias(was), dtype=nest.dtype)
+        if was in self.rests:  # what is left of it is summed elsewhere
+            return self._over_refs(group, group.term(nest, group.finish[key]))
+        return self._term(group, was, nest, group.finish[key])
 
     def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
         """The body that a nest had, over the axes and the reductions of a group."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -501,7 +502,6 @@ class Refuse:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Refuse())
-sys.path.insert(0, {folder!r})
 import test_gpu_executable as t
 from pathlib import Path
 
@@ -520,8 +520,13 @@ assert not [m for m in sys.modules if m.startswith("neptune_mlir.ir.bindings")]
 def test_running_imports_no_compiler(tmp_path):
     from pathlib import Path
 
-    text = PROBE.format(folder=str(Path(__file__).parent), path=str(tmp_path / "axpy.bundle"))
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    here = Path(__file__)
+    folders = map(str, (here.parent, here.parents[2], *filter(None, sys.path)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    text = PROBE.format(path=str(tmp_path / "axpy.bundle"))
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
 
 
