@@ -43,6 +43,16 @@ class Definition:
         terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
         return {n.attr for t in terms for n in leaves(t, "read")}
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything reads only reductions that come before it."""
+        known: set[str] = set()
+        for reduction in self.chain:
+            if any(n.attr not in known for n in leaves(reduction.body, "ref")):
+                return False
+            known.add(reduction.name)
+        return all(n.attr in known for _, t in self.outputs for n in leaves(t, "ref"))
+
 
 _DEFINITIONS: dict[Definition, Definition] = {}  # of chains of which factors were moved
 _MOST = 256

@@ -53,7 +53,8 @@ class Written:
         self, program: NestProgram, group: Group, form: Definition
     ) -> Definition | None:
         """What a group computes, as written; None where nothing in it moved, or where it now reads
-        tensors that it did not read then: they would be other data.
+        tensors that it did not read then (they would be other data), or needed then what is no
+        part of it or comes behind it.
 
         `form`: what it computes now.
         """
@@ -74,7 +75,7 @@ class Written:
                 body = self._over_refs(group, group.term(nest, loops))
                 chain.append(Reduction(rest, nest.combiner, body, nest.dtype, reduction.axes))
         found = Definition(tuple(chain), tuple(results))
-        return found if form.tensors <= found.tensors else None
+        return found if found.is_complete and form.tensors <= found.tensors else None
 
     def _chain(
         self, program: NestProgram, group: Group, moved: Mapping[str, str]
