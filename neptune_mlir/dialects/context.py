@@ -53,19 +53,27 @@ def parse(text: str, *, source: str = "<string>", context=None):
             raise InputError("\n".join(diagnostic_lines(error, source))) from None
 
 
-def load_dialects_of(text: str | bytes, context: Any) -> None:
-    """Load torch-mlir's dialect of scans and sorts for a program that has its ops, if the bindings
-    have it.
+# dialects of torch-mlir that no function of the bindings loads, and passes that make their ops
+_LOADERS = {"tm_tensor": "convert-torch-to-tmtensor", "chlo": "convert-torch-to-stablehlo"}
 
-    No function of the bindings does. A pass that makes its ops does before it runs.
+
+def load_dialects_of(text: str | bytes, context: Any) -> None:
+    """Load torch-mlir's dialects of scans and sorts, and of functions of StableHLO's clients, for a
+    program that has their ops, if the bindings have them.
+
+    No function of the bindings does. A pass that makes their ops does before it runs.
     """
-    if (b"tm_tensor" if isinstance(text, bytes) else "tm_tensor.") not in text:  # type: ignore[operator]
+    wanted = [
+        loader for name, loader in _LOADERS.items()
+        if (name.encode() in text if isinstance(text, bytes) else f"{name}." in text)
+    ]  # fmt: skip
+    if not wanted:
         return
     with lock, context, ir.Location.unknown():
         stub = ir.Module.parse("func.func private @stub()")
         try:
             module("dialects.torch")  # registers torch-mlir's passes
-            passes = "builtin.module(func.func(convert-torch-to-tmtensor))"
+            passes = f"builtin.module(func.func({','.join(wanted)}))"
             passmanager.PassManager.parse(passes).run(stub.operation)
         except (ImportError, ValueError, ir.MLIRError):
             return  # other bindings: the parser says that it does not know the dialect

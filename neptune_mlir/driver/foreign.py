@@ -48,7 +48,7 @@ def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
-        if left := re.search(r"\b(?:stablehlo|chlo)\.\w+", text):
+        if left := re.search(r"\bstablehlo\.\w+", text):  # `lower-chlo` takes CHLO
             raise InputError(
                 f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
                 hint="keep it out of the program: compile what stands before and after it",
@@ -57,11 +57,20 @@ def from_text(text: str, name: str) -> str:
 
 
 def _place(text: str, at: int, name: str) -> str:
-    """Where the op in a line of printed MLIR stood in the program called `name`."""
+    """Where the op in a line of printed MLIR stood in the program called `name`: the first place in
+    a file that its location leads to."""
     line = text[at : text.index("\n", at)]
-    label = re.search(r"loc\((#\w+)\)$", line)
-    found = re.search(rf"^{label[1]} = (loc\(.*\))$", text, re.M) if label else None
-    return found[1][4:-1].replace('"-"', name).replace('"', "") if found else name
+    left, seen = re.findall(r"#loc\d*", line)[-1:], set()
+    while left:
+        label = left.pop()
+        found = re.search(rf"^{label} = loc\((.*)\)$", text, re.M)
+        if label in seen or found is None:
+            continue
+        seen.add(label)
+        if place := re.match(r'"([^"]*)":(\d+):(\d+)', found[1]):
+            return ":".join((name if place[1] == "-" else place[1], place[2], place[3]))
+        left += reversed(re.findall(r"#loc\d*", found[1]))
+    return name
 
 
 def from_bytecode(data: bytes, name: str) -> str:

@@ -31,8 +31,8 @@ class Source:
     @classmethod
     def of(cls, program: Any) -> Source:
         """The text of a program: MLIR text, a path (a string of one line that names a file or
-        ends in .mlir, .mlirbc or .onnx is one; see `foreign.program_text`), a module, or a built
-        program.
+        ends in .mlir, .mlirbc or .onnx is one; see `foreign.program_text`), a module, a built
+        program, or a lowered function of JAX (`jax.stages.Lowered`).
 
         Raises:
             UsageError: something else, or no such file.
@@ -49,11 +49,14 @@ class Source:
             return cls(from_text(program, "<program>"))
         if callable(getattr(program, "module", None)):  # a program in index notation
             program = program.module()
+        if type(program).__module__.startswith("jax.") and hasattr(program, "as_text"):
+            return cls(from_text(program.as_text("stablehlo", debug_info=True), "<program>"))
         if hasattr(program, "operation"):  # an ir.Module, or an op that prints as one
             return cls(from_text(program.operation.get_asm(enable_debug_info=True), "<program>"))
         raise UsageError(
             f"cannot compile a {type(program).__name__}",
-            hint="pass MLIR text, a path, an ir.Module or a program of neptune_mlir.ops",
+            hint="pass MLIR text, a path, an ir.Module, a program of neptune_mlir.ops, or what "
+            "jax.jit(f).lower(...) returns",
         )
 
 
@@ -166,7 +169,8 @@ def compile(
     """Compile a program into a callable `Kernel`.
 
     Args:
-        program: MLIR text, a path to it, an `ir.Module`, or a program of `neptune_mlir.ops`.
+        program: MLIR text, a path to it, an `ir.Module`, a program of `neptune_mlir.ops`, or what
+            `jax.jit(f).lower(...)` returns.
         target: "cpu", or a chip (see `neptune doctor`).
         schedule: a transform-dialect script: a shipped one or one of an installed package by name,
             or a path. Default: the rule of `transforms.schedule.scripts.choose`.

@@ -24,6 +24,7 @@ RAISE = (
 )
 
 IMPORT = (
+    Step("lower-chlo"),
     Step("lower-tm-tensor"),
     *LIFT,
     Step("canonicalize"),  # branches become choices between tensors, which are nests too

@@ -28,6 +28,7 @@ _MODULES: dict[str, str] = {
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
     "spread-conditions": "neptune_mlir.transforms.linalg.spread_conditions",
     "split-concats": "neptune_mlir.transforms.linalg.split_concats",
+    "lower-chlo": "neptune_mlir.transforms.linalg.lower_chlo",
     "lower-tm-tensor": "neptune_mlir.transforms.linalg.lower_tm_tensor",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",

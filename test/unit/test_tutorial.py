@@ -38,11 +38,12 @@ def run_commands(text, capsys):
 
 @pytest.mark.parametrize(
     "name",
-    ["tutorial", "numerics", "embedding", pytest.param("pytorch", marks=pytest.mark.nightly)],
-)
+    ["tutorial", "numerics", "embedding", "jax",
+     pytest.param("pytorch", marks=pytest.mark.nightly)],
+)  # fmt: skip
 def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
-    if name == "pytorch":
-        pytest.importorskip("torch")
+    if name in ("pytorch", "jax"):
+        pytest.importorskip({"pytorch": "torch"}.get(name, name))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     blocks = BLOCK.findall((DOCS / f"{name}.md").read_text())
