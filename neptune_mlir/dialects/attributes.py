@@ -141,6 +141,12 @@ LONGER = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+FEW_ROWS = Attribute(
+    "few_rows", NUMBERS, "neptune.stream",
+    "rows of a tile, of a stream in chunks, that are better where a call has few",
+    writers=("transforms.schedule.tile",),
+    readers=("pipelines.cases",),
+)  # fmt: skip
 COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
     "a module with the function that combines two elements",

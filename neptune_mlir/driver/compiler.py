@@ -183,13 +183,22 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
         begun = [(case, begin(variant)) for case, variant in variants]
         bundle = base.finish()
         for case, variant in begun:
-            try:
-                found = variant.finish()
-            except Refused:
-                continue
-            when = case.condition or few(case, base.plan, variant.plan)
-            bundle = bundle if _spilled(found) else add(bundle, found, when)
+            found = finished(variant)
+            if found and _spilled(found) and case.schedule and lowering.way.cut:
+                smaller = program.variant(lowering, target, case, lowering.way.cut.smaller)
+                variant = begin(smaller[0]) if smaller else variant
+                found = finished(variant)
+            if found and not _spilled(found):
+                when = case.condition or few(case, base.plan, variant.plan)
+                bundle = add(bundle, found, when)
         return bundle
+
+    def finished(begun: Any) -> Any:
+        """The bundle of a variant, or None where the target refuses it."""
+        try:
+            return begun.finish()
+        except (OutOfMemory, Refused):
+            return None
 
     best: Any = None
     refused: list[OutOfMemory | Refused] = []
@@ -200,7 +209,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
             continue
         tried = tiles
         try:
-            if cases and (lowering.cases or lowering.way.few):
+            if cases and (lowering.cases or lowering.way.few or lowering.cut_cases):
                 bundle = made_with_cases(lowering, tiles)
             else:
                 bundle = pipeline.compile_tiles(
@@ -258,7 +267,7 @@ def emit_text(
             return str(pipeline.emit_tiles(lowering.module, level, entry, **chip))
 
         texts = {}
-        if lowering.cases or lowering.way.few:
+        if lowering.cases or lowering.way.few or lowering.cut_cases:
             from neptune_mlir.pipelines import gpu
 
             def plan_of(lowering: Lowering) -> Any:

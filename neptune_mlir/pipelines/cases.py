@@ -5,6 +5,8 @@
   (`neptune.longer`), where the length is an extent of an argument.
 * Few programs: where a launch would leave half of the chip idle, smaller tiles make more; yet
   smaller ones where streams are short.
+* Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
+  rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
 
 The program is made once more for each case, and the bundle holds these images with a condition
 (`when`) that the runtime looks at.
@@ -13,11 +15,12 @@ The program is made once more for each case, and the bundle holds these images w
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
-from neptune_mlir.dialects.attributes import LONGER
+from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir import bindings
@@ -25,6 +28,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
 
 SHORT = 1024  # points of a stream
+SMALL = 16  # rows of the smallest product
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Case:
         short: of these, those with short streams alone.
         length: of the stream (`stream_length`).
         blocks: how many of them are to share a multiprocessor (`blocks_of`).
+        schedule: in place of the program's own ("": that).
     """
 
     knob: str
@@ -45,6 +50,7 @@ class Case:
     short: bool = False
     length: Expression | None = None
     blocks: int = 1
+    schedule: str = ""
 
 
 def longer(module: Any) -> tuple[Case, ...]:
@@ -55,6 +61,15 @@ def longer(module: Any) -> tuple[Case, ...]:
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
     return tuple(Case(f"length:{n}", ["le", n, length]) for n in lengths)
+
+
+def few_rows(module: Any) -> tuple[Case, ...]:
+    """Calls with few rows of a fused program whose rows only a call knows."""
+    found = streams(module)
+    if len(found) != 1:
+        return ()
+    rows = FEW_ROWS.find(found[0].operation, ())
+    return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
 
 
 def stream_length(module: Any) -> Expression | None:
@@ -83,6 +98,8 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
         variant: of that with smaller tiles.
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
+    if case.schedule:
+        return _in_chunks(case, plan, variant)
     idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
     if case.blocks == 1 or case.length is None:
         return idle
@@ -91,9 +108,32 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     return fits if case.short else ["or", idle, fits]
 
 
+def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
+    """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
+
+    * large tiles: these leave three quarters of the multiprocessors idle;
+    * small ones: no more than the program for any call has, so nothing is loaded more often; or no
+      more than multiprocessors, where that program leaves seven eighths of them idle;
+    * one row beside those that share its operand: fewer than the program for any call has.
+    """
+    rows = int(case.knob.partition(":")[2])
+    tiles = _product(variant.launches[0].grid[1:])  # (the first are the chunks)
+    whole, chip = _programs(plan), ["multiprocessors"]
+    if rows > SMALL:
+        return ["le", ["mul", 4, tiles], chip]
+    if rows == 1:
+        return ["lt", tiles, whole]
+    idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
+    return ["or", ["le", tiles, whole], idle]
+
+
 def _programs(plan: Plan) -> Expression:
     (launch,) = plan.launches
-    return functools.reduce(lambda a, b: ["mul", a, b], launch.grid)
+    return _product(launch.grid)
+
+
+def _product(grid: Sequence[Expression]) -> Expression:
+    return functools.reduce(lambda a, b: ["mul", a, b], grid)
 
 
 def blocks_of(module: Any) -> int:

@@ -23,7 +23,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
-from neptune_mlir.pipelines.cases import Case, blocks_of, longer, stream_length
+from neptune_mlir.pipelines.cases import Case, blocks_of, few_rows, longer, stream_length
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -47,6 +47,7 @@ class Lowering:
     facts: dict[str, Any] = field(default_factory=dict)
     way: Way = field(default_factory=Way)
     cases: tuple[Case, ...] = ()
+    cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
     length: Any = None  # of its stream, in terms of the launch plan
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
@@ -104,7 +105,7 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
-        self.cases = longer(self.module)
+        self.cases, self.cut_cases = longer(self.module), few_rows(self.module)
         self.length = stream_length(self.module)
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
@@ -172,9 +173,10 @@ class RaisedProgram:
         return self._raised.constants
 
     def lowerings(
-        self, target: str, ways: Sequence[Way], level: str = "tile"
+        self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = ""
     ) -> Iterator[Lowering]:
-        """The program at one of COMMON_LEVELS, by each of the ways that takes it.
+        """The program at one of COMMON_LEVELS, by each of the ways that takes it (`schedule` as of
+        `by`).
 
         Raises:
             UsageError: no such level.
@@ -186,7 +188,7 @@ class RaisedProgram:
         for way in ways:
             if own.get(way.needs, 1) == 0:
                 continue
-            lowering = self.by(target, way, level)
+            lowering = self.by(target, way, level, schedule)
             if level != "tile":
                 yield lowering
                 continue
@@ -209,24 +211,35 @@ class RaisedProgram:
             base: that for any, `tiles` its text and `plan` the launch plan that it became.
         """
         name = base.facts["schedule"]
-        knobs = base.way.few.get(name, ()) if len(plan.launches) == 1 else ()
+        one = len(plan.launches) == 1
+        knobs = base.way.few.get(name, ()) if one else ()
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
-        for case in (*base.cases, *some):
-            for variant in self.lowerings(target, [base.way.bound(name, case.knob)]):
+        cut = base.cut_cases if one and base.way.cut and not self.schedule else ()
+        for case in (*base.cases, *some, *cut):
+            for variant in self.variant(base, target, case):
                 text = str(variant.module)
                 if text not in seen:
                     seen.add(text)
                     yield replace(case, blocks=blocks_of(variant.module)), variant
 
-    def by(self, target: str, way: Way, level: str) -> Lowering:
-        """The program at a level by one way, whether or not that takes it."""
+    def variant(self, base: Lowering, target: str, case: Case, knob: str = "") -> list[Lowering]:
+        """The tile program for some calls, with one more knob; none where its way does not suit."""
+        way = base.way.cut if case.schedule and base.way.cut else base.way
+        schedule = case.schedule or base.facts["schedule"]
+        way = way.bound(schedule, case.knob)
+        way = way.bound(schedule, knob) if knob else way
+        return list(self.lowerings(target, [way], schedule=case.schedule))
+
+    def by(self, target: str, way: Way, level: str, schedule: str = "") -> Lowering:
+        """The program at a level by one way, whether or not that takes it; by a shipped schedule
+        of this name, if one is named."""
         if level == "neptune":
             return self._raised.copy()
         # a schedule that somebody chose keeps its own tile sizes
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
-        chosen = self.schedule or schedules.choose(
+        chosen = schedule or self.schedule or schedules.choose(
             self._raised.module, parallelism(target), adapts, "apart" in knobs,
             "ahead" in knobs,
         )
@@ -239,6 +252,9 @@ class RaisedProgram:
         values = knobs.get(chosen, "")
         if self.knobs:
             own = library.knob_values(self.knobs)
+            if schedule:  # what was said of the program's own schedule is not for this one
+                choices = registry.lookup(schedules.CHOICES).options
+                own = {name: value for name, value in own.items() if name in choices}
             values = library.knob_text(library.knob_values(values) | own)
         lowering.to_fused(values)
         if level == "tile":

@@ -25,10 +25,8 @@ from neptune_mlir.transforms.hopper.specialize_warps import suits
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
 HELD = (24576, 16384, 8192)
 CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
-KNOBS = {
-    "streamed": f"held:{HELD[0]};least:16",
-    "private": f"stream:32;least:16;chunks:0;{CUT};columns:32",
-}
+PRIVATE = f"stream:32;least:16;chunks:0;{CUT};columns:32"
+KNOBS = {"streamed": f"held:{HELD[0]};least:16", "private": PRIVATE}
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -36,10 +34,11 @@ APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
     shared = nvidia(target).shared_block >> 10
+    cut = Way({"private": PRIVATE}, smaller="stream:16")
     portable = tuple(
         Way(
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
-            spills=held == HELD[-1],
+            spills=held == HELD[-1], cut=cut,
         )
         for held, deep in zip(HELD, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
@@ -50,7 +49,7 @@ def ways(target: str) -> tuple[Way, ...]:
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2")}
     steps = (*gpu.CLEAN, Step("specialize-warps"))
-    return (Way(specialised, steps, suits, few=few, needs="warp_groups"), *portable)
+    return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
 
 
 def compile_tiles(

@@ -20,6 +20,8 @@ class Way:
         suits: whether this way is for a tile program, by what they left; it changes nothing.
         few: further knobs, by schedule, for launches of few programs, which make more of them; the
             second for those with short streams.
+        cut: how streams are cut into chunks for calls with few rows; None: they are not.
+        smaller: a further knob for a variant whose code spills.
         needs: a knob; who sets it to 0 does not want this way.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
@@ -29,6 +31,8 @@ class Way:
     suits: Callable[[Any], bool] = lambda module: True
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cut: Way | None = None
+    smaller: str = ""
     needs: str = ""
 
     def bound(self, schedule: str, knob: str) -> Way:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.dialects.op_names import MAP, READ, REDUCE
+from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
@@ -302,7 +302,7 @@ class Problems:
                 continue
             tensor = op.operation.operands[0]
             places = [_loops_of(e) for e in op.operation.attributes["map"].value.results]
-            varies = frozenset().union(*places)
+            varies = frozenset().union(*places, *_looked_up(op.operation))
             if varies - kept:
                 factors.append(varies & kept)
             source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
@@ -317,6 +317,23 @@ class Problems:
         if contracts:
             axes = axes.intersection(*factors)
         return axes, followed or contracts
+
+
+def _looked_up(read: Any) -> Iterator[frozenset[int]]:
+    """The loops that the lookups of a read depend on: those of the reads that they are made of."""
+    for operand in list(read.operands)[1:]:
+        todo = [operand]
+        while todo:
+            maker = todo.pop().owner
+            if isinstance(maker, ir.Block):
+                continue
+            if maker.name == READ:
+                yield from map(_loops_of, maker.attributes["map"].value.results)
+                todo += list(maker.operands)[1:]
+            elif maker.name == INDEX:
+                yield frozenset([maker.attributes["dim"].value])
+            else:
+                todo += list(maker.operands)
 
 
 def _loops_of(expression: Any) -> frozenset[int]:

@@ -41,7 +41,7 @@ from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import CHIP, LONGER, TILE, TILE_FEW
+from neptune_mlir.dialects.attributes import CHIP, FEW_ROWS, LONGER, TILE, TILE_FEW
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
@@ -63,6 +63,9 @@ JOINED = 4096  # elements of a tile of private values
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
+# Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
+# one, beside those that share its operand.
+FEW = (64, 16, 1)
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 
 
@@ -202,9 +205,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         on_gpu = bool(_chip_of(op))
         order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
         chosen |= _cut_to(TILE_WORDS[on_gpu], order, chosen, domain, _words(nests))
-    if free and row and wishes.least and domain[row[0]] == 1:
+    if free and row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
-        chosen |= _few_rows(row[0], shared, wishes.least)
+        chosen |= _few_rows(op, row[0], shared, wishes)
     if wishes.least:
         chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
     return _within_pages(chosen, nests, domain)
@@ -319,12 +322,18 @@ def _whole_pieces(
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 
-def _few_rows(row: int, shared: dict[int, int], least: int) -> dict[int, int]:
-    """The tile that gives a product of one row, along `row`, more of them.
+def _few_rows(op: Any, row: int, shared: dict[int, int], wishes: Wishes) -> dict[int, int]:
+    """The tile that gives a product of one row, along `row`, more of them. Where only a call says
+    how many rows there are, a stream gets a note of sizes for calls with few.
 
     `shared`: axes of which so many points read the same operand. As many of the points become
-    rows as fit the rows of instructions; else the one row is padded to `least`.
+    rows as fit the rows of instructions; else the one row is padded to the least.
     """
+    extent, least = op.domain[row], wishes.least
+    if extent == DYNAMIC and isinstance(op, N.StreamOp) and not wishes.rows:
+        FEW_ROWS.set(op.operation, FEW)
+    if not least or 1 not in (extent, wishes.rows):
+        return {}
     best, points = row, 1
     for axis, count in shared.items():
         fits = (d for d in range(1, 65) if count % d == 0 and (d <= least or d % least == 0))

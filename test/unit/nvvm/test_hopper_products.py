@@ -23,10 +23,10 @@ def test_a_norm_before_a_product(tmp_path):
     """The rows' squares are summed and their elements scaled beside the product before."""
     bundle = compiled(ops.rms_norm_matmul(cols=1024, out=1024, dtype="f16"))
     assert not any("specialised" in r or "pipelined" in r for r in bundle.facts["remarks"])
-    image, few = bundle.facts["images"]
+    image, few, *chunks = bundle.facts["images"]
     (figures,) = image["kernels"].values()
     assert figures["threads"] == 3 * 128 and figures["spills"] == 0 and image["notes"] == []
-    assert few["when"]
+    assert few["when"] and all(i["when"] for i in chunks) and len(chunks) == 2
     (launch,) = bundle.plan.launches
     maps = [tuple(o[1:]) for o in launch.operands if o[0] == "map"]
     # rows of x, the scales as one row, rows of w

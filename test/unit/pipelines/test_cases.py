@@ -9,7 +9,7 @@ import pytest
 
 from neptune_mlir.pipelines import cases
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Argument, Launch, Plan
+from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
 
 PLAN = Plan("f", (Argument("tensor", "f16", (None,), "x"),), (), (), (Launch("f_0", (8,), ()),), ())
 OTHER = replace(PLAN, launches=(Launch("f_0", (16,), ()),))
@@ -40,3 +40,38 @@ def test_an_image_has_what_differs(plan, unit, own):
     assert second.get("alignment", joined.facts["alignment"]) == [["argument", 0, unit]]
     start = second["offset"]
     assert joined.code[start : start + second["size"]] == b"variant"
+
+
+# ---- calls with few rows
+
+
+HEADS = ["mul", ["dim", 0, 0], ["dim", 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "queries", "large", "small", "folded"),
+    [
+        (1, 64, 1, False, True, True),  # one query: the heads of a group are rows of one product
+        (16, 64, 7, False, True, True),
+        (16, 64, 8, False, True, False),  # as many tiles with the queries of a head alone
+        (16, 64, 16, False, True, False),
+        (16, 64, 17, False, False, False),  # two tiles of 16 rows where one of 128 does
+        (1, 32, 64, True, False, False),
+        (1, 34, 64, False, False, False),
+        (1, 1, 2048, True, True, False),  # 16 programs on 132 multiprocessors
+        (1, 1, 2128, False, False, False),
+        (1, 32, 8192, False, False, False),
+    ],
+)
+def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folded):
+    whole = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
+    fold = ["mul", ["dim", 0, 0], ["ceildiv", ["dim", 0, 1], 8]]
+    shapes = [(batch, heads, queries, 128)]
+    for knob, grid, wanted in (
+        ("rows:64", (8, HEADS, ["ceildiv", ["dim", 0, 2], 64]), large),
+        ("rows:16", (8, HEADS, ["ceildiv", ["dim", 0, 2], 16]), small),
+        ("rows:1", (8, fold, ["dim", 0, 2]), folded),
+    ):
+        variant = replace(PLAN, launches=(Launch("f_0", grid, ()),))
+        when = cases.few(cases.Case(knob, schedule="private"), whole, variant)
+        assert bool(evaluate(when, shapes, (), 132)) == wanted, knob

@@ -115,7 +115,10 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
     bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
     images = bundle.facts["images"]
-    assert [i["target"] for i in images] == ["sm_80", *["sm_90a"] * 4]
+    assert [i["target"] for i in images] == [*["sm_80"] * 3, *["sm_90a"] * 6]
+    cut = [i for i in images if "when" in i and len(i["kernels"]) > 1]  # streams in chunks
+    assert len(cut) == 4
+    images = [i for i in images if i not in cut]
     assert "when" not in images[1] and images[2]["when"] == ["le", 8192, ["dim", 1, 2]]
     assert "plan" in images[2] and "plan" in images[3]  # of another grid
     rows = [bundle.plan_of(i).launches[0].grid[-1] for i in images[1:]]
@@ -135,6 +138,7 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     (kernel,) = images[4]["kernels"].values()
     assert kernel["blocks_per_sm"] == 2 and not kernel["resident"]
     assert all(k["spills"] == 0 for i in images for k in i["kernels"].values())
+    images = bundle.facts["images"]
     ends = [i["offset"] + i["size"] for i in images]
     assert [i["offset"] for i in images] == [0, *ends[:-1]] and ends[-1] == len(bundle.code)
     assert bundle.facts["provenance"]["tuned"] == [LONG.entries[0].as_json()]
