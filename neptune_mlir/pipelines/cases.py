@@ -28,6 +28,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
 
 SHORT = 1024  # points of a stream
+LONG = 4096
 SMALL = 16  # rows of the smallest product
 
 
@@ -111,7 +112,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
 def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
 
-    * large tiles: these leave three quarters of the multiprocessors idle;
+    * large tiles: these leave three quarters of the multiprocessors idle, or half with long streams;
     * small ones: no more than the program for any call has, so nothing is loaded more often; or no
       more than multiprocessors, where that program leaves seven eighths of them idle;
     * one row beside those that share its operand: fewer than the program for any call has.
@@ -120,7 +121,11 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     tiles = _product(variant.launches[0].grid[1:])  # (the first are the chunks)
     whole, chip = _programs(plan), ["multiprocessors"]
     if rows > SMALL:
-        return ["le", ["mul", 4, tiles], chip]
+        quarter = ["le", ["mul", 4, tiles], chip]
+        if case.length is None or isinstance(case.length, int):
+            return quarter
+        long = ["and", ["le", ["mul", 2, tiles], chip], ["le", LONG, case.length]]
+        return ["or", quarter, long]
     if rows == 1:
         return ["lt", tiles, whole]
     idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]

@@ -30,7 +30,7 @@ from neptune_mlir.dialects.nests import (
     reference,
     tensor_key,
 )
-from neptune_mlir.dialects.op_names import GLOBAL, MULTIPROCESSORS, PRIVATE, STREAM
+from neptune_mlir.dialects.op_names import GLOBAL, MULTIPROCESSORS, PRIVATE, READS, STREAM
 from neptune_mlir.dialects.program import defining_op, functions
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
@@ -41,6 +41,7 @@ from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import register, remark
 
 LONG_CHUNK = 32  # tiles
+PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
 
 
@@ -78,7 +79,8 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
 
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
-    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles.
+    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say how
+    long a program's stream is, chunks are small too, so that the longest stream is not one program's.
 
     At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
     extents are.
@@ -99,8 +101,20 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         asked = ix.scale(_multiprocessors(), each)
     few = ix.minimum(tiles, ix.floordiv(asked, some))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
+    if _ends_by_data(stream):
+        pieces = ix.floordiv(ix.scale(asked, PIECES), some)
+        few = many = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+
+
+def _ends_by_data(stream: Any) -> bool:
+    """Whether a stream's live part depends on what tensors hold (lengths of sequences, say)."""
+    return any(
+        op.operation.name in READS
+        for block in stream.operation.regions[2].blocks
+        for op in block.operations
+    )
 
 
 def _multiprocessors() -> Any:

@@ -96,6 +96,23 @@ def live_ranges(
     return ranges
 
 
+def live_span(
+    stop: Index, size: int, axis: int, live: Sequence[Linear], box: Box
+) -> tuple[Index, Index]:
+    """Where the live points before `stop` begin, at a boundary of tiles, and end; equal where there
+    are none. `live`, `box`: as of `live_ranges`."""
+    lows, highs = [], []
+    for form in live:
+        c, rest = form.coefficient(axis), form.without(axis)
+        most = _extremes(rest, box)[1]
+        if c > 0:
+            lows.append(ix.round_down(ix.ceildiv(ix.scale(most, -1), c), size))
+        elif c < 0:
+            highs.append(ix.add(ix.floordiv(most, -c), 1))
+    first = ix.maximum(0, *lows) if lows else 0
+    return first, ix.maximum(first, ix.minimum(stop, *highs))
+
+
 def _extremes(form: Linear, box: Box) -> tuple[Index, Index]:
     """The smallest and the largest value of a form over the box of its atoms."""
     least, most = [], []

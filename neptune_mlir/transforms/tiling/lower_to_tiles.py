@@ -23,7 +23,7 @@ from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, scf, tensor
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import split_invariants
-from neptune_mlir.transforms.tiling.bounds import Range, live_ranges
+from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, slice_operands
@@ -180,8 +180,13 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
                 start = ix.scale(chunk, axis.size)
                 return [Range(start, axis.extent, axis.divides, known, single=True)]
 
+            # Chunks share what is live: a mask may end each program's stream somewhere else.
+            first, last = live_span(axis.extent, axis.size, kernel.stream, live, program.span)
+            tiles = ix.ceildiv(ix.sub(last, first), axis.size)
+
             def cut(number: Index) -> Index:
-                return ix.scale(ix.floordiv(ix.mul(tiles, number), kernel.chunks), axis.size)
+                done = ix.floordiv(ix.mul(tiles, number), kernel.chunks)
+                return ix.add(first, ix.scale(done, axis.size))
 
             start = cut(chunk)
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))

@@ -57,7 +57,7 @@ HEADS = ["mul", ["dim", 0, 0], ["dim", 0, 1]]
         (16, 64, 16, False, True, False),
         (16, 64, 17, False, False, False),  # two tiles of 16 rows where one of 128 does
         (1, 32, 64, True, False, False),
-        (1, 34, 64, False, False, False),
+        (1, 64, 64, False, False, False),
         (1, 1, 2048, True, True, False),  # 16 programs on 132 multiprocessors
         (1, 1, 2128, False, False, False),
         (1, 32, 8192, False, False, False),
@@ -75,3 +75,12 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         variant = replace(PLAN, launches=(Launch("f_0", grid, ()),))
         when = cases.few(cases.Case(knob, schedule="private"), whole, variant)
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
+
+
+@pytest.mark.parametrize(("heads", "keys", "wanted"), [(32, 64, True), (64, 4095, False),
+                                                       (64, 4096, True), (67, 9000, False)])  # fmt: skip
+def test_long_streams_are_cut_sooner(heads, keys, wanted):
+    case = cases.Case("rows:64", schedule="private", length=["dim", 1, 2])
+    variant = replace(PLAN, launches=(Launch("f_0", (8, HEADS), ()),))
+    when = cases.few(case, PLAN, variant)
+    assert bool(evaluate(when, [(1, heads, 64, 8), (1, heads, keys, 8)], (), 132)) == wanted
