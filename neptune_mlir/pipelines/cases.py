@@ -112,7 +112,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
 def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
 
-    * large tiles: these leave three quarters of the multiprocessors idle, or half with long streams;
+    * large tiles: these leave three quarters of the multiprocessors idle, half with long streams;
     * small ones: no more than the program for any call has, so nothing is loaded more often; or no
       more than multiprocessors, where that program leaves seven eighths of them idle;
     * one row beside those that share its operand: fewer than the program for any call has.

@@ -79,8 +79,8 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
 
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
-    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say how
-    long a program's stream is, chunks are small too, so that the longest stream is not one program's.
+    beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
+    how long a program's stream is, chunks are small too: the longest is not one program's.
 
     At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
     extents are.

@@ -77,8 +77,10 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
 
-@pytest.mark.parametrize(("heads", "keys", "wanted"), [(32, 64, True), (64, 4095, False),
-                                                       (64, 4096, True), (67, 9000, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("heads", "keys", "wanted"),
+    [(32, 64, True), (64, 4095, False), (64, 4096, True), (67, 9000, False)],
+)
 def test_long_streams_are_cut_sooner(heads, keys, wanted):
     case = cases.Case("rows:64", schedule="private", length=["dim", 1, 2])
     variant = replace(PLAN, launches=(Launch("f_0", (8, HEADS), ()),))
