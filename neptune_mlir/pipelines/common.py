@@ -25,3 +25,21 @@ RAISE = (
 
 IMPORT = (
     Step("expand-calls"),
+    Step("lower-chlo"),
+    Step("lower-tm-tensor"),
+    *LIFT,
+    Step("canonicalize"),  # branches become choices between tensors, which are nests too
+    *LIFT,  # and some of what was built from numbers becomes array constants
+    *RAISE,
+    Step("canonicalize"),
+    Step("cse"),
+    Step("equal-extents"),
+)
+
+TO_TILES = (
+    Step("free-references"),
+    Step("lower-correct"),
+    Step("lower-to-tiles"),
+    Step("canonicalize"),
+    Step("cse"),
+)
