@@ -19,7 +19,7 @@ MOST_ROWS = 64  # rows of tiles that a figure draws
 
 
 @dataclass(frozen=True)
-class Run:
+class TileRun:
     """Tiles of one kind side by side: streamed elements `start` to `end`."""
 
     kind: str
@@ -46,7 +46,7 @@ class Picture:
     length: int
     row_tile: int
     tile: int
-    bands: list[tuple[int, int, list[Run]]]
+    bands: list[tuple[int, int, list[TileRun]]]
     step: int
     live: float
     unknown: list[str]
@@ -133,12 +133,12 @@ class _Forms:
             full &= min(corners) >= 0
         return FULL if full else PARTIAL
 
-    def runs(self, low: int, high: int, length: int, tile: int) -> Iterator[Run]:
+    def runs(self, low: int, high: int, length: int, tile: int) -> Iterator[TileRun]:
         starts = range(0, length, tile)
         kinds = ((self.kind(low, high, s, min(length, s + tile)), s) for s in starts)
         for kind, some in groupby(kinds, key=lambda pair: pair[0]):
             places = [s for _, s in some]
-            yield Run(kind, places[0], min(length, places[-1] + tile))
+            yield TileRun(kind, places[0], min(length, places[-1] + tile))
 
     def live(self, rows: int, length: int) -> float:
         """The share of live points; of many rows, as many as tell it."""
