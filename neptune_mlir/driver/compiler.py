@@ -261,7 +261,8 @@ def emit_text(
 
         def shown(lowering: Lowering) -> str:
             if level == "fused":
-                return str(program.by(target, lowering.way, level).module)
+                schedule = lowering.facts["schedule"]
+                return str(program.by(target, lowering.way, level, schedule).module)
             if level in COMMON_LEVELS:
                 return str(lowering.module)
             return str(pipeline.emit_tiles(lowering.module, level, entry, **chip))

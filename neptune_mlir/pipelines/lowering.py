@@ -240,10 +240,11 @@ class RaisedProgram:
         # a schedule that somebody chose keeps its own tile sizes
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
-        chosen = schedule or self.schedule or schedules.choose(
+        rule = self.schedule or schedules.choose(
             self._raised.module, parallelism(target), adapts, "apart" in knobs,
             "ahead" in knobs,
         )
+        chosen = schedule or rule
         if chosen not in self._fused:
             self._fused[chosen] = self._raised.copy()
             self._fused[chosen].fuse(chosen)
@@ -253,7 +254,7 @@ class RaisedProgram:
         values = knobs.get(chosen, "")
         if self.knobs:
             own = library.knob_values(self.knobs)
-            if schedule:  # what was said of the program's own schedule is not for this one
+            if chosen != rule:  # what was said of the program's own schedule is not for this one
                 choices = registry.lookup(schedules.CHOICES).options
                 own = {name: value for name, value in own.items() if name in choices}
             values = library.knob_text(library.knob_values(values) | own)

@@ -15,6 +15,17 @@ LONG = "calls where (8192 <= k.shape[2])"
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
 FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= multiprocessors)"
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
+# streams in chunks
+ANY, LARGE, SMALL = (PROGRAMS.format(n) for n in (128, 64, 16))
+LARGE = (
+    f"calls where or(((4 * {LARGE}) <= multiprocessors), "
+    f"and(((2 * {LARGE}) <= multiprocessors), (4096 <= k.shape[2])))"
+)
+SMALL = (
+    f"calls where or(({SMALL} <= {ANY}), "
+    f"and(((8 * {ANY}) <= multiprocessors), ({SMALL} <= multiprocessors)))"
+)
+CALLS = ("other calls", LONG, FEW, SHORT, LARGE, SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +44,11 @@ def emitted(capsys, program, level, target="sm_90a"):
 def test_every_program_is_shown(capsys, program, level):
     shown = emitted(capsys, program, level)
     parts = shown.out.split("// -----\n")
-    assert [part.split("\n")[0] for part in parts] == [
-        "// other calls", f"// {LONG}", f"// {FEW}", f"// {SHORT}"
-    ]  # fmt: skip
+    assert [part.split("\n")[0] for part in parts] == [f"// {calls}" for calls in CALLS]
     rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
             "tile": r"to tensor<(\d+)x64xf16>",
             "target": r"neptune\.plan.*?attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
-    for part, wanted in zip(parts, ("128", "192", "64", "64"), strict=True):
+    for part, wanted in zip(parts, ("128", "192", "64", "64", "64", "16"), strict=True):
         parse(part)
         assert re.search(rows[level], part)[1] == wanted
     assert "fused 3 reductions" in shown.err
@@ -47,12 +56,18 @@ def test_every_program_is_shown(capsys, program, level):
 
 def test_comments_of_the_language(capsys, program):
     text = emitted(capsys, program, "llvm").out
-    assert re.findall(r"^; (?:other )?calls.*$", text, re.MULTILINE) == [
-        "; other calls", f"; {LONG}", f"; {FEW}", f"; {SHORT}"
-    ]  # fmt: skip
+    calls = re.findall(r"^; (?:other )?calls.*$", text, re.MULTILINE)
+    assert calls == [f"; {calls}" for calls in CALLS]
 
 
-@pytest.mark.parametrize(("target", "level"), [("sm_80", "tile"), ("sm_90a", "neptune")])
+def test_chunks_for_few_rows_on_any_chip(capsys, program):
+    parts = emitted(capsys, program, "tile", "sm_80").out.split("// -----\n")
+    assert [part.split("\n")[0] for part in parts] == [
+        f"// {calls}" for calls in ("other calls", LARGE, SMALL)
+    ]
+
+
+@pytest.mark.parametrize(("target", "level"), [("gfx942", "tile"), ("sm_90a", "neptune")])
 def test_one_program_has_no_comment(capsys, program, target, level):
     text = emitted(capsys, program, level, target).out
     assert "calls" not in text
