@@ -64,6 +64,10 @@ class Refused(ToolError):
     """The assembler rejected or serialised a kernel at its tile sizes; others may do better."""
 
 
+class PeerError(NeptuneError):
+    """Another process of a group died, or did not answer within the group's time-out."""
+
+
 class UsageError(NeptuneError):
     """The command line or an API option was used wrongly (exit code 2)."""
 

@@ -146,8 +146,12 @@ class Kernel:
         """
         from neptune_mlir.runtime.bundle import Bundle
 
-        bundle = Bundle.from_bytes(Path(path).read_bytes())
-        made = bundle.facts.get("provenance", {}).get("source", {"text": "", "name": str(path)})
+        return Kernel.of_bundle(Bundle.from_bytes(Path(path).read_bytes()), str(path))
+
+    @staticmethod
+    def of_bundle(bundle: Bundle, name: str) -> Kernel:
+        """A kernel from a bundle; `name` is what diagnostics call it where it does not say."""
+        made = bundle.facts.get("provenance", {}).get("source", {"text": "", "name": name})
         return Kernel(Source(made["text"], made["name"]), bundle.target, None, bundle)
 
 

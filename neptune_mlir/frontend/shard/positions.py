@@ -9,25 +9,13 @@ whole axis, so they become `position + start` and `size`, arguments of type inde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import InputError, UsageError, did_you_mean
 from neptune_mlir.frontend.program import Program, Tensor
-
-START, SIZE = "start", "size"
-
-
-@dataclass(frozen=True)
-class Position:
-    """An argument of a localized program: where the piece of `axis` starts, or how long it is in
-    all (`kind`)."""
-
-    name: str
-    axis: str
-    kind: str
-
+from neptune_mlir.runtime.shards.plan import SIZE, START, Position
 
 def axis_numbers(program: Program, names: Sequence[str]) -> dict[int, str]:
     """The axes with these names, by number. Raises UsageError for unknown ones."""

@@ -27,7 +27,8 @@ from neptune_mlir.frontend.gradient import as_program, grad
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
 from neptune_mlir.frontend.shard.partials import Part, Partials, partials_over, reading
-from neptune_mlir.frontend.shard.positions import Position, axis_numbers, localized
+from neptune_mlir.frontend.shard.positions import axis_numbers, localized
+from neptune_mlir.runtime.shards.plan import Position
 
 CHUNK = "shard"  # the join's axis: one part each
 
@@ -237,6 +238,8 @@ class _Join:
         ends = [replace(o, term=self._final(o.term)) for o in outputs]
         made.steps = [*steps, *_needed(later, ends)]
         self._take_inputs([*(s.body for s in made.steps), *(o.term for o in ends)])
+        self._take_extents({a for s in made.steps for a in (*s.kept, *s.removed)}
+                           | {a for o in ends for a in o.axes})  # fmt: skip
         made.outputs = ends
         return made
 
@@ -307,7 +310,7 @@ class _Join:
         return T.rewrite(t, rule)
 
     def _take_inputs(self, terms: Sequence[Term]) -> None:
-        """Arguments of the program that the join reads, and the extents that it asks for."""
+        """Arguments of the program that the join reads."""
         leaves = {n.attr for t in terms for n in T.walk(t) if n.op in ("read", "sym")}
         for name, argument in self.whole.inputs.items():
             if name not in leaves:
@@ -317,6 +320,19 @@ class _Join:
                 self.made.input(name, *axes, dtype=argument.dtype)
             else:
                 self.made.scalar(name, argument)
+
+    def _take_extents(self, axes: set[int]) -> None:
+        """Arguments of the program that have axes whose extent nothing else says."""
+        for axis in sorted(axes):
+            own = self.made.axis_list[axis]
+            if own.static is not None or own.made_of is not None or self.made.dimension_of(own):
+                continue
+            for name, argument in self.whole.inputs.items():
+                shape = argument.shape if isinstance(argument, Tensor) else ()
+                if any(a.number == axis for a in shape):
+                    alike = (self.made.axis_list[a.number] for a in shape)
+                    self.made.input(name, *alike, dtype=argument.dtype)  # type: ignore[union-attr]
+                    break
 
 
 def _needed(steps: Sequence[ReductionStep], outputs: Sequence[Output]) -> list[ReductionStep]:

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a program over devices consists of, as data: its local kernel, the parts that travel, the
+joins. `frontend.shard` makes it; whoever has processes runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.runtime.shards.layout import Call, Form, Layout, Masks, Piece
+
+START, SIZE = "start", "size"
+
+
+@dataclass(frozen=True)
+class ShardArray:
+    """An argument or a result: its axes, None for a number."""
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """A result of the local program that is joined over an axis. `empty` is what a device gives
+    that has nothing to reduce."""
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+    over: str
+    empty: float
+
+
+@dataclass(frozen=True)
+class Position:
+    """An argument behind the program's own: where the piece of `axis` starts, or how long the axis
+    is in all (`kind`)."""
+
+    name: str
+    axis: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Join:
+    """The join over an axis: what it takes behind the parts, and the results that it gives."""
+
+    arguments: tuple[str, ...]
+    results: tuple[ShardArray, ...]
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """A program whose axes `axes` are in pieces; the data of the last one travel.
+
+    Attributes:
+        arguments: of the program. The local kernel takes them and the `positions`, and gives the
+            `parts`, then the results `here` that need no other device.
+        joins: by the axis whose parts they take.
+        results: names of the program's results, in order.
+        extents: of the axes whose size is compiled in.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    arguments: tuple[ShardArray, ...]
+    positions: tuple[Position, ...]
+    parts: tuple[ShardPart, ...]
+    here: tuple[ShardArray, ...]
+    joins: Mapping[str, Join]
+    results: tuple[str, ...]
+    masks: Masks
+    extents: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        both = [a.name for a in self.arguments if len(set(a.axes or ()) & set(self.axes)) > 1]
+        if both or (len(self.axes) > 1 and self.here) or len(self.axes) > 2:
+            what = f"'{both[0]}' has several sharded axes" if both else "too many axes"
+            raise UsageError(
+                f"'{self.name}' over {', '.join(self.axes)}: {what}",
+                hint="one sharded axis an argument, two in all, and results that reduce one",
+            )
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> ShardPlan:
+        d = json.loads(text)
+
+        def array(x: Mapping[str, object]) -> ShardArray:
+            axes = x["axes"]
+            return ShardArray(x["name"], x["dtype"], None if axes is None else tuple(axes))  # type: ignore
+
+        joins = {
+            axis: Join(tuple(j["arguments"]), tuple(map(array, j["results"])))
+            for axis, j in d["joins"].items()
+        }
+        parts = tuple(ShardPart(**{**p, "axes": tuple(p["axes"])}) for p in d["parts"])
+        masks = Masks(tuple(Form(**f) for f in d["masks"]["forms"]), d["masks"]["movable"])
+        return cls(
+            d["name"], tuple(d["axes"]), tuple(map(array, d["arguments"])),
+            tuple(Position(**p) for p in d["positions"]), parts, tuple(map(array, d["here"])),
+            joins, tuple(d["results"]), masks, d["extents"],
+        )  # fmt: skip
+
+    def parts_over(self, axis: str) -> list[ShardPart]:
+        return [p for p in self.parts if p.over == axis]
+
+    def numbers(self, call: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
+        """The positions of a run, by their names."""
+        return {p.name: (call if p.kind == START else sizes)[p.axis] for p in self.positions}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of the local kernel for the data of one owner, and the slot that its parts take among
+    those that are joined over each axis."""
+
+    call: Call
+    slots: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Positions whose parts are joined together: `count` slots, of which some saw nothing."""
+
+    span: Piece
+    count: int
+    missing: tuple[int, ...]
+
+
+class ShardSchedule:
+    """The runs of every device: what `rank` computes with the data of `owner`.
+
+    Parts over an axis lie in slots: no two runs write the same positions of one. A device joins the
+    parts over the traveling axis of its own runs, those over the other one of all devices' runs
+    with its data.
+    """
+
+    def __init__(self, plan: ShardPlan, layouts: Mapping[str, Layout]):
+        self.plan, self.layouts = plan, layouts
+        self.devices = len(next(iter(layouts.values())).pieces)
+        if any(len(layout.pieces) != self.devices for layout in layouts.values()):
+            raise UsageError("the layouts of the axes are for different numbers of devices")
+        for layout in layouts.values():
+            layout.checked()
+        self.sizes = {a: layout.size for a, layout in layouts.items()}
+        self._runs: dict[tuple[int, int], list[Run]] = {}
+        for rank in range(self.devices):
+            taken: list[list[Piece]] = []  # of the parts that stay, over all owners
+            for owner in self.owners(rank):
+                self._runs[rank, owner] = self._placed(rank, owner, taken)
+
+    def owners(self, rank: int) -> Iterator[int]:
+        """Whose data a device computes with, in order: its own first."""
+        if len(self.plan.axes) == 1:
+            return iter([rank])
+        return ((rank - step) % self.devices for step in range(self.devices))
+
+    def runs(self, rank: int, owner: int) -> list[Run]:
+        return self._runs[rank, owner]
+
+    def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
+        *staying, traveling = self.plan.axes
+        own = {a: self.layouts[a].pieces[rank] for a in staying}
+        return own | {traveling: self.layouts[traveling].pieces[owner]}
+
+    def _placed(self, rank: int, owner: int, staying: list[list[Piece]]) -> list[Run]:
+        traveling, found = self.plan.axes[-1], []
+        leaving: list[list[Piece]] = []
+        for call in self.plan.masks.calls(self.pieces(rank, owner), self.sizes):
+            slots = {}
+            for over in self.plan.joins:
+                kept = self.kept(over)
+                span = call.spans[kept] if kept else (0, 1)
+                slots[over] = _place(span, staying if over == traveling else leaving)
+            found.append(Run(call, slots))
+        return found
+
+    def kept(self, over: str) -> str | None:
+        """The sharded axis that parts over an axis keep."""
+        return next((a for a in self.plan.axes if a != over), None)
+
+    def count(self, over: str, rank: int, owners: Sequence[int]) -> int:
+        """How many slots the parts of a device have."""
+        runs = [run for o in owners for run in self.runs(rank, o)]
+        return max((run.slots[over] + 1 for run in runs), default=0)
+
+    def stretches(self, over: str, at: int, cuts: Sequence[int] = ()) -> list[Stretch]:
+        """The positions of device `at` by which slots have them, in its own order; slots of
+        several devices come one device after the other. `cuts` are further ends."""
+        kept = self.kept(over)
+        length = self.layouts[kept].lengths[at] if kept else 1
+        written: list[tuple[int, Piece]] = []
+        base = 0
+        for rank, owners in self.givers(over, at):
+            for owner in owners:
+                for run in self.runs(rank, owner):
+                    span = run.call.spans[kept] if kept else (0, 1)
+                    written.append((base + run.slots[over], span))
+            base += self.count(over, rank, owners)
+        ends = sorted({0, length, *cuts, *(e for _, span in written for e in span)})
+        found = []
+        for span in zip(ends, ends[1:], strict=False):
+            there = {slot for slot, (a, b) in written if a <= span[0] and span[1] <= b}
+            count = max(there, default=0) + 1
+            found.append(Stretch(span, count, tuple(k for k in range(count) if k not in there)))
+        return found
+
+    def givers(self, over: str, at: int) -> list[tuple[int, list[int]]]:
+        """The devices whose parts device `at` joins, each with the owners of the data that they are
+        of."""
+        if len(self.plan.axes) == 1:
+            return [(rank, [rank]) for rank in range(self.devices)]
+        if over == self.plan.axes[-1]:
+            return [(at, list(self.owners(at)))]
+        return [(rank, [at]) for rank in range(self.devices)]
+
+
+def _place(span: Piece, taken: list[list[Piece]]) -> int:
+    """The first slot in which nothing overlaps, which is taken."""
+    for slot, spans in enumerate(taken):
+        if all(span[1] <= a or b <= span[0] for a, b in spans):
+            spans.append(span)
+            return slot
+    taken.append([span])
+    return len(taken) - 1

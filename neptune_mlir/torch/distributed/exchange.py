@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What moves between processes: by torch.distributed, or by the GPUs' copy engines from memory that
+torch has shared among them.
+
+An exchange of one call has three steps. `start` offers this process's tensors; `get(owner)` waits
+for those of another one, in the order of `ShardSchedule.owners`, while the next are on their way;
+`give(owner, ...)` sends parts to the process whose data they are of, and `given` has those that
+came. Whoever does not answer within the group's time-out is a `PeerError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from neptune_mlir.errors import PeerError
+
+Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
+
+
+class Exchange(Protocol):
+    """How the data of one call travel."""
+
+    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
+        """Offer `tensors`; `shapes` says what every process offers."""
+
+    def get(self, owner: int) -> list[torch.Tensor]:
+        """What a process offered."""
+
+
+@contextmanager
+def answering(what: str, group: dist.ProcessGroup) -> Iterator[None]:
+    """Failures of torch.distributed as errors that say what was waited for."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        lines = str(error).strip().splitlines()
+        raise PeerError(
+            f"{what}: no answer from a process of the group of {group.size()}: "
+            f"{lines[0] if lines else type(error).__name__}",
+            hint="a process died, is late, or called with other shapes; the time-out is the group's",
+        ) from error
+
+
+def _flat(x: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor: every backend can send these."""
+    return x.contiguous().view(-1).view(torch.uint8)
+
+
+def _empty(kind: tuple[torch.Size, torch.dtype], device: torch.device) -> torch.Tensor:
+    return torch.empty(kind[0], dtype=kind[1], device=device)
+
+
+class Batch:
+    """Sends and receptions that are under way."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device):
+        self.group, self.device = group, device
+        self.received: list[torch.Tensor] = []
+        self._kept: list[torch.Tensor] = []  # what is being sent has to live
+        self._works: list[Any] = []
+
+    def post(
+        self, to: int, tensors: Sequence[torch.Tensor], source: int,
+        kinds: Sequence[tuple[torch.Size, torch.dtype]],
+    ) -> Batch:  # fmt: skip
+        """Send `tensors` to one process and receive such of `kinds` from another."""
+        peers = [dist.get_global_rank(self.group, r) for r in (to, source)]
+        self._kept = [_flat(x) for x in tensors if x.numel()]
+        self.received = [_empty(k, self.device) for k in kinds]
+        wanted = [_flat(x) for x in self.received if x.numel()]
+        ops = [dist.P2POp(dist.isend, x, peers[0], self.group) for x in self._kept]
+        ops += [dist.P2POp(dist.irecv, x, peers[1], self.group) for x in wanted]
+        if ops:
+            with answering("sending to the next process", self.group):
+                self._works = dist.batch_isend_irecv(ops)
+        return self
+
+    def wait(self) -> list[torch.Tensor]:
+        with answering("waiting for the previous process", self.group):
+            for work in self._works:
+                work.wait()
+        self._works, self._kept = [], []
+        return self.received
+
+
+class RingExchange:
+    """Tensors go round: each process passes on what it has, while it computes with it."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device):
+        self.group, self.device = group, device
+        self.rank, self.size = group.rank(), group.size()
+        self._under_way: Batch | None = None
+        self._shapes: Shapes = lambda owner: []
+
+    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
+        self._shapes = shapes
+        self._pass_on(self.rank, list(tensors))
+
+    def get(self, owner: int) -> list[torch.Tensor]:
+        assert self._under_way is not None
+        found = self._under_way.wait()
+        self._under_way = None
+        if (owner - 1) % self.size != self.rank:
+            self._pass_on(owner, found)
+        return found
+
+    def _pass_on(self, owner: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Send what is `owner`'s to the next process, and receive what the previous one has."""
+        if self.size > 1:
+            before, behind = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+            kinds = self._shapes((owner - 1) % self.size)
+            self._under_way = Batch(self.group, self.device).post(behind, tensors, before, kinds)
+
+
+class CopyExchange:
+    """Each process reads the others' tensors from symmetric memory by copy engines, on a stream
+    beside that of the kernels, which then have all multiprocessors."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device):
+        self.group, self.device = group, device
+        self.rank, self.size = group.rank(), group.size()
+        self._found: dict[int, tuple[list[torch.Tensor], torch.cuda.Event]] = {}
+
+    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
+        room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
+        memory = _Shared.of(self.group, self.device, room)
+        made = {r: [_empty(k, self.device) for k in shapes(r)] for r in self._others()}
+        memory.side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(memory.side):
+            for x, to in zip(tensors, _views(memory.at(self.rank), shapes(self.rank)), strict=True):
+                to.copy_(x)
+                x.record_stream(memory.side)
+            memory.barrier()
+            for owner in self._others():
+                far = _views(memory.at(owner), shapes(owner))
+                for x, to in zip(far, made[owner], strict=True):
+                    to.copy_(x)
+                    to.record_stream(memory.side)
+                event = torch.cuda.Event()
+                event.record(memory.side)
+                self._found[owner] = made[owner], event
+
+    def get(self, owner: int) -> list[torch.Tensor]:
+        found, event = self._found.pop(owner)
+        torch.cuda.current_stream(self.device).wait_event(event)
+        return found
+
+    def _others(self) -> list[int]:
+        return [(self.rank - step) % self.size for step in range(1, self.size)]
+
+
+class _Shared:
+    """Memory of a group that every process of it can read and write: two halves in turns, since who
+    writes into one has passed a barrier after it was last read."""
+
+    _known: dict[Any, _Shared] = {}
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int):
+        import torch.distributed._symmetric_memory as symmetric
+
+        self.room = room
+        self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
+        with answering("sharing memory", group):
+            self._handle = symmetric.rendezvous(self._memory, group.group_name)
+        self.side = torch.cuda.Stream(device)
+        self._turn = 0
+        options = group._get_backend(device).options
+        self._timeout_ms = int(options._timeout.total_seconds() * 1000)
+
+    @classmethod
+    def of(cls, group: dist.ProcessGroup, device: torch.device, room: int) -> _Shared:
+        """The group's memory, with at least `room` bytes a turn; the next turn."""
+        key = group.group_name, device
+        found = cls._known.get(key)
+        if found is None or found.room < room:
+            found = cls._known[key] = cls(group, device, -(-room // 2**20) * 2**20)
+        found._turn = 1 - found._turn
+        return found
+
+    def at(self, rank: int) -> torch.Tensor:
+        """The bytes of this turn in a process's memory."""
+        whole: torch.Tensor = self._handle.get_buffer(rank, (2 * self.room,), torch.uint8)
+        return whole[self._turn * self.room :][: self.room]
+
+    def barrier(self) -> None:
+        self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
+
+
+def _room(kind: tuple[torch.Size, torch.dtype]) -> int:
+    return -(-kind[0].numel() * kind[1].itemsize // 256) * 256
+
+
+def _views(
+    memory: torch.Tensor, kinds: Sequence[tuple[torch.Size, torch.dtype]]
+) -> Iterator[torch.Tensor]:
+    """Tensors that lie one after the other in bytes."""
+    at = 0
+    for kind in kinds:
+        size = kind[0].numel() * kind[1].itemsize
+        yield memory[at : at + size].view(kind[1]).view(kind[0])
+        at += _room(kind)
+
+
+def gather(x: torch.Tensor, group: dist.ProcessGroup, copies: bool) -> torch.Tensor:
+    """The bytes of `x` of all processes, [processes, bytes], of equal shapes; `copies` by copy
+    engines through symmetric memory."""
+    mine = _flat(x)
+    if copies:
+        memory = _Shared.of(group, x.device, group.size() * mine.numel())
+        torch.cuda.current_stream(x.device).wait_stream(memory.side)
+        at = slice(group.rank() * mine.numel(), (group.rank() + 1) * mine.numel())
+        for r in range(group.size()):
+            memory.at(r)[at].copy_(mine)
+        memory.barrier()
+        memory.side.wait_stream(torch.cuda.current_stream(x.device))
+        made = memory.at(group.rank())[: group.size() * mine.numel()]
+        return made.view(group.size(), mine.numel())
+    made = torch.empty(group.size(), mine.numel(), dtype=torch.uint8, device=x.device)
+    with answering("gathering parts", group):
+        dist.all_gather_into_tensor(made.view(-1), mine, group=group)
+    return made

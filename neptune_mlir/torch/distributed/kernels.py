@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The kernels of a program over devices: one local, a join for each number of parts."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.driver.kernel import Kernel, compile
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.shards import ShardPlan
+
+if TYPE_CHECKING:
+    from neptune_mlir.frontend.shard import Split
+
+_PLAN = "plan.json"
+
+
+class ShardKernels:
+    """The plan of a program over devices and its kernels, compiled when they are first asked for.
+
+    `save` writes them to one file; `load` reads it on machines without a compiler.
+    """
+
+    def __init__(self, plan: ShardPlan, make: Callable[[str], Kernel]):
+        self.plan = plan
+        self._make = make
+        self._kernels: dict[str, Kernel] = {}
+
+    @classmethod
+    def of(cls, split: Split, target: str) -> ShardKernels:
+        """The kernels of a split program for a target (`neptune doctor` lists them)."""
+        from neptune_mlir.frontend.shard import plan_of
+
+        def make(name: str) -> Kernel:
+            kind, _, rest = name.partition(" ")
+            if kind == "join":
+                axis, _, count = rest.rpartition(" ")
+                return compile(split.join(axis, int(count)), target)
+            return compile(split.whole if kind == "whole" else split.local, target)
+
+        return cls(plan_of(split), make)
+
+    def _kernel(self, name: str) -> Kernel:
+        if name not in self._kernels:
+            self._kernels[name] = self._make(name)
+        return self._kernels[name]
+
+    @property
+    def local(self) -> Kernel:
+        """Arguments of the program and positions -> parts, then results of this device alone."""
+        return self._kernel("local")
+
+    @property
+    def whole(self) -> Kernel:
+        """The same arguments -> results, of a device that has all of what they reduce."""
+        return self._kernel("whole")
+
+    def join(self, axis: str, count: int) -> Kernel:
+        """`count` parts of each kind, and what `plan.joins` names -> results."""
+        return self._kernel(f"join {axis} {count}")
+
+    def save(self, path: str | Path, joins: Sequence[tuple[str, int]]) -> None:
+        """Write the plan, the local kernels and these joins to a file."""
+        names = ["local", "whole", *(f"join {axis} {count}" for axis, count in joins)]
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+            file.writestr(_PLAN, self.plan.to_json())
+            for name in names:
+                file.writestr(name, self._kernel(name).bundle.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> ShardKernels:
+        """What `save` wrote.
+
+        Raises:
+            ToolError: no such file, or one that lacks a kernel that is asked for.
+        """
+        try:
+            with zipfile.ZipFile(path) as file:
+                data = {name: file.read(name) for name in file.namelist()}
+            plan = ShardPlan.from_json(data.pop(_PLAN).decode())
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ToolError(f"'{path}' has no kernels of several devices: {error}") from None
+
+        def make(name: str) -> Kernel:
+            if name not in data:
+                raise ToolError(f"'{path}' has no kernel '{name}'", hint=", ".join(data))
+            bundle = Bundle.from_bytes(data[name])
+            return Kernel.of_bundle(bundle, str(path))
+
+        return cls(plan, make)
+
+
+def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[Any]) -> None:
+    """Run a kernel into `out`; where that lies at addresses that the kernel cannot write to, by way
+    of memory of its own."""
+    from neptune_mlir.errors import ArgumentError
+
+    try:
+        kernel(*arguments, out=list(out))
+    except ArgumentError:
+        made = kernel(*(x.contiguous() if hasattr(x, "contiguous") else x for x in arguments))
+        for x, to in zip(made if isinstance(made, tuple) else (made,), out, strict=True):
+            to.copy_(x)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs a program over the processes of a group: computes, passes on, joins.
+
+One sharded axis: each process reduces its piece, parts are gathered, and each joins all of them.
+Two: the data of the last axis travel, each process computes with those of every other, joins the
+parts that it keeps, and gives the others back to those whose data they are of. Parts are joined in
+the order of `ShardSchedule`, whoever came first, so results have the same bits in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from neptune_mlir.errors import ArgumentError, UsageError
+from neptune_mlir.runtime.shards.layout import Layout
+from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule
+from neptune_mlir.torch.distributed.exchange import (
+    Batch,
+    CopyExchange,
+    RingExchange,
+    answering,
+    gather,
+)
+from neptune_mlir.torch.distributed.kernels import ShardKernels, call
+
+_DTYPES = {
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
+    "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
+}  # fmt: skip
+_SCHEDULES = 64  # that a kernel keeps
+
+
+class ShardedKernel:
+    """A program over the processes of a group; called with each process's pieces of its arguments.
+
+    Attributes:
+        kernels: what runs on each device.
+        group: of torch.distributed.
+        layouts: the pieces of each sharded axis; None where they are one a process, in the order of
+            ranks, whose lengths each call asks for.
+        transport: "ring" by torch.distributed, "copy" by copy engines from symmetric memory (CUDA).
+    """
+
+    def __init__(
+        self, kernels: ShardKernels, group: dist.ProcessGroup,
+        layouts: Mapping[str, Layout] | None = None, transport: str = "ring",
+    ):  # fmt: skip
+        if transport not in ("ring", "copy"):
+            raise UsageError(f"no transport '{transport}'", hint="ring or copy")
+        self.kernels, self.plan = kernels, kernels.plan
+        self.group, self.transport = group, transport
+        self.layouts = layouts
+        self._schedules: dict[Any, ShardSchedule] = {}
+
+    def __call__(self, *arguments: Any, layouts: Mapping[str, Layout] | None = None) -> Any:
+        """This process's pieces of the results.
+
+        Raises:
+            ArgumentError: arguments that are not the pieces that a layout says.
+            PeerError: another process did not answer.
+        """
+        if len(arguments) != len(self.plan.arguments):
+            raise ArgumentError(
+                f"'{self.plan.name}' takes {len(self.plan.arguments)} arguments, got "
+                f"{len(arguments)}"
+            )
+        layouts = layouts or self.layouts or self._asked(arguments)
+        return _ShardCall(self, arguments, self._schedule(layouts)).run()
+
+    def _schedule(self, layouts: Mapping[str, Layout]) -> ShardSchedule:
+        key = tuple(layouts[a] for a in self.plan.axes)
+        if key not in self._schedules:
+            if len(self._schedules) >= _SCHEDULES:
+                self._schedules.clear()
+            self._schedules[key] = ShardSchedule(self.plan, dict(layouts))
+        return self._schedules[key]
+
+    def _asked(self, arguments: Sequence[Any]) -> dict[str, Layout]:
+        """Contiguous layouts of what the processes have."""
+        extents = _extents(self.plan.arguments, arguments)
+        device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
+        mine = torch.tensor([extents[a] for a in self.plan.axes], device=device)
+        every = mine.new_empty(self.group.size(), len(self.plan.axes))
+        with answering("asking for lengths", self.group):
+            dist.all_gather_into_tensor(every.view(-1), mine, group=self.group)
+        lengths = every.T.tolist()
+        return {a: Layout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
+
+
+def _extents(arrays: Sequence[ShardArray], arguments: Sequence[Any]) -> dict[str, int]:
+    """The extent of each axis that an argument has. Raises ArgumentError."""
+    found: dict[str, int] = {}
+    for array, x in zip(arrays, arguments, strict=True):
+        if array.axes is None:
+            continue
+        if not isinstance(x, torch.Tensor) or x.ndim != len(array.axes):
+            shape = list(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+            raise ArgumentError(f"'{array.name}' is {shape}", hint=f"[{', '.join(array.axes)}]")
+        for axis, n in zip(array.axes, x.shape, strict=True):
+            if found.setdefault(axis, n) != n:
+                raise ArgumentError(
+                    f"'{array.name}' has {n} positions of '{axis}', another argument {found[axis]}"
+                )
+    return found
+
+
+class _ShardCall:
+    """One call: the buffers of the parts, and what is done when."""
+
+    def __init__(self, kernel: ShardedKernel, arguments: Sequence[Any], schedule: ShardSchedule):
+        self.kernels, self.plan = kernel.kernels, kernel.plan
+        self.group, self.schedule = kernel.group, schedule
+        self.rank, self.size = self.group.rank(), self.group.size()
+        self.traveling = self.plan.axes[-1]
+        self.arguments = {a.name: x for a, x in zip(self.plan.arguments, arguments, strict=True)}
+        self.arguments = {
+            n: x.detach() if isinstance(x, torch.Tensor) else x for n, x in self.arguments.items()
+        }
+        self.extents = self.plan.extents | _extents(self.plan.arguments, arguments)
+        tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
+        self.device = tensors[0].device
+        self.copies = kernel.transport == "copy"
+        if schedule.devices != self.size:
+            raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
+        for axis, layout in schedule.layouts.items():
+            if layout.lengths[self.rank] != self.extents[axis]:
+                raise ArgumentError(
+                    f"process {self.rank} has {self.extents[axis]} positions of '{axis}', and "
+                    f"{layout.lengths[self.rank]} by its layout"
+                )
+
+    def run(self) -> Any:
+        results: dict[str, torch.Tensor] = {}
+        if len(self.plan.axes) == 1:
+            parts = self._alone(results)
+        else:
+            parts = self._around()
+        for over in self.plan.joins:
+            self._join(over, parts, results)
+        found = tuple(results[name] for name in self.plan.results)
+        return found[0] if len(found) == 1 else found
+
+    def _shape(self, axes: Sequence[str], owner: int) -> list[int]:
+        """The extents of axes where the traveling one is `owner`'s."""
+        lengths = self.schedule.layouts[self.traveling].lengths
+        return [lengths[owner] if a == self.traveling else self.extents[a] for a in axes]
+
+    def _buffer(self, part: ShardPart, count: int, owner: int) -> torch.Tensor:
+        shape = [count, *self._shape(part.axes, owner)]
+        return torch.empty(shape, dtype=_DTYPES[part.dtype], device=self.device)
+
+    # one sharded axis
+
+    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The parts of all processes; results that need no other go to `results`."""
+        (axis,) = self.plan.axes
+        for array in self.plan.here:
+            shape = self._shape(array.axes or (), self.rank)
+            results[array.name] = torch.empty(
+                shape, dtype=_DTYPES[array.dtype], device=self.device
+            )
+        counts = [self.schedule.count(axis, r, [r]) for r in range(self.size)]
+        room = max(1, *counts)
+        kinds = [((room, *self._shape(p.axes, self.rank)), _DTYPES[p.dtype])
+                 for p in self.plan.parts]  # fmt: skip
+        packed, mine = _packed(kinds, self.device)
+        self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
+                      results)  # fmt: skip
+        every = gather(packed, self.group, self.copies)
+        found: dict[str, torch.Tensor] = {}
+        at = 0
+        for part, x in zip(self.plan.parts, mine, strict=True):
+            size = x.numel() * x.element_size()
+            stacked = every[:, at : at + size].view(x.dtype).unflatten(1, x.shape)
+            at += _padded(size)
+            if set(counts) == {1}:
+                found[part.name] = stacked[:, 0]
+            else:
+                found[part.name] = torch.cat([stacked[r, :n] for r, n in enumerate(counts)])
+        return found
+
+    def _names(self) -> list[str]:
+        return [p.name for p in self.plan.parts]
+
+    # two sharded axes
+
+    def _around(self) -> dict[str, torch.Tensor]:
+        """The parts that this process joins: its own runs' over the traveling axis, all processes'
+        over the other."""
+        plan, schedule, rank = self.plan, self.schedule, self.rank
+        moving = [a for a in plan.arguments if a.axes and self.traveling in a.axes]
+        exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
+
+        def shapes(owner: int) -> list[tuple[torch.Size, torch.dtype]]:
+            return [(torch.Size(self._shape(a.axes or (), owner)), self.arguments[a.name].dtype)
+                    for a in moving]  # fmt: skip
+
+        exchange.start([self.arguments[a.name] for a in moving], shapes)
+        owners = list(schedule.owners(rank))
+        staying = plan.parts_over(self.traveling)
+        leaving = [p for p in plan.parts if p.over != self.traveling]
+        kept = {p.name: self._buffer(p, schedule.count(p.over, rank, owners), rank)
+                for p in staying}  # fmt: skip
+        came: dict[int, list[torch.Tensor]] = {}
+        batches: list[tuple[int, Batch]] = []
+        for step, owner in enumerate(owners):
+            data = self.arguments
+            if step:
+                got = exchange.get(owner)
+                data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
+            gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)
+                    for p in leaving}  # fmt: skip
+            self._compute(owner, data, kept | gone, {})
+            if leaving and step == 0:
+                came[rank] = list(gone.values())
+            elif leaving:
+                giver = (rank + step) % self.size
+                kinds = [(torch.Size([schedule.count(p.over, giver, [rank]),
+                                      *self._shape(p.axes, rank)]), _DTYPES[p.dtype])
+                         for p in leaving]  # fmt: skip
+                sent = Batch(self.group, self.device)
+                batches.append((giver, sent.post(owner, list(gone.values()), giver, kinds)))
+        for giver, batch in batches:
+            came[giver] = batch.wait()
+        for k, p in enumerate(leaving):
+            kept[p.name] = torch.cat([came[giver][k] for giver in range(self.size)])
+        return kept
+
+    def _compute(
+        self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
+        here: Mapping[str, torch.Tensor],
+    ) -> None:  # fmt: skip
+        """The runs with the data of one process, into the slots of the parts."""
+        for run in self.schedule.runs(self.rank, owner):
+            spans = run.call.spans
+            numbers = self.plan.numbers(run.call.starts, self.schedule.sizes)
+            arguments = [_narrow(data[a.name], a.axes, spans) for a in self.plan.arguments]
+            out = [_narrow(parts[p.name][run.slots[p.over]], p.axes, spans)
+                   for p in self.plan.parts]  # fmt: skip
+            out += [_narrow(here[a.name], a.axes, spans) for a in self.plan.here]
+            call(self.kernels.local, [*arguments, *numbers.values()], out)
+
+    # joins
+
+    def _join(
+        self, over: str, parts: Mapping[str, torch.Tensor], results: dict[str, torch.Tensor]
+    ) -> None:
+        """The results over an axis, stretch by stretch of the positions that keep it."""
+        join, kept = self.plan.joins[over], self.schedule.kept(over)
+        own = self.plan.parts_over(over)
+        told = [p for p in self.plan.positions if p.name in join.arguments]
+        for array in join.results:
+            shape = self._shape(array.axes or (), self.rank)
+            results[array.name] = torch.empty(
+                shape, dtype=_DTYPES[array.dtype], device=self.device
+            )
+        pieces = {a: layout.pieces[self.rank] for a, layout in self.schedule.layouts.items()}
+        ends = {a: _ends(p) for a, p in pieces.items()}
+        cuts = ends[kept] if kept and told else []
+        if told and kept is None and len(pieces[over]) > 1:
+            raise UsageError(f"results along '{over}' need one piece of it on each device")
+        for stretch in self.schedule.stretches(over, self.rank, cuts):
+            spans = {kept: stretch.span} if kept else {}
+            given = []
+            for p in own:
+                x = _narrow(parts[p.name][: stretch.count], ("", *p.axes), spans)
+                if x.shape[0] < stretch.count:  # nobody saw anything
+                    x = x.new_empty(stretch.count, *x.shape[1:])
+                for slot in stretch.missing:
+                    x[slot].fill_(p.empty)
+                given.append(x)
+            starts = {a: _start(pieces[a], ends[a], spans.get(a, (0, 0))[0]) for a in pieces}
+            numbers = self.plan.numbers(starts, self.schedule.sizes)
+            axes = {a.name: a.axes for a in self.plan.arguments}
+            more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
+                    for n in join.arguments]  # fmt: skip
+            out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
+            call(self.kernels.join(over, stretch.count), [*given, *more], out)
+
+
+def _ends(pieces: Sequence[tuple[int, int]]) -> list[int]:
+    """Where a device's pieces end in its own order."""
+    found, at = [], 0
+    for start, end in pieces:
+        at += end - start
+        found.append(at)
+    return found
+
+
+def _start(pieces: Sequence[tuple[int, int]], ends: Sequence[int], at: int) -> int:
+    """The position on the whole axis of a device's own position, less that position's distance
+    from the first one: what is counted from there."""
+    for (start, end), last in zip(pieces, ends, strict=True):
+        if at < last:
+            return start + at - (last - (end - start))
+    return 0
+
+
+def _narrow(x: Any, axes: Sequence[str] | None, spans: Mapping[str, tuple[int, int]]) -> Any:
+    for dim, axis in enumerate(axes or ()):
+        if axis in spans:
+            start, end = spans[axis]
+            if (start, end) != (0, x.shape[dim]):
+                x = x.narrow(dim, start, end - start)
+    return x
+
+
+def _padded(size: int) -> int:
+    return -(-size // 256) * 256
+
+
+def _packed(
+    kinds: Sequence[tuple[tuple[int, ...], torch.dtype]], device: torch.device
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Tensors in one piece of memory, and that."""
+    sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in kinds]
+    memory = torch.empty(sum(map(_padded, sizes)), dtype=torch.uint8, device=device)
+    found, at = [], 0
+    for (shape, dtype), size in zip(kinds, sizes, strict=True):
+        found.append(memory[at : at + size].view(dtype).view(shape))
+        at += _padded(size)
+    return memory, found
