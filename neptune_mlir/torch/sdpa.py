@@ -100,6 +100,10 @@ def sdpa(
     scale: float | None = None, enable_gqa: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """`torch.nn.functional.scaled_dot_product_attention`: ours, or torch's own."""
+    if type(query) is not torch.Tensor and dropout_p == 0.0 and attn_mask is None:
+        found = _over_devices(query, key, value, is_causal, scale)
+        if found is not None:
+            return found
     if dropout_p == 0.0 and _fits(query, key, value, attn_mask, is_causal, enable_gqa):
         mask = None if attn_mask is None else attn_mask[(None,) * (4 - attn_mask.ndim)]
         factor = query.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -110,6 +114,15 @@ def sdpa(
     return _SDPA.decompose(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
+
+
+def _over_devices(query: Any, key: Any, value: Any, is_causal: bool, scale: Any) -> Any:
+    """Attention of DTensors, in pieces along their length, or None."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    from neptune_mlir.torch.distributed.attention import of_dtensors
+
+    return of_dtensors(query, key, value, is_causal, scale)
 
 
 def _fits(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs over several devices: the local program, what travels, and the join."""
 
-from neptune_mlir.frontend.shard.plan import plan_of
 from neptune_mlir.frontend.shard.split import Split, split, split_vjp
 
-__all__ = ["Split", "plan_of", "split", "split_vjp"]
+__all__ = ["Split", "split", "split_vjp"]

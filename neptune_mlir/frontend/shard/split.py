@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Running, instead
@@ -31,6 +31,7 @@ from neptune_mlir.frontend.shard.positions import axis_numbers, localized
 from neptune_mlir.runtime.shards.plan import Position
 
 CHUNK = "shard"  # the join's axis: one part each
+FEW = 8  # parts that are joined by an expression; more by a loop over them
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +214,7 @@ class _Join:
     """Builds the join of the parts over one axis."""
 
     def __init__(self, made: Split, partials: Partials, count: int):
-        self.split, self.partials = made, partials
+        self.split, self.partials, self.count = made, partials, count
         self.whole = made.whole
         self.made = Program(f"{made.program.name}_join")
         for axis in self.whole.axis_list:
@@ -224,13 +225,21 @@ class _Join:
         self.chunk = self.made.axis(name, count)
         self.part_of = {p.running.name: p for p in partials.parts}
         self.running = {r.name: r for r in partials.solution.running}
+        self.all: dict[str, Term] = {}  # joined values, over the axes of the program
 
     def program(self, outputs: Sequence[Output]) -> Program:
         made = self.made
         for p in self.partials.parts:
             axes = (made.axis_list[a] for a in p.axes)
             made.input(p.name, self.chunk, *axes, dtype=p.running.dtype)
-        steps = [self._joined(r) for r in self.partials.solution.running]
+        steps = []
+        for r in self.partials.solution.running:
+            if self.count <= FEW:
+                combine = lookup(r.combiner).combine
+                places = (T.const(k, "index") for k in range(self.count))
+                self.all[r.name] = reduce(combine, (self._rebased(r, at) for at in places))
+            else:
+                steps.append(self._step(r))
         later = [
             replace(s, body=self._final(s.body)) for s in self.whole.steps
             if s.key not in self.partials.keys
@@ -243,43 +252,44 @@ class _Join:
         made.outputs = ends
         return made
 
-    def _own(self, name: str) -> Term:
-        """A running value of one part."""
+    def _step(self, r: Running) -> ReductionStep:
+        """A joined value as a reduction over the parts."""
+        key = f"joined.{r.name}"
+        self.all[r.name] = T.read(key, *map(T.index, r.axes), dtype=r.dtype)
+        place = next(s.place for s in self.partials.steps if s.key == r.source)
+        body = self._rebased(r, self.chunk.term)
+        return ReductionStep(key, r.combiner, body, r.axes, (self.chunk.number,), place)
+
+    def _own(self, name: str, at: Term) -> Term:
+        """A running value of the part `at`."""
         r = self.running[name]
         if name in self.part_of:
-            at = (self.chunk.term, *map(T.index, r.axes))
-            return T.read(self.part_of[name].name, *at, dtype=r.dtype)
-        reference = next(p.running for p in self.partials.parts if p.running.axes == r.axes
-                         and p.running.combiner == "max")  # fmt: skip
-        empty = T.make("eq", self._own(reference.name), T.const(-math.inf, reference.dtype))
-        return T.make("select", empty, T.const(0.0, r.dtype), T.const(1.0, r.dtype))
+            place = (at, *map(T.index, r.axes))
+            return T.read(self.part_of[name].name, *place, dtype=r.dtype)
+        # 1, of a part that saw something
+        reference = next(n for n in self._references() if self.running[n].axes == r.axes)
+        empty = T.const(-math.inf, self.running[reference].dtype)
+        seen = T.make("eq", self._own(reference, at), empty)
+        return T.make("select", seen, T.const(0.0, r.dtype), T.const(1.0, r.dtype))
 
-    def _all(self, name: str) -> Term:
-        r = self.running[name]
-        return T.read(f"joined.{name}", *map(T.index, r.axes), dtype=r.dtype)
+    def _references(self) -> list[str]:
+        corrections = [r.correction for r in self.running.values()]
+        return [n for c in corrections if c for n in c.references]
 
-    def _joined(self, r: Running) -> ReductionStep:
-        value = self._own(r.name)
-        if r.correction is not None:
-            value = self._rebased(r)
-        place = next(s.place for s in self.partials.steps if s.key == r.source)
-        removed = (self.chunk.number,)
-        return ReductionStep(f"joined.{r.name}", r.combiner, value, r.axes, removed, place)
-
-    def _rebased(self, r: Running) -> Term:
+    def _rebased(self, r: Running, at: Term) -> Term:
         """A part measured from the joined references: the chain's own correction."""
-        correction = r.correction
-        assert correction is not None
-        own, table = self._own(r.name), {}
+        correction, own = r.correction, self._own(r.name, at)
+        if correction is None:
+            return own
+        table = {}
         for name, other in self.running.items():
-            table[acc(name, other.dtype)] = self._own(name)
-            table[old(name, other.dtype)] = self._own(name)
-            table[new(name, other.dtype)] = self._all(name)
+            table[acc(name, other.dtype)] = table[old(name, other.dtype)] = self._own(name, at)
+            if name in correction.references:
+                table[new(name, other.dtype)] = self.all[name]
         if correction.form != "exponential":
             h, same = T.substitute(correction.h, table), T.const(True, "i1")
             for name in correction.references:
-                equal = T.make("eq", self._own(name), self._all(name))
-                same = T.make("and", same, equal)
+                same = T.make("and", same, T.make("eq", self._own(name, at), self.all[name]))
             return T.make("select", same, own, h)
         # exp(old - new) with a regular number for a joined reference that saw nothing: of a part
         # that saw nothing it is 0 then, and so is what it scales
@@ -287,7 +297,7 @@ class _Join:
             other = self.running[name]
             empty = lookup(other.combiner).identity_on(other.dtype)
             if isinstance(empty, float) and math.isinf(empty):
-                table[new(name, other.dtype)] = instead(self._all(name), empty)
+                table[new(name, other.dtype)] = instead(self.all[name], empty)
         return T.substitute(correction.h, table)
 
     def _final(self, t: Term) -> Term:
@@ -299,13 +309,10 @@ class _Join:
                 return None
             places = dict(zip(steps[n.attr].kept, n.args, strict=True))
 
-            def at(ref: Term) -> Term | None:
-                if ref.op != "ref":
-                    return None
-                axes = self.running[ref.attr].axes
-                return T.read(f"joined.{ref.attr}", *(places[a] for a in axes), dtype=ref.dtype)
+            def joined(ref: Term) -> Term | None:
+                return T.rename_axes(self.all[ref.attr], places) if ref.op == "ref" else None
 
-            return T.rewrite(self.partials.solution.finals[n.attr], at)
+            return T.rewrite(self.partials.solution.finals[n.attr], joined)
 
         return T.rewrite(t, rule)
 

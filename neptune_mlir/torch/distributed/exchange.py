@@ -166,11 +166,12 @@ class _Shared:
         self.room = room
         self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
         with answering("sharing memory", group):
-            self._handle = symmetric.rendezvous(self._memory, group.group_name)
+            self._handle = symmetric.rendezvous(self._memory, group)
         self.side = torch.cuda.Stream(device)
         self._turn = 0
-        options = group._get_backend(device).options
-        self._timeout_ms = int(options._timeout.total_seconds() * 1000)
+        options = getattr(group._get_backend(device), "options", None)
+        timeout = getattr(options, "_timeout", dist.default_pg_timeout)
+        self._timeout_ms = int(timeout.total_seconds() * 1000)
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int) -> _Shared:
@@ -222,5 +223,11 @@ def gather(x: torch.Tensor, group: dist.ProcessGroup, copies: bool) -> torch.Ten
         return made.view(group.size(), mine.numel())
     made = torch.empty(group.size(), mine.numel(), dtype=torch.uint8, device=x.device)
     with answering("gathering parts", group):
-        dist.all_gather_into_tensor(made.view(-1), mine, group=group)
+        all_gather(made.view(-1), mine, group)
     return made
+
+
+def all_gather(into: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup) -> None:
+    """torch's all-gather of equal shapes, by the name that this torch has for it."""
+    gathers = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+    gathers(into, mine, group=group)

@@ -33,7 +33,7 @@ class ShardKernels:
     @classmethod
     def of(cls, split: Split, target: str) -> ShardKernels:
         """The kernels of a split program for a target (`neptune doctor` lists them)."""
-        from neptune_mlir.frontend.shard import plan_of
+        from neptune_mlir.frontend.shard.plan import plan_of
 
         def make(name: str) -> Kernel:
             kind, _, rest = name.partition(" ")

@@ -22,6 +22,7 @@ from neptune_mlir.torch.distributed.exchange import (
     Batch,
     CopyExchange,
     RingExchange,
+    all_gather,
     answering,
     gather,
 )
@@ -86,7 +87,7 @@ class ShardedKernel:
         mine = torch.tensor([extents[a] for a in self.plan.axes], device=device)
         every = mine.new_empty(self.group.size(), len(self.plan.axes))
         with answering("asking for lengths", self.group):
-            dist.all_gather_into_tensor(every.view(-1), mine, group=self.group)
+            all_gather(every.view(-1), mine, self.group)
         lengths = every.T.tolist()
         return {a: Layout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
 

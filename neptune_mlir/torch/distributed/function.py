@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs over the processes of a group as functions of torch, with gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.gradient import as_program
+from neptune_mlir.frontend.program import Program
+from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.runtime.shards import Layout
+from neptune_mlir.torch.distributed.kernels import ShardKernels
+from neptune_mlir.torch.distributed.run import ShardedKernel
+from neptune_mlir.torch.op import target_of
+
+Mesh = DeviceMesh | dist.ProcessGroup
+Layouts = Mapping[str, Layout]
+
+
+class ShardedFunction:
+    """A program over processes that autograd follows: `neptune.vjp`'s passes, each over devices.
+
+    Gradients of pieces are pieces. Of an argument that all processes have, each gets the whole
+    gradient; the cotangent of a result that all have must be the same on all.
+    """
+
+    def __init__(self, primal: ShardedKernel, forward: ShardedKernel, backward: ShardedKernel):
+        self.primal, self.forward, self.backward = primal, forward, backward
+
+    @property
+    def results(self) -> int:
+        return len(self.primal.plan.results)
+
+    def __call__(self, *arguments: Any, layouts: Layouts | None = None) -> Any:
+        learned = [isinstance(x, torch.Tensor) and x.requires_grad for x in arguments]
+        if not (torch.is_grad_enabled() and any(learned)):
+            return self.primal(*arguments, layouts=layouts)
+        found = _Differentiated.apply(self, layouts, *arguments)
+        return found[0] if self.results == 1 else found
+
+
+class _Differentiated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: ShardedFunction, layouts: Any, *arguments: Any) -> Any:
+        found = function.forward(*arguments, layouts=layouts)
+        results, saved = found[: function.results], found[function.results :]
+        ctx.function, ctx.layouts = function, layouts
+        ctx.others = {k: x for k, x in enumerate(arguments) if not isinstance(x, torch.Tensor)}
+        tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
+        ctx.count = len(arguments)
+        ctx.save_for_backward(*tensors, *saved)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        tensors = list(ctx.saved_tensors)
+        arguments = [ctx.others[k] if k in ctx.others else tensors.pop(0) for k in range(ctx.count)]
+        given = [c.contiguous() for c in cotangents]
+        backward = ctx.function.backward
+        found = backward(*arguments, *tensors, *given, layouts=ctx.layouts)
+        found = found if isinstance(found, tuple) else (found,)
+        names = [a.name for a in backward.plan.arguments]
+        by_name = dict(zip(backward.plan.results, found, strict=True))
+        return (None, None, *(by_name.get(f"d_{n}") for n in names[: ctx.count]))
+
+
+def compile(
+    program: Program | Any, mesh: Mesh, shard: Mapping[str, str | int | None], *,
+    layouts: Layouts | None = None, transport: str = "auto", device: Any = None,
+) -> ShardedFunction:  # fmt: skip
+    """A program whose axes are in pieces on the processes of a mesh.
+
+    Args:
+        program: in index notation, or MLIR, as `neptune.compile` takes it.
+        mesh: a mesh of one dimension, one dimension of which is named by `shard`, or a group.
+        shard: which axes are in pieces, by name, and over which dimension of the mesh: all over the
+            same one. Of two axes, the data of the last travel.
+        layouts: the pieces of each axis (`Layout`); default: one a process, in the order of ranks.
+        transport: "ring" (torch.distributed), "copy" (copy engines, symmetric memory), "auto".
+        device: of the tensors; default: the mesh's.
+
+    Raises:
+        NeptuneError: the program cannot be cut there; says which reduction and why.
+    """
+    group, kind = _group_of(mesh, set(shard.values()), device)
+    program, axes = as_program(program), list(shard)
+    target = target_of(torch.device(kind))
+    made = [split(program, axes), *split_vjp(program, axes)]
+    way = transport_of(transport, torch.device(kind), group)
+    kernels = [ShardedKernel(ShardKernels.of(s, target), group, layouts, way) for s in made]
+    return ShardedFunction(*kernels)
+
+
+def _group_of(mesh: Mesh, dims: set[Any], device: Any) -> tuple[dist.ProcessGroup, str]:
+    if not isinstance(mesh, DeviceMesh):
+        backend = dist.get_backend(mesh)
+        return mesh, str(device or ("cuda" if backend == "nccl" else "cpu"))
+    if len(dims) != 1:
+        raise UsageError(
+            f"axes over {len(dims)} dimensions of the mesh", hint="shard all over one dimension"
+        )
+    (dim,) = dims
+    return mesh.get_group(dim), str(device or mesh.device_type)
+
+
+def transport_of(asked: str, device: torch.device, group: dist.ProcessGroup) -> str:
+    """How data travel: by copy engines where all processes of the group are on this host."""
+    if asked != "auto":
+        return asked
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "0")) >= group.size() > 1
+    return "copy" if device.type == "cuda" and here else "ring"
