@@ -58,20 +58,19 @@ def _empty(kind: tuple[torch.Size, torch.dtype], device: torch.device) -> torch.
 class Batch:
     """Sends and receptions that are under way."""
 
-    def __init__(self, group: dist.ProcessGroup, device: torch.device):
-        self.group, self.device = group, device
+    def __init__(self, group: dist.ProcessGroup):
+        self.group = group
         self.received: list[torch.Tensor] = []
         self._kept: list[torch.Tensor] = []  # what is being sent has to live
         self._works: list[Any] = []
 
     def post(
-        self, to: int, tensors: Sequence[torch.Tensor], source: int,
-        kinds: Sequence[tuple[torch.Size, torch.dtype]],
-    ) -> Batch:  # fmt: skip
-        """Send `tensors` to one process and receive such of `kinds` from another."""
+        self, to: int, tensors: Sequence[torch.Tensor], source: int, into: list[torch.Tensor]
+    ) -> Batch:
+        """Send `tensors` to one process and receive contiguous ones from another."""
         peers = [dist.get_global_rank(self.group, r) for r in (to, source)]
         self._kept = [_flat(x) for x in tensors if x.numel()]
-        self.received = [_empty(k, self.device) for k in kinds]
+        self.received = into
         wanted = [_flat(x) for x in self.received if x.numel()]
         ops = [dist.P2POp(dist.isend, x, peers[0], self.group) for x in self._kept]
         ops += [dist.P2POp(dist.irecv, x, peers[1], self.group) for x in wanted]
@@ -113,8 +112,8 @@ class RingExchange:
         """Send what is `owner`'s to the next process, and receive what the previous one has."""
         if self.size > 1:
             before, behind = (self.rank - 1) % self.size, (self.rank + 1) % self.size
-            kinds = self._shapes((owner - 1) % self.size)
-            self._under_way = Batch(self.group, self.device).post(behind, tensors, before, kinds)
+            into = [_empty(k, self.device) for k in self._shapes((owner - 1) % self.size)]
+            self._under_way = Batch(self.group).post(behind, tensors, before, into)
 
 
 class CopyExchange:
@@ -128,7 +127,7 @@ class CopyExchange:
 
     def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        memory = _Shared.of(self.group, self.device, room)
+        memory = _Shared.of(self.group, self.device, room, "ring")
         made = {r: [_empty(k, self.device) for k in shapes(r)] for r in self._others()}
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
@@ -174,9 +173,9 @@ class _Shared:
         self._timeout_ms = int(timeout.total_seconds() * 1000)
 
     @classmethod
-    def of(cls, group: dist.ProcessGroup, device: torch.device, room: int) -> _Shared:
-        """The group's memory, with at least `room` bytes a turn; the next turn."""
-        key = group.group_name, device
+    def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
+        """The group's memory for a use, with at least `room` bytes a turn; the next turn."""
+        key = group.group_name, device, use
         found = cls._known.get(key)
         if found is None or found.room < room:
             found = cls._known[key] = cls(group, device, -(-room // 2**20) * 2**20)
@@ -207,24 +206,37 @@ def _views(
         at += _room(kind)
 
 
-def gather(x: torch.Tensor, group: dist.ProcessGroup, copies: bool) -> torch.Tensor:
-    """The bytes of `x` of all processes, [processes, bytes], of equal shapes; `copies` by copy
-    engines through symmetric memory."""
-    mine = _flat(x)
-    if copies:
-        memory = _Shared.of(group, x.device, group.size() * mine.numel())
-        torch.cuda.current_stream(x.device).wait_stream(memory.side)
-        at = slice(group.rank() * mine.numel(), (group.rank() + 1) * mine.numel())
-        for r in range(group.size()):
-            memory.at(r)[at].copy_(mine)
-        memory.barrier()
-        memory.side.wait_stream(torch.cuda.current_stream(x.device))
-        made = memory.at(group.rank())[: group.size() * mine.numel()]
-        return made.view(group.size(), mine.numel())
-    made = torch.empty(group.size(), mine.numel(), dtype=torch.uint8, device=x.device)
-    with answering("gathering parts", group):
-        all_gather(made.view(-1), mine, group)
-    return made
+class Gather:
+    """Bytes of all processes: `mine` is to be filled, then `every` gives [processes, bytes]."""
+
+    def __init__(self, size: int, group: dist.ProcessGroup, device: torch.device, copies: bool):
+        self.group, self.size = group, size
+        self.memory: _Shared | None = None
+        if copies:
+            self.memory = _Shared.of(group, device, group.size() * size, "gather")
+            self.mine = self._slot(group.rank())
+        else:
+            self.mine = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def _slot(self, at: int) -> torch.Tensor:
+        """This process's bytes in the memory of process `at`."""
+        assert self.memory is not None
+        rank = self.group.rank()
+        return self.memory.at(at)[rank * self.size : (rank + 1) * self.size]
+
+    def every(self) -> torch.Tensor:
+        processes = self.group.size()
+        if self.memory is not None:  # this process writes, the others read their own memory
+            for other in range(processes):
+                if other != self.group.rank():
+                    self._slot(other).copy_(self.mine)
+            self.memory.barrier()
+            found = self.memory.at(self.group.rank())[: processes * self.size]
+            return found.view(processes, self.size)
+        made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
+        with answering("gathering parts", self.group):
+            all_gather(made.view(-1), self.mine, self.group)
+        return made
 
 
 def all_gather(into: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from neptune_mlir.driver.kernel import Kernel, compile
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.shards import ShardPlan
 
@@ -94,14 +96,19 @@ class ShardKernels:
         return cls(plan, make)
 
 
-def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[Any]) -> None:
-    """Run a kernel into `out`; where that lies at addresses that the kernel cannot write to, by way
-    of memory of its own."""
-    from neptune_mlir.errors import ArgumentError
-
+def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) -> None:
+    """Run a kernel into `out`. Where that or an argument lies at addresses that the kernel cannot
+    take (pieces whose ends are no multiples of 16 bytes), it is copied."""
+    named: dict[str, Any] = {}
     try:
-        kernel(*arguments, out=list(out))
+        if out[0].is_cuda:
+            size = kernel.requirements(*arguments).workspace
+            if size:
+                named["workspace"] = torch.empty(size, dtype=torch.int8, device=out[0].device)
+        kernel(*arguments, out=list(out), **named)
     except ArgumentError:
-        made = kernel(*(x.contiguous() if hasattr(x, "contiguous") else x for x in arguments))
+        copied = [x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor)
+                  else x for x in arguments]  # fmt: skip
+        made = kernel(*copied)
         for x, to in zip(made if isinstance(made, tuple) else (made,), out, strict=True):
             to.copy_(x)

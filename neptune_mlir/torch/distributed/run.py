@@ -10,6 +10,7 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,10 +22,10 @@ from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedul
 from neptune_mlir.torch.distributed.exchange import (
     Batch,
     CopyExchange,
+    Gather,
     RingExchange,
     all_gather,
     answering,
-    gather,
 )
 from neptune_mlir.torch.distributed.kernels import ShardKernels, call
 
@@ -168,10 +169,11 @@ class _ShardCall:
         room = max(1, *counts)
         kinds = [((room, *self._shape(p.axes, self.rank)), _DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
-        packed, mine = _packed(kinds, self.device)
+        packed = Gather(_bytes(kinds), self.group, self.device, self.copies)
+        mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
-        every = gather(packed, self.group, self.copies)
+        every = packed.every()
         found: dict[str, torch.Tensor] = {}
         at = 0
         for part, x in zip(self.plan.parts, mine, strict=True):
@@ -202,34 +204,38 @@ class _ShardCall:
 
         exchange.start([self.arguments[a.name] for a in moving], shapes)
         owners = list(schedule.owners(rank))
-        staying = plan.parts_over(self.traveling)
         leaving = [p for p in plan.parts if p.over != self.traveling]
-        kept = {p.name: self._buffer(p, schedule.count(p.over, rank, owners), rank)
-                for p in staying}  # fmt: skip
-        came: dict[int, list[torch.Tensor]] = {}
-        batches: list[tuple[int, Batch]] = []
+        parts = {p.name: self._buffer(p, self._slots(p.over)[-1], rank) for p in plan.parts}
+        batches: list[Batch] = []
         for step, owner in enumerate(owners):
             data = self.arguments
             if step:
                 got = exchange.get(owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)
-                    for p in leaving}  # fmt: skip
-            self._compute(owner, data, kept | gone, {})
-            if leaving and step == 0:
-                came[rank] = list(gone.values())
-            elif leaving:
+            if step and leaving:
+                gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)
+                        for p in leaving}  # fmt: skip
                 giver = (rank + step) % self.size
-                kinds = [(torch.Size([schedule.count(p.over, giver, [rank]),
-                                      *self._shape(p.axes, rank)]), _DTYPES[p.dtype])
-                         for p in leaving]  # fmt: skip
-                sent = Batch(self.group, self.device)
-                batches.append((giver, sent.post(owner, list(gone.values()), giver, kinds)))
-        for giver, batch in batches:
-            came[giver] = batch.wait()
-        for k, p in enumerate(leaving):
-            kept[p.name] = torch.cat([came[giver][k] for giver in range(self.size)])
-        return kept
+                into = [self._given(p, parts[p.name], giver) for p in leaving]
+                self._compute(owner, data, parts | gone, {})
+                batches.append(Batch(self.group).post(owner, list(gone.values()), giver, into))
+            else:
+                own = {p.name: self._given(p, parts[p.name], rank) for p in leaving}
+                self._compute(owner, data, parts | own, {})
+        for batch in batches:
+            batch.wait()
+        return parts
+
+    def _slots(self, over: str) -> list[int]:
+        """Where the slots of each process that gives parts end, after a 0."""
+        givers = self.schedule.givers(over, self.rank)
+        counts = [self.schedule.count(over, giver, owners) for giver, owners in givers]
+        return [0, *accumulate(counts)]
+
+    def _given(self, part: ShardPart, buffer: torch.Tensor, giver: int) -> torch.Tensor:
+        """The slots of one process's parts."""
+        ends = self._slots(part.over)
+        return buffer[ends[giver] : ends[giver + 1]]
 
     def _compute(
         self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
@@ -314,14 +320,18 @@ def _padded(size: int) -> int:
     return -(-size // 256) * 256
 
 
-def _packed(
-    kinds: Sequence[tuple[tuple[int, ...], torch.dtype]], device: torch.device
-) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Tensors in one piece of memory, and that."""
-    sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in kinds]
-    memory = torch.empty(sum(map(_padded, sizes)), dtype=torch.uint8, device=device)
+Kinds = Sequence[tuple[tuple[int, ...], torch.dtype]]
+
+
+def _bytes(kinds: Kinds) -> int:
+    return sum(_padded(torch.Size(shape).numel() * dtype.itemsize) for shape, dtype in kinds)
+
+
+def _unpacked(memory: torch.Tensor, kinds: Kinds) -> list[torch.Tensor]:
+    """Tensors one after the other in bytes."""
     found, at = [], 0
-    for (shape, dtype), size in zip(kinds, sizes, strict=True):
+    for shape, dtype in kinds:
+        size = torch.Size(shape).numel() * dtype.itemsize
         found.append(memory[at : at + size].view(dtype).view(shape))
         at += _padded(size)
-    return memory, found
+    return found
