@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.gradient import as_program
 from neptune_mlir.frontend.program import Program
-from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.frontend.shard import Split, split, split_vjp
+from neptune_mlir.frontend.shard.positions import axis_numbers
 from neptune_mlir.runtime.shards import Layout
 from neptune_mlir.torch.distributed.kernels import ShardKernels
 from neptune_mlir.torch.distributed.run import ShardedKernel
@@ -31,12 +33,24 @@ class ShardedFunction:
     gradient; the cotangent of a result that all have must be the same on all.
     """
 
-    def __init__(self, primal: ShardedKernel, forward: ShardedKernel, backward: ShardedKernel):
-        self.primal, self.forward, self.backward = primal, forward, backward
+    def __init__(self, program: Program, axes: list[str], run: Callable[[Split], ShardedKernel]):
+        self.program, self.axes = program, axes
+        self._run = run
+
+    @cached_property
+    def primal(self) -> ShardedKernel:
+        """The program itself. Raises NeptuneError where it cannot be cut."""
+        return self._run(split(self.program, self.axes))
+
+    @cached_property
+    def passes(self) -> tuple[ShardedKernel, ShardedKernel]:
+        """Forward, whose results behind the program's are saved, and backward."""
+        forward, backward = split_vjp(self.program, self.axes)
+        return self._run(forward), self._run(backward)
 
     @property
     def results(self) -> int:
-        return len(self.primal.plan.results)
+        return len(self.program.outputs)
 
     def __call__(self, *arguments: Any, layouts: Layouts | None = None) -> Any:
         learned = [isinstance(x, torch.Tensor) and x.requires_grad for x in arguments]
@@ -49,7 +63,7 @@ class ShardedFunction:
 class _Differentiated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: ShardedFunction, layouts: Any, *arguments: Any) -> Any:
-        found = function.forward(*arguments, layouts=layouts)
+        found = function.passes[0](*arguments, layouts=layouts)
         results, saved = found[: function.results], found[function.results :]
         ctx.function, ctx.layouts = function, layouts
         ctx.others = {k: x for k, x in enumerate(arguments) if not isinstance(x, torch.Tensor)}
@@ -63,7 +77,7 @@ class _Differentiated(torch.autograd.Function):
         tensors = list(ctx.saved_tensors)
         arguments = [ctx.others[k] if k in ctx.others else tensors.pop(0) for k in range(ctx.count)]
         given = [c.contiguous() for c in cotangents]
-        backward = ctx.function.backward
+        backward = ctx.function.passes[1]
         found = backward(*arguments, *tensors, *given, layouts=ctx.layouts)
         found = found if isinstance(found, tuple) else (found,)
         names = [a.name for a in backward.plan.arguments]
@@ -86,16 +100,23 @@ def compile(
         transport: "ring" (torch.distributed), "copy" (copy engines, symmetric memory), "auto".
         device: of the tensors; default: the mesh's.
 
+    Returns:
+        A function of this process's pieces. It is cut and compiled when it is first called.
+
     Raises:
-        NeptuneError: the program cannot be cut there; says which reduction and why.
+        NeptuneError: no such axis or device; in the first call, that the program cannot be cut
+            there: which reduction and why.
     """
     group, kind = _group_of(mesh, set(shard.values()), device)
     program, axes = as_program(program), list(shard)
+    axis_numbers(program, axes)
     target = target_of(torch.device(kind))
-    made = [split(program, axes), *split_vjp(program, axes)]
     way = transport_of(transport, torch.device(kind), group)
-    kernels = [ShardedKernel(ShardKernels.of(s, target), group, layouts, way) for s in made]
-    return ShardedFunction(*kernels)
+
+    def run(made: Split) -> ShardedKernel:
+        return ShardedKernel(ShardKernels.of(made, target), group, layouts, way)
+
+    return ShardedFunction(program, axes, run)
 
 
 def _group_of(mesh: Mesh, dims: set[Any], device: Any) -> tuple[dist.ProcessGroup, str]:

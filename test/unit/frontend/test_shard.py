@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs cut over devices: local program, parts and join give what the program gives, exactly."""
+
+import random
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.errors import FusionError, InputError, UsageError
+from neptune_mlir.frontend.gradient import grad
+from neptune_mlir.frontend.gradient.saved import vjp
+from neptune_mlir.frontend.notation import Program, exp, inf, log, max, mean, sum, where
+from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.frontend.shard.plan import plan_of
+from neptune_mlir.runtime.shards import Layout, ShardPlan
+from neptune_mlir.runtime.shards.layout import Form, Masks
+from neptune_mlir.runtime.shards.plan import ShardSchedule
+
+
+def results(program, arrays):
+    made = program.reference(*arrays)
+    return made if isinstance(made, tuple) else (made,)
+
+
+def joined(made, arrays, pieces, axis):
+    """The program over one axis in pieces, each on a device, and all parts joined."""
+    found = []
+    for start, end in pieces:
+        own = [
+            x[tuple(slice(start, end) if a == axis else slice(None) for a in made.axes_of(name))]
+            if isinstance(x, np.ndarray) else x
+            for name, x in zip(made.program.inputs, arrays, strict=True)
+        ]  # fmt: skip
+        positions = {"start": {axis: start}, "size": {axis: pieces[-1][1]}}
+        numbers = [positions[p.kind].get(p.axis, 0) for p in made.positions]
+        found.append(results(made.local, [*own, *numbers]))
+    join = made.join(axis, len(pieces))
+    return results(join, [np.stack(x) for x in zip(*found, strict=True)]) if not plan_of(
+        made
+    ).joins[axis].arguments else (join, found)
+
+
+def tensors(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+OPTIONS = [
+    {}, {"softcap": 5.0}, {"alibi": True, "causal": True}, {"causal": True, "window": 4},
+    {"group": 2}, {"sink": True}, {"dtype": "bf16"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("pieces", [[(0, 4), (4, 9)], [(k, k + 1) for k in range(9)]], ids=len)
+def test_attention_in_pieces_of_the_keys(options, pieces):
+    program = ops.attention(head_dim=4, **options)
+    heads = 2 * options.get("group", 1)
+    arrays = tensors((1, heads, 9, 4), (1, 2, 9, 4), (1, 2, 9, 4))
+    if "alibi" in options or "sink" in options:
+        arrays += tensors((heads,))
+    made = split(program, ["j"])
+    got = joined(made, arrays, pieces, "j")
+    if isinstance(got[0], Program):  # a join that reads an argument of the program
+        join, parts = got
+        more = [dict(zip(program.inputs, arrays, strict=True))[n] for n in join.inputs
+                if n in program.inputs]  # fmt: skip
+        got = results(join, [*(np.stack(x) for x in zip(*parts, strict=True)), *more])
+    np.testing.assert_allclose(got[0], program.reference(*arrays), atol=1e-12)
+
+
+def test_a_part_that_sees_nothing_counts_for_nothing():
+    program = ops.attention(head_dim=4, causal=True, align="start")
+    arrays = tensors((1, 1, 5, 4), (1, 1, 5, 4), (1, 1, 5, 4))
+    got = joined(split(program, ["j"]), arrays, [(0, 2), (2, 4), (4, 5)], "j")
+    np.testing.assert_allclose(got[0], program.reference(*arrays), atol=1e-12)
+
+
+def test_what_travels_is_of_the_size_of_the_result():
+    made = split(ops.attention(head_dim=4, causal=True), ["j"])
+    assert [made.axes_of(p.name) for p in made.parts] == [("b", "h", "i"), ("b", "h", "i", "e")]
+    assert made.partials["j"].total is not None
+    assert all(o.status == "proved" for o in made.partials["j"].obligations)
+    assert "is 1 in every part" in made.explain()
+
+
+def test_a_maximum_that_is_a_result_travels_itself():
+    p = Program("soft")
+    i, j = p.axis("i"), p.axis("j")
+    x = p.input("x", i, j)[i, j]
+    m = max(x, j)
+    p.output(m, i)
+    p.output(sum(exp(x - m), j), i)
+    made = split(p, ["j"])
+    assert made.partials["j"].total is None
+    (x,) = tensors((3, 7))
+    for got, want in zip(joined(made, [x], [(0, 3), (3, 7)], "j"), p.reference(x), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_a_variance_measured_from_a_mean():
+    p = Program("variance")
+    i, j = p.axis("i"), p.axis("j")
+    x = p.input("x", i, j)[i, j]
+    difference = x - mean(x, j)
+    p.output(mean(difference * difference, j), i)
+    made = split(p, ["j"])
+    (x,) = tensors((3, 8))
+    join = made.join("j", 2)
+    parts = [results(made.local, [x[:, :3], *_numbers(made, 0, 8)]),
+             results(made.local, [x[:, 3:], *_numbers(made, 3, 8)])]  # fmt: skip
+    given = [np.stack(v) for v in zip(*parts, strict=True)]
+    more = [dict(j_start=0, j_size=8)[n] if n != "x" else x for n in list(join.inputs)[len(given):]]
+    np.testing.assert_allclose(results(join, [*given, *more])[0], x.var(1), atol=1e-12)
+
+
+def _numbers(made, start, size):
+    return [start if p.kind == "start" else size for p in made.positions]
+
+
+def test_results_along_the_sharded_axis_stay_in_pieces():
+    program = ops.softmax()
+    axis = program.axis_list[-1].name
+    made = split(program, [axis])
+    plan = plan_of(made)
+    assert plan.joins[axis].arguments and plan.joins[axis].results[0].axes[-1] == axis
+
+
+def test_gradients_over_both_axes():
+    program = ops.attention(head_dim=4, causal=True, align="start")
+    forward, backward = split_vjp(program, ["i", "j"])
+    assert forward.partials["j"].total and set(backward.partials) == {"i", "j"}
+    q, k, v, d = tensors(*[(1, 2, 6, 4)] * 4)
+    saved = results(vjp(program)[0], [q, k, v])[1:]
+    # another reference for what was saved: its value counts for nothing
+    m, total, out = saved
+    saved = m + 0.5, total * np.exp(-0.5), out * np.exp(-0.5)
+    got = results(vjp(program)[1], [q, k, v, *saved, d])
+    for a, b in zip(got, results(grad(program), [q, k, v, d]), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def refused(build, axes):
+    with pytest.raises((InputError, UsageError, FusionError)) as caught:
+        plan_of(split(build(), axes))
+    return str(caught.value)
+
+
+def lookup():
+    p = Program("lookup")
+    i, j, r = p.axes("i j r")
+    x, at = p.input("x", r, i), p.input("at", j, dtype="i32")
+    p.output(sum(x[at[j], i], j), i)
+    return p
+
+
+def two_rounds():
+    p = Program("rounds")
+    i, j = p.axes("i j")
+    x = p.input("x", i, j)[i, j]
+    p.output(sum(exp(sum(x, j)), i) + 0.0)
+    return p
+
+
+def unsolvable():
+    p = Program("unsolvable")
+    i, j = p.axes("i j")
+    x = p.input("x", i, j)[i, j]
+    p.output(sum(log(1.0 + exp(x * max(x, j))), j), i)
+    return p
+
+
+def both():
+    p = Program("both")
+    i, j = p.axes("i j")
+    x = p.input("x", i, j)[i, j]
+    p.output(sum(x, j), i)
+    return p
+
+
+@pytest.mark.parametrize(
+    "build, axes, said",
+    [
+        (ops.softmax, ["q"], "no axis 'q'"),
+        (ops.softmax, [], "no axis is sharded"),
+        (lambda: ops.attention(head_dim=4), ["i"], "reduces nothing over i"),
+        (lookup, ["r"], "may lie on another device"),
+        (two_rounds, ["i", "j"], "needs totals over"),
+        (unsolvable, ["j"], "cannot be fused"),
+        (both, ["i", "j"], "several sharded axes"),
+    ],
+)
+def test_what_devices_cannot_do_is_refused(build, axes, said):
+    assert said in refused(build, axes)
+
+
+def test_a_plan_is_data():
+    for made in split_vjp(ops.attention(head_dim=4, causal=True, group=2), ["i", "j"]):
+        plan = plan_of(made)
+        assert ShardPlan.from_json(plan.to_json()) == plan
+
+
+def masks_like(plan, i, j, sizes):
+    zero = {"i": 0, "j": 0}
+    return all(
+        f.constant + f.starts.get("i", 0) * i + f.starts.get("j", 0) * j
+        + f.sizes.get("i", 0) * sizes["i"] + f.sizes.get("j", 0) * sizes["j"] >= 0
+        for f in plan.masks.forms
+    ) if zero else True  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options", [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
+    ids=str,
+)  # fmt: skip
+def test_runs_cover_each_point_once(options):
+    """Of random pieces on random devices: every pair that counts is in one run, where its distance
+    is the true one, or at least is seen as it is; parts of two runs never share a slot."""
+    plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
+    rng = random.Random(3)
+    for trial in range(12):
+        size, devices = 16, rng.choice([1, 2, 3])
+        zigzag = Layout.zigzag(size, devices)
+        layout = {"i": zigzag, "j": zigzag}
+        if trial % 2:
+            cuts = [0, *sorted(rng.sample(range(1, size), 5)), size]
+            pieces = list(zip(cuts, cuts[1:], strict=False))
+            rng.shuffle(pieces)
+            layout = {a: Layout(tuple(tuple(pieces[r::devices]) for r in range(devices)))
+                      for a in "ij"}  # fmt: skip
+        _check_cover(plan, ShardSchedule(plan, layout), layout, size)
+
+
+def _check_cover(plan, schedule, layout, size):
+    sizes = {"i": size, "j": size}
+    for rank in range(schedule.devices):
+        rows = _positions(layout["i"].pieces[rank])
+        for owner in schedule.owners(rank):
+            columns = _positions(layout["j"].pieces[owner])
+            count = np.zeros((len(rows), len(columns)), int)
+            for run in schedule.runs(rank, owner):
+                (a, b), (c, d) = run.call.spans["i"], run.call.spans["j"]
+                for x in range(a, b):
+                    for y in range(c, d):
+                        told = run.call.starts["i"] + x - a, run.call.starts["j"] + y - c
+                        seen = masks_like(plan, *told, sizes)
+                        assert seen == masks_like(plan, rows[x], columns[y], sizes)
+                        if seen and not plan.masks.movable:
+                            assert told[0] - told[1] == rows[x] - columns[y]
+                        count[x, y] += seen
+            want = [[masks_like(plan, x, y, sizes) for y in columns] for x in rows]
+            np.testing.assert_array_equal(count, np.array(want, int).reshape(count.shape))
+        slots = np.zeros((64, len(rows)), int)
+        for owner in schedule.owners(rank):
+            for run in schedule.runs(rank, owner):
+                slots[run.slots["j"], slice(*run.call.spans["i"])] += 1
+        assert slots.max(initial=0) <= 1
+        spans = [s.span for s in schedule.stretches("j", rank)]
+        assert [p for s in spans for p in range(*s)] == list(range(len(rows)))
+
+
+def _positions(pieces):
+    return [x for start, end in pieces for x in range(start, end)]
+
+
+def test_causal_work_is_one_run_a_step():
+    plan = plan_of(split(ops.attention(head_dim=4, causal=True), ["i", "j"]))
+    layout = Layout.zigzag(64, 4)
+    schedule = ShardSchedule(plan, {"i": layout, "j": layout})
+    areas = []
+    for rank in range(4):
+        runs = [run for owner in range(4) for run in schedule.runs(rank, owner)]
+        assert len(runs) == 4
+        spans = [run.call.spans for run in runs]
+        areas.append(np.sum([(s["i"][1] - s["i"][0]) * (s["j"][1] - s["j"][0]) for s in spans]))
+    assert len(set(areas)) == 1  # the same work on each
+
+
+def test_layouts():
+    assert Layout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
+    assert Layout.even(7, 3).lengths == (2, 2, 3)
+    assert Layout.zigzag(8, 2).pieces == (((0, 2), (6, 8)), ((2, 4), (4, 6)))
+    assert list(accumulate(Layout.zigzag(13, 3).checked().lengths))[-1] == 13
+    with pytest.raises(UsageError, match="on two devices"):
+        Layout((((0, 3),), ((2, 5),))).checked()
+    with pytest.raises(UsageError, match="on no device"):
+        Layout((((0, 3),), ((4, 5),))).checked()
+
+
+def test_a_form_with_an_argument_decides_nothing():
+    masks = Masks((Form(0, {"i": 1}, {}, {}, known=False),), movable=True)
+    assert masks.seen({"i": 3}, {"i": 0}, {"i": 3}).name == "SOME"
+
+
+def test_kernels_on_this_machine():
+    """Local kernel and join, compiled: the one thing that the tests above do not run."""
+    from neptune_mlir import compile
+
+    p = Program("weights")
+    i, j = p.axes("i j")
+    x, v = p.input("x", i, j), p.input("v", j)
+    s = where(j <= i * 3, x[i, j], -inf)
+    w = exp(s - where(max(s, j) == -inf, 0.0, max(s, j)))
+    p.output(sum(w * v[j], j) / sum(w, j), i)
+    made = split(p, ["j"])
+    local, join = compile(made.local), compile(made.join("j", 2))
+    a, b = (x.astype(np.float32) for x in tensors((5, 12), (12,)))
+    numbers = {"start": (0, 7), "size": (12, 12)}
+    parts = [local(a[:, c].copy(), b[c].copy(), *(numbers[p.kind][k] for p in made.positions))
+             for k, c in enumerate((slice(0, 7), slice(7, 12)))]  # fmt: skip
+    got = join(*(np.stack(x) for x in zip(*parts, strict=True)))
+    np.testing.assert_allclose(got, p.reference(a, b), rtol=1e-6, atol=1e-6)

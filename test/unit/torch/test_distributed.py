@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs over processes give what one process gives: with gloo, kernels evaluated as defined.
+
+`test_shard.py` has the compiled kernels. All cases of a number of processes run in one group.
+"""
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available():
+    pytest.skip("torch has no torch.distributed", allow_module_level=True)
+
+import os  # noqa: E402
+
+import torch.nn.functional as F  # noqa: E402
+
+import neptune_mlir.torch.distributed as nd  # noqa: E402
+from neptune_mlir import ops  # noqa: E402
+from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
+from neptune_mlir.torch import register, unregister  # noqa: E402
+from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
+from support.processes import run  # noqa: E402
+
+LENGTH, DIM = 17, 4
+TOLERANCE = 2e-6  # of f32, all of whose sums are exact but for the parts' rounding
+
+
+def cut(x, layout, rank, dim=2):
+    return torch.cat([x.narrow(dim, a, b - a) for a, b in layout.pieces[rank]], dim)
+
+
+def uneven(size, devices):
+    return nd.Layout.contiguous([size - 3 * (devices - 1)] + [3] * (devices - 1))
+
+
+def data(kv_heads=2, heads=2):
+    torch.manual_seed(0)
+    q, d = torch.randn(2, 1, heads, LENGTH, DIM).unbind(0)
+    k, v = torch.randn(2, 1, kv_heads, LENGTH, DIM).unbind(0)
+    return q, k, v, d
+
+
+def defined(q, k, v, d, causal, window=None):
+    """torch's attention in float64, and its gradients."""
+    q, k, v = (x.double().requires_grad_() for x in (q, k, v))
+    at = torch.arange(q.shape[2])
+    distance = at[:, None] - at[: k.shape[2]]
+    seen = (distance >= 0) if causal else torch.ones_like(distance, dtype=torch.bool)
+    if window is not None:
+        seen = seen & (distance < window)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
+    out.backward(d.double())
+    return out.detach(), q.grad, k.grad, v.grad
+
+
+def worst(got, want):
+    return max((a - b).abs().max().item() for a, b in zip(got, want, strict=True) if a.numel())
+
+
+def attention(causal, layout=None, heads=2, kv_heads=2, window=None):
+    def do(group):
+        q, k, v, d = data(kv_heads, heads)
+        made = (layout or uneven)(LENGTH, group.size())
+        want = [cut(x, made, group.rank()) for x in defined(q, k, v, d, causal, window)]
+        mine = [cut(x, made, group.rank()).requires_grad_() for x in (q, k, v)]
+        out = nd.attention(*mine, group, is_causal=causal, window=window,
+                           layout=made if layout else None)  # fmt: skip
+        out.backward(cut(d, made, group.rank()))
+        return worst([out.detach(), *(x.grad for x in mine)], want)
+
+    return do
+
+
+def decode(group):
+    q, k, v, d = data()
+    layout = uneven(LENGTH, group.size())
+    k1, v1 = (cut(x, layout, group.rank()) for x in (k, v))
+    out = nd.decode_attention(q[:, :, :1], k1, v1, group)
+    return worst([out], [defined(q[:, :, :1], k, v, d[:, :, :1], False)[0]])
+
+
+def nothing_here(group):
+    """A process with no keys at all."""
+    q, k, v, d = data()
+    layout = nd.Layout.contiguous([LENGTH] + [0] * (group.size() - 1))
+    k1, v1 = (cut(x, layout, group.rank()) for x in (k, v))
+    out = nd.decode_attention(q[:, :, :1], k1, v1, group)
+    return worst([out], [defined(q[:, :, :1], k, v, d[:, :, :1], False)[0]])
+
+
+def loss(group):
+    torch.manual_seed(1)
+    x, w, d = torch.randn(5, DIM), torch.randn(13, DIM), torch.randn(5)
+    target = torch.tensor([0, 12, 5, 7, 2])
+    layout = uneven(13, group.size())
+    mine = [x.clone().requires_grad_(), cut(w, layout, group.rank(), 0).requires_grad_()]
+    out = nd.linear_cross_entropy(*mine, target, group)
+    out.backward(d)
+    x, w = (y.double().requires_grad_() for y in (x, w))
+    want = F.cross_entropy(x @ w.T, target, reduction="none")
+    want.backward(d.double())
+    got = [out.detach(), *(y.grad for y in mine)]
+    return worst(got, [want.detach(), x.grad, cut(w.grad, layout, group.rank(), 0)])
+
+
+def softmax(group):
+    """A program whose result lies along the sharded axis."""
+    torch.manual_seed(2)
+    x = torch.randn(3, 9)
+    layout = uneven(9, group.size())
+    program = ops.softmax()
+    axis = program.axis_list[-1].name
+    function = nd.compile(program, group, {axis: None}, layouts={axis: layout})
+    got = function(cut(x, layout, group.rank(), 1))
+    return worst([got], [cut(x.softmax(1), layout, group.rank(), 1)])
+
+
+def same_bits(group):
+    """Whoever is late: the same bits."""
+    q, k, v, _ = data()
+    layout = nd.Layout.zigzag(LENGTH, group.size())
+    mine = [cut(x, layout, group.rank()) for x in (q, k, v)]
+    first = nd.attention(*mine, group, is_causal=True, layout=layout)
+    for k in range(4):
+        time.sleep(0.02 * ((k + group.rank()) % group.size()))
+        if not torch.equal(first, nd.attention(*mine, group, is_causal=True, layout=layout)):
+            return 1.0
+    return 0.0
+
+
+def by_torch(group):
+    """torch's own context_parallel and DTensors, with our kernels registered."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import context_parallel
+
+    q, k, v, d = (x[:, :, :16] for x in data())
+    want = defined(q, k, v, d, True)[0]
+    mesh = init_device_mesh("cpu", (group.size(),))
+    register()
+    try:
+        with torch.no_grad():
+            sharded = (distribute_tensor(x, mesh, [Shard(2)]) for x in (q, k, v))
+            found = F.scaled_dot_product_attention(*sharded, is_causal=True)
+            one = worst([found.full_tensor()], [want])
+            buffers = [x.clone() for x in (q, k, v)]
+            with context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
+                found = F.scaled_dot_product_attention(*buffers, is_causal=True)
+    finally:
+        unregister()
+    layout = nd.Layout.zigzag(16, group.size())
+    return max(one, worst([found], [cut(want, layout, group.rank())]))
+
+
+def wrong_layout(group):
+    q, k, v, _ = data()
+    with pytest.raises(ArgumentError, match="by its layout"):
+        nd.attention(q, k, v, group, layout=nd.Layout.even(LENGTH, group.size()))
+    return 0.0
+
+
+CASES = {
+    "global, uneven": attention(False),
+    "causal, zigzag, grouped heads": attention(True, nd.Layout.zigzag, heads=4),
+    "causal, one piece": attention(True, nd.Layout.even),
+    "window": attention(True, nd.Layout.zigzag, window=5),
+    "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
+    "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
+    "wrong layout": wrong_layout,
+}  # fmt: skip
+
+
+def check(size, compiled=False):
+    found = run(size, list(CASES.items()), compiled=compiled)
+    wrong = {
+        name: values for name, values in found.items()
+        if any(not isinstance(x, float) or not x <= TOLERANCE for x in values)
+    }  # fmt: skip
+    assert not wrong, "\n".join(f"{name}: {v}" for name, values in wrong.items() for v in values)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_processes():
+    check(2)
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("size, compiled", [(4, False), (2, True)])
+def test_more_processes_and_compiled_kernels(size, compiled):
+    check(size, compiled)
+
+
+def dies(group):
+    if group.rank() == 1:
+        os._exit(1)
+    return _fails(group)
+
+
+def late(group):
+    if group.rank() == 1:
+        time.sleep(2.5)
+        return 0.0
+    return _fails(group)
+
+
+def _fails(group):
+    begun = time.monotonic()
+    with pytest.raises(PeerError, match="no answer from a process of the group of 2"):
+        x = torch.zeros(3)
+        Batch(group).post(1, [x], 1, [x.clone()]).wait()
+    return time.monotonic() - begun
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fault", [dies, late])
+def test_a_peer_that_does_not_answer_is_an_error_in_time(fault):
+    (seconds, _) = run(2, [("fault", fault)], timeout=1)["fault"]
+    assert isinstance(seconds, float) and seconds < 5, seconds
+
