@@ -150,11 +150,8 @@ class ShardSchedule:
         for layout in layouts.values():
             layout.checked()
         self.sizes = {a: layout.size for a, layout in layouts.items()}
-        self._runs: dict[tuple[int, int], list[Run]] = {}
-        for rank in range(self.devices):
-            taken: list[list[Piece]] = []  # of the parts that stay, over all owners
-            for owner in self.owners(rank):
-                self._runs[rank, owner] = self._placed(rank, owner, taken)
+        self._calls: dict[tuple[int, int], list[Call]] = {}
+        self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -163,7 +160,17 @@ class ShardSchedule:
         return ((rank - step) % self.devices for step in range(self.devices))
 
     def runs(self, rank: int, owner: int) -> list[Run]:
-        return self._runs[rank, owner]
+        if rank not in self._runs:
+            taken: list[list[Piece]] = []  # of the parts that stay, over all owners
+            self._runs[rank] = {o: self._placed(rank, o, taken) for o in self.owners(rank)}
+        return self._runs[rank][owner]
+
+    def calls(self, rank: int, owner: int) -> list[Call]:
+        key = rank, owner
+        if key not in self._calls:
+            pieces = self.pieces(rank, owner)
+            self._calls[key] = self.plan.masks.calls(pieces, self.sizes)
+        return self._calls[key]
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -171,25 +178,37 @@ class ShardSchedule:
         return own | {traveling: self.layouts[traveling].pieces[owner]}
 
     def _placed(self, rank: int, owner: int, staying: list[list[Piece]]) -> list[Run]:
-        traveling, found = self.plan.axes[-1], []
-        leaving: list[list[Piece]] = []
-        for call in self.plan.masks.calls(self.pieces(rank, owner), self.sizes):
-            slots = {}
-            for over in self.plan.joins:
-                kept = self.kept(over)
+        left = self._leaving(rank, owner)
+        found = []
+        for call, slot in zip(self.calls(rank, owner), left, strict=True):
+            slots = dict.fromkeys(self.plan.joins, slot)
+            if self.plan.axes[-1] in slots:
+                kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
-                slots[over] = _place(span, staying if over == traveling else leaving)
+                slots[self.plan.axes[-1]] = _place(span, staying)
             found.append(Run(call, slots))
         return found
+
+    def _leaving(self, rank: int, owner: int) -> list[int]:
+        """The slots of the parts that go to the owner, one a call."""
+        taken: list[list[Piece]] = []
+        kept = self.plan.axes[-1]
+        return [_place(call.spans[kept], taken) for call in self.calls(rank, owner)]
 
     def kept(self, over: str) -> str | None:
         """The sharded axis that parts over an axis keep."""
         return next((a for a in self.plan.axes if a != over), None)
 
+    def slots(self, over: str, rank: int, owner: int) -> list[tuple[int, Call]]:
+        """The slots of the parts over an axis that a device makes with the data of one owner."""
+        if over == self.plan.axes[-1]:
+            return [(run.slots[over], run.call) for run in self.runs(rank, owner)]
+        return list(zip(self._leaving(rank, owner), self.calls(rank, owner), strict=True))
+
     def count(self, over: str, rank: int, owners: Sequence[int]) -> int:
         """How many slots the parts of a device have."""
-        runs = [run for o in owners for run in self.runs(rank, o)]
-        return max((run.slots[over] + 1 for run in runs), default=0)
+        found = (slot + 1 for o in owners for slot, _ in self.slots(over, rank, o))
+        return max(found, default=0)
 
     def stretches(self, over: str, at: int, cuts: Sequence[int] = ()) -> list[Stretch]:
         """The positions of device `at` by which slots have them, in its own order; slots of
@@ -200,9 +219,8 @@ class ShardSchedule:
         base = 0
         for rank, owners in self.givers(over, at):
             for owner in owners:
-                for run in self.runs(rank, owner):
-                    span = run.call.spans[kept] if kept else (0, 1)
-                    written.append((base + run.slots[over], span))
+                for slot, call in self.slots(over, rank, owner):
+                    written.append((base + slot, call.spans[kept] if kept else (0, 1)))
             base += self.count(over, rank, owners)
         ends = sorted({0, length, *cuts, *(e for _, span in written for e in span)})
         found = []
