@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Link:
-    """Bytes a second from a device to the next one, and seconds until the first of them is there."""
+    """Bytes a second from a device to the next one, and seconds until the first of them are
+    there."""
 
     name: str
     bandwidth: float

@@ -31,7 +31,7 @@ from neptune_mlir.frontend.program import Program, ReductionStep
 
 
 @dataclass(frozen=True)
-class Part:
+class RunningPart:
     """A running value as it travels.
 
     Attributes:
@@ -63,7 +63,7 @@ class Partials:
     axis: int
     steps: tuple[ReductionStep, ...]
     solution: Solution
-    parts: tuple[Part, ...]
+    parts: tuple[RunningPart, ...]
     total: str | None = None
     obligations: tuple[Obligation, ...] = ()
 
@@ -127,14 +127,14 @@ def reading(t: Term, axes: dict[str, tuple[int, ...]]) -> Term:
     return T.rewrite(t, rule)
 
 
-def _plain(solution: Solution, first: int) -> tuple[Part, ...]:
+def _plain(solution: Solution, first: int) -> tuple[RunningPart, ...]:
     parts = []
     for k, r in enumerate(solution.running):
         empty = lookup(r.combiner).identity_on(r.dtype)
         if empty is None:
             raise InputError(f"the combiner '{r.combiner}' has no neutral element: it has no parts")
         value = T.read(r.name, *map(T.index, r.axes), dtype=r.dtype)
-        parts.append(Part(f"part{first + k}", r, value, empty))
+        parts.append(RunningPart(f"part{first + k}", r, value, empty))
     return tuple(parts)
 
 
@@ -191,23 +191,23 @@ def _measured_from_log(
 
 def _parts_of(
     running: Sequence[Running], m: Running, total: Running, corrected: Sequence[Running], first: int
-) -> tuple[Part, ...]:
+) -> tuple[RunningPart, ...]:
     def value(r: Running) -> Term:
         return T.read(r.name, *map(T.index, r.axes), dtype=r.dtype)
 
     sum_, zero = value(total), T.const(0.0, total.dtype)
-    parts: list[Part] = []
+    parts: list[RunningPart] = []
     for r in running:
         name = f"part{first + len(parts)}"
         if r is m:  # an empty part: its guarded reference 0, and log 0
             given = T.make("add", instead(value(m), -math.inf), T.make("log", sum_))
-            parts.append(Part(name, r, given, -math.inf))
+            parts.append(RunningPart(name, r, given, -math.inf))
         elif r in corrected and r is not total:
             ratio = T.make("div", value(r), sum_)
             given = T.make("select", T.make("eq", sum_, zero), T.const(0.0, r.dtype), ratio)
-            parts.append(Part(name, r, given, 0.0))
+            parts.append(RunningPart(name, r, given, 0.0))
         elif r is not total:
             empty = lookup(r.combiner).identity_on(r.dtype)
             assert empty is not None
-            parts.append(Part(name, r, value(r), empty))
+            parts.append(RunningPart(name, r, value(r), empty))
     return tuple(parts)

@@ -11,12 +11,12 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.masks import Linear, conjuncts, constraints
 from neptune_mlir.analysis.neutral import OddValues, settle
 from neptune_mlir.frontend.program import Output, Tensor
-from neptune_mlir.frontend.shard.split import Split
+from neptune_mlir.frontend.shard.split import ShardSplit
 from neptune_mlir.runtime.shards.layout import Form, Masks
 from neptune_mlir.runtime.shards.plan import START, Join, ShardArray, ShardPart, ShardPlan
 
 
-def plan_of(split: Split) -> ShardPlan:
+def plan_of(split: ShardSplit) -> ShardPlan:
     """The plan of a split program. Raises UsageError where devices cannot run it."""
     program = split.program
     parts = tuple(
@@ -41,11 +41,11 @@ def plan_of(split: Split) -> ShardPlan:
     )  # fmt: skip
 
 
-def _array(split: Split, output: Output) -> ShardArray:
+def _array(split: ShardSplit, output: Output) -> ShardArray:
     return ShardArray(output.name, output.term.dtype, split.axes_of(output.name))
 
 
-def masks_of(split: Split) -> Masks:
+def masks_of(split: ShardSplit) -> Masks:
     """The affine conditions on positions without which nothing is added to any part."""
     numbers = {a.name: a.number for a in split.program.axis_list}
     sharded = {numbers[name]: name for name in split.axes}
@@ -61,7 +61,7 @@ def masks_of(split: Split) -> Masks:
     return Masks(forms, _is_movable(split, list(needed)))
 
 
-def _bodies(split: Split) -> Iterator[tuple[str, Term]]:
+def _bodies(split: ShardSplit) -> Iterator[tuple[str, Term]]:
     for found in split.partials.values():
         for step in found.steps:
             yield step.combiner, step.body
@@ -72,7 +72,7 @@ def _positional(condition: Term, sharded: dict[int, str]) -> bool:
     return kinds <= {"index", "sym", "const"} and condition.axes <= sharded.keys()
 
 
-def _is_needed(split: Split, condition: Term) -> bool:
+def _is_needed(split: ShardSplit, condition: Term) -> bool:
     """Whether every body is the identity of its combiner where the condition fails."""
     fixed = {condition: T.const(False, "i1")}
     for combiner, body in _bodies(split):
@@ -82,7 +82,7 @@ def _is_needed(split: Split, condition: Term) -> bool:
     return True
 
 
-def _is_movable(split: Split, conditions: list[Term]) -> bool:
+def _is_movable(split: ShardSplit, conditions: list[Term]) -> bool:
     """Whether positions matter to nothing but these conditions."""
     fixed = {c: T.const(True, "i1") for c in conditions}
     starts = {p.name for p in split.positions if p.kind == START}
@@ -92,7 +92,7 @@ def _is_movable(split: Split, conditions: list[Term]) -> bool:
     return not any(n.op == "sym" and n.attr in starts for t in left for n in T.walk(t))
 
 
-def _form(split: Split, form: Linear, sharded: dict[int, str]) -> Form:
+def _form(split: ShardSplit, form: Linear, sharded: dict[int, str]) -> Form:
     positions = {p.name: p for p in split.positions}
     of_axis: dict[str, int] = {}
     of_start: dict[str, int] = {}

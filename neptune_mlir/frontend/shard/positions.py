@@ -15,7 +15,8 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import InputError, UsageError, did_you_mean
 from neptune_mlir.frontend.program import Program, Tensor
-from neptune_mlir.runtime.shards.plan import SIZE, START, Position
+from neptune_mlir.runtime.shards.plan import SIZE, START, ShardPosition
+
 
 def axis_numbers(program: Program, names: Sequence[str]) -> dict[int, str]:
     """The axes with these names, by number. Raises UsageError for unknown ones."""
@@ -29,7 +30,7 @@ def axis_numbers(program: Program, names: Sequence[str]) -> dict[int, str]:
     return {known[n]: n for n in names}
 
 
-def localized(program: Program, names: Sequence[str]) -> tuple[Program, tuple[Position, ...]]:
+def localized(program: Program, names: Sequence[str]) -> tuple[Program, tuple[ShardPosition, ...]]:
     """The program on pieces of some axes, and its further arguments, which come last.
 
     Raises:
@@ -76,11 +77,11 @@ class _Positions:
                 wanted += "_"
             return wanted
 
-        self.all: list[Position] = []
+        self.all: list[ShardPosition] = []
         self.starts: dict[int, Term] = {}
         self.sizes: dict[str, Term] = {}
         for number, name in sharded.items():
-            start, size = (Position(free(f"{name}_{k}"), name, k) for k in (START, SIZE))
+            start, size = (ShardPosition(free(f"{name}_{k}"), name, k) for k in (START, SIZE))
             self.all += [start, size]
             self.starts[number] = T.sym(start.name, "index")
             if program.axis_list[number].static is None:

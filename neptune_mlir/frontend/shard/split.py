@@ -26,16 +26,16 @@ from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient import as_program, grad
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
-from neptune_mlir.frontend.shard.partials import Part, Partials, partials_over, reading
+from neptune_mlir.frontend.shard.partials import Partials, RunningPart, partials_over, reading
 from neptune_mlir.frontend.shard.positions import axis_numbers, localized
-from neptune_mlir.runtime.shards.plan import Position
+from neptune_mlir.runtime.shards.plan import ShardPosition
 
 CHUNK = "shard"  # the join's axis: one part each
 FEW = 8  # parts that are joined by an expression; more by a loop over them
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class ShardSplit:
     """A program whose axes `axes` are in pieces.
 
     Attributes:
@@ -51,11 +51,11 @@ class Split:
     axes: tuple[str, ...]
     whole: Program
     local: Program
-    positions: tuple[Position, ...]
+    positions: tuple[ShardPosition, ...]
     partials: dict[str, Partials]
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[RunningPart, ...]:
         return tuple(p for found in self.partials.values() for p in found.parts)
 
     @cached_property
@@ -127,7 +127,7 @@ def _reaches(program: Program, output: Output, keys: set[str]) -> bool:
     return bool(seen & keys)
 
 
-def split(program: Program, axes: Sequence[str], meaning: Program | None = None) -> Split:
+def split(program: Program, axes: Sequence[str], meaning: Program | None = None) -> ShardSplit:
     """Cut a program over devices along `axes`, by their names.
 
     Args:
@@ -155,13 +155,13 @@ def split(program: Program, axes: Sequence[str], meaning: Program | None = None)
             hint="its devices need nothing of each other: compile it as it is",
         )
     local = _local(whole, partials)
-    made = Split(program, tuple(axes), whole, local, positions, partials)
+    made = ShardSplit(program, tuple(axes), whole, local, positions, partials)
     local.outputs += made.here  # and what has no join is refused here
     local.steps = _needed(local.steps, local.outputs)
     return made
 
 
-def split_vjp(program: Program, axes: Sequence[str]) -> tuple[Split, Split]:
+def split_vjp(program: Program, axes: Sequence[str]) -> tuple[ShardSplit, ShardSplit]:
     """The passes of `neptune.vjp`, each cut along `axes`. The forward pass saves what belongs
     together; that the gradient is the same whatever it is measured from is proved of the gradient.
     """
@@ -213,7 +213,7 @@ def _local(whole: Program, partials: dict[str, Partials]) -> Program:
 class _Join:
     """Builds the join of the parts over one axis."""
 
-    def __init__(self, made: Split, partials: Partials, count: int):
+    def __init__(self, made: ShardSplit, partials: Partials, count: int):
         self.split, self.partials, self.count = made, partials, count
         self.whole = made.whole
         self.made = Program(f"{made.program.name}_join")

@@ -5,7 +5,8 @@ A device computes with its own data while those of the next owner come, and so o
 joins its parts. With c(s) the time of the runs of step s, and x the time in which one owner's data
 come,
 
-    begin(0) = 0,   begin(s) = max(begin(s-1) + c(s-1), arrival(s)),   total = begin(n-1) + c(n-1) + join
+    begin(0) = 0,   begin(s) = max(begin(s-1) + c(s-1), arrival(s))
+    total = begin(n-1) + c(n-1) + join
 
 where `arrival(s)` is `first + s * x`: transfers follow one another. `exposed` is the time in which
 a device only waits.
@@ -38,7 +39,8 @@ class Speed:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of the slowest device that was looked at: in all, in runs, waiting for data, and joining."""
+    """Seconds of the slowest device that was looked at: in all, in runs, waiting for data, and
+    joining."""
 
     total: float
     compute: float
@@ -62,11 +64,11 @@ def predict(
     if len(schedule.plan.axes) != 2:
         raise UsageError("the model is for programs whose data travel", hint="two sharded axes")
     ranks = {r * (schedule.devices - 1) // MOST for r in range(MOST + 1)}
-    every = [_Device(schedule, extents, r).predict(speed, link) for r in sorted(ranks)]
+    every = [_ShardDevice(schedule, extents, r).predict(speed, link) for r in sorted(ranks)]
     return max(every, key=lambda p: p.total)
 
 
-class _Device:
+class _ShardDevice:
     def __init__(self, schedule: ShardSchedule, extents: Mapping[str, int], rank: int):
         self.schedule, self.plan, self.rank = schedule, schedule.plan, rank
         self.extents = dict(self.plan.extents) | dict(extents)

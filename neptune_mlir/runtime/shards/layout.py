@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 
 from neptune_mlir.errors import UsageError
 
@@ -16,28 +16,28 @@ Cell = tuple[tuple[int, Piece], ...]  # of each axis a piece, with its number
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """The pieces of an axis on each device, in the order in which the device has them."""
 
     pieces: tuple[tuple[Piece, ...], ...]
 
     @classmethod
-    def contiguous(cls, lengths: Sequence[int]) -> Layout:
+    def contiguous(cls, lengths: Sequence[int]) -> ShardLayout:
         """One piece a device, of these lengths."""
         ends = list(accumulate(lengths))
         return cls(tuple(((end - n, end),) for end, n in zip(ends, lengths, strict=True)))
 
     @classmethod
-    def even(cls, size: int, devices: int) -> Layout:
+    def even(cls, size: int, devices: int) -> ShardLayout:
         """One piece a device, as equal as they can be."""
         cuts = [size * k // devices for k in range(devices + 1)]
-        return cls(tuple((cut,) for cut in zip(cuts, cuts[1:], strict=False)))
+        return cls(tuple((cut,) for cut in pairwise(cuts)))
 
     @classmethod
-    def zigzag(cls, size: int, devices: int) -> Layout:
+    def zigzag(cls, size: int, devices: int) -> ShardLayout:
         """Two pieces a device, one from each end: under a causal mask all have the same work."""
         cuts = [size * k // (2 * devices) for k in range(2 * devices + 1)]
-        every = list(zip(cuts, cuts[1:], strict=False))
+        every = list(pairwise(cuts))
         return cls(tuple((every[r], every[-1 - r]) for r in range(devices)))
 
     @property
@@ -48,7 +48,7 @@ class Layout:
     def size(self) -> int:
         return sum(self.lengths)
 
-    def checked(self) -> Layout:
+    def checked(self) -> ShardLayout:
         """Raises UsageError unless every position is in one piece."""
         at = 0
         for start, end in sorted(p for own in self.pieces for p in own if p[1] > p[0]):

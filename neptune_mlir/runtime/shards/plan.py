@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.runtime.shards.layout import Call, Form, Layout, Masks, Piece
+from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
 
 START, SIZE = "start", "size"
 
@@ -36,7 +37,7 @@ class ShardPart:
 
 
 @dataclass(frozen=True)
-class Position:
+class ShardPosition:
     """An argument behind the program's own: where the piece of `axis` starts, or how long the axis
     is in all (`kind`)."""
 
@@ -68,7 +69,7 @@ class ShardPlan:
     name: str
     axes: tuple[str, ...]
     arguments: tuple[ShardArray, ...]
-    positions: tuple[Position, ...]
+    positions: tuple[ShardPosition, ...]
     parts: tuple[ShardPart, ...]
     here: tuple[ShardArray, ...]
     joins: Mapping[str, Join]
@@ -104,7 +105,7 @@ class ShardPlan:
         masks = Masks(tuple(Form(**f) for f in d["masks"]["forms"]), d["masks"]["movable"])
         return cls(
             d["name"], tuple(d["axes"]), tuple(map(array, d["arguments"])),
-            tuple(Position(**p) for p in d["positions"]), parts, tuple(map(array, d["here"])),
+            tuple(ShardPosition(**p) for p in d["positions"]), parts, tuple(map(array, d["here"])),
             joins, tuple(d["results"]), masks, d["extents"],
         )  # fmt: skip
 
@@ -142,7 +143,7 @@ class ShardSchedule:
     with its data.
     """
 
-    def __init__(self, plan: ShardPlan, layouts: Mapping[str, Layout]):
+    def __init__(self, plan: ShardPlan, layouts: Mapping[str, ShardLayout]):
         self.plan, self.layouts = plan, layouts
         self.devices = len(next(iter(layouts.values())).pieces)
         if any(len(layout.pieces) != self.devices for layout in layouts.values()):
@@ -224,7 +225,7 @@ class ShardSchedule:
             base += self.count(over, rank, owners)
         ends = sorted({0, length, *cuts, *(e for _, span in written for e in span)})
         found = []
-        for span in zip(ends, ends[1:], strict=False):
+        for span in pairwise(ends):
             there = {slot for slot, (a, b) in written if a <= span[0] and span[1] <= b}
             count = max(there, default=0) + 1
             found.append(Stretch(span, count, tuple(k for k in range(count) if k not in there)))

@@ -3,10 +3,10 @@
 
     import neptune_mlir.torch.distributed as nd
 
-    out = nd.attention(q, k, v, mesh, is_causal=True, layout=nd.Layout.zigzag(length, 8))
+    out = nd.attention(q, k, v, mesh, is_causal=True, layout=nd.ShardLayout.zigzag(length, 8))
 """
 
-from neptune_mlir.runtime.shards import Layout
+from neptune_mlir.runtime.shards import ShardLayout
 from neptune_mlir.torch.distributed.attention import (
     attention,
     decode_attention,
@@ -17,6 +17,12 @@ from neptune_mlir.torch.distributed.kernels import ShardKernels
 from neptune_mlir.torch.distributed.run import ShardedKernel
 
 __all__ = [
-    "Layout", "ShardKernels", "ShardedFunction", "ShardedKernel", "attention", "compile",
-    "decode_attention", "linear_cross_entropy",
+    "ShardKernels",
+    "ShardLayout",
+    "ShardedFunction",
+    "ShardedKernel",
+    "attention",
+    "compile",
+    "decode_attention",
+    "linear_cross_entropy",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from neptune_mlir import ops
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.program import Program
-from neptune_mlir.runtime.shards import Layout
+from neptune_mlir.runtime.shards import ShardLayout
 from neptune_mlir.torch.distributed.function import (
     Layouts,
     Mesh,
@@ -47,7 +47,8 @@ def _function(
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mesh: Mesh, *,
     is_causal: bool = False, window: int | None = None, scale: float | None = None,
-    layout: Layout | None = None, kv_layout: Layout | None = None, transport: str = "auto",
+    layout: ShardLayout | None = None, kv_layout: ShardLayout | None = None,
+    transport: str = "auto",
 ) -> torch.Tensor:  # fmt: skip
     """Attention whose queries and keys are in pieces on the processes of a group.
 
@@ -56,7 +57,7 @@ def attention(
         mesh: a process group, or a mesh of one dimension.
         is_causal, window: as of `ops.attention`, of positions on the whole axes.
         layout: the pieces of the queries, and of the keys where `kv_layout` is not given;
-            `Layout.zigzag(length, processes)` shares causal work evenly. Default: one piece a
+            `ShardLayout.zigzag(length, processes)` shares causal work evenly. Default: one piece a
             process, in the order of ranks, of the lengths that the processes have.
         transport: as of `compile`.
 
@@ -73,7 +74,7 @@ def attention(
 
 def decode_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mesh: Mesh, *,
-    scale: float | None = None, layout: Layout | None = None, transport: str = "auto",
+    scale: float | None = None, layout: ShardLayout | None = None, transport: str = "auto",
 ) -> torch.Tensor:  # fmt: skip
     """Attention of queries that all processes have on keys that are in pieces: parts travel, of the
     size of the result."""
@@ -86,7 +87,7 @@ def decode_attention(
 
 def linear_cross_entropy(
     x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, mesh: Mesh, *,
-    layout: Layout | None = None, transport: str = "auto",
+    layout: ShardLayout | None = None, transport: str = "auto",
 ) -> torch.Tensor:  # fmt: skip
     """Cross-entropy of x weightᵀ with the classes in pieces: x [rows, width], this process's
     weight [classes, width], target [rows] i64, counted over all classes -> [rows]."""
@@ -126,9 +127,9 @@ def of_dtensors(
     layout, size = None, q.shape[2]
     if size == k.shape[2]:
         rearranged = is_causal and _is_rearranged(size, mesh.size())
-        layout = (Layout.zigzag if rearranged else _chunks)(size, mesh.size())
+        layout = (ShardLayout.zigzag if rearranged else _chunks)(size, mesh.size())
     made = attention(
-        *(x.to_local() for x in (q, k, v)), _group(mesh), is_causal=is_causal, scale=scale,
+        q.to_local(), k.to_local(), v.to_local(), _group(mesh), is_causal=is_causal, scale=scale,
         layout=layout,
     )  # fmt: skip
     return DTensor.from_local(
@@ -143,10 +144,10 @@ def _group(mesh: Any) -> dist.ProcessGroup:
     return found
 
 
-def _chunks(size: int, devices: int) -> Layout:
+def _chunks(size: int, devices: int) -> ShardLayout:
     """torch.chunk's pieces, which a DTensor has: all equal but the last ones."""
     each = -(-size // devices)
-    return Layout.contiguous([max(0, min(each, size - r * each)) for r in range(devices)])
+    return ShardLayout.contiguous([max(0, min(each, size - r * each)) for r in range(devices)])
 
 
 def _is_rearranged(size: int, devices: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.distributed as dist
@@ -42,7 +42,7 @@ def answering(what: str, group: dist.ProcessGroup) -> Iterator[None]:
         raise PeerError(
             f"{what}: no answer from a process of the group of {group.size()}: "
             f"{lines[0] if lines else type(error).__name__}",
-            hint="a process died, is late, or called with other shapes; the time-out is the group's",
+            hint="a process died, is late, or has other shapes; the time-out is the group's",
         ) from error
 
 
@@ -157,7 +157,7 @@ class _Shared:
     """Memory of a group that every process of it can read and write: two halves in turns, since who
     writes into one has passed a barrier after it was last read."""
 
-    _known: dict[Any, _Shared] = {}
+    _known: ClassVar[dict[Any, _Shared]] = {}
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int):
         import torch.distributed._symmetric_memory as symmetric

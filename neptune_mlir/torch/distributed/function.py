@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -15,15 +15,15 @@ from torch.distributed.device_mesh import DeviceMesh
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.gradient import as_program
 from neptune_mlir.frontend.program import Program
-from neptune_mlir.frontend.shard import Split, split, split_vjp
+from neptune_mlir.frontend.shard import ShardSplit, split, split_vjp
 from neptune_mlir.frontend.shard.positions import axis_numbers
-from neptune_mlir.runtime.shards import Layout
+from neptune_mlir.runtime.shards import ShardLayout
 from neptune_mlir.torch.distributed.kernels import ShardKernels
 from neptune_mlir.torch.distributed.run import ShardedKernel
 from neptune_mlir.torch.op import target_of
 
-Mesh = DeviceMesh | dist.ProcessGroup
-Layouts = Mapping[str, Layout]
+Mesh: TypeAlias = "DeviceMesh | dist.ProcessGroup"
+Layouts = Mapping[str, ShardLayout]
 
 
 class ShardedFunction:
@@ -33,7 +33,9 @@ class ShardedFunction:
     gradient; the cotangent of a result that all have must be the same on all.
     """
 
-    def __init__(self, program: Program, axes: list[str], run: Callable[[Split], ShardedKernel]):
+    def __init__(
+        self, program: Program, axes: list[str], run: Callable[[ShardSplit], ShardedKernel]
+    ):
         self.program, self.axes = program, axes
         self._run = run
 
@@ -96,7 +98,7 @@ def compile(
         mesh: a mesh of one dimension, one dimension of which is named by `shard`, or a group.
         shard: which axes are in pieces, by name, and over which dimension of the mesh: all over the
             same one. Of two axes, the data of the last travel.
-        layouts: the pieces of each axis (`Layout`); default: one a process, in the order of ranks.
+        layouts: the pieces of each axis; default: one a process, in the order of ranks.
         transport: "ring" (torch.distributed), "copy" (copy engines, symmetric memory), "auto".
         device: of the tensors; default: the mesh's.
 
@@ -113,7 +115,7 @@ def compile(
     target = target_of(torch.device(kind))
     way = transport_of(transport, torch.device(kind), group)
 
-    def run(made: Split) -> ShardedKernel:
+    def run(made: ShardSplit) -> ShardedKernel:
         return ShardedKernel(ShardKernels.of(made, target), group, layouts, way)
 
     return ShardedFunction(program, axes, run)

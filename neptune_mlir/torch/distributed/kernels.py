@@ -16,7 +16,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.shards import ShardPlan
 
 if TYPE_CHECKING:
-    from neptune_mlir.frontend.shard import Split
+    from neptune_mlir.frontend.shard import ShardSplit
 
 _PLAN = "plan.json"
 
@@ -33,7 +33,7 @@ class ShardKernels:
         self._kernels: dict[str, Kernel] = {}
 
     @classmethod
-    def of(cls, split: Split, target: str) -> ShardKernels:
+    def of(cls, split: ShardSplit, target: str) -> ShardKernels:
         """The kernels of a split program for a target (`neptune doctor` lists them)."""
         from neptune_mlir.frontend.shard.plan import plan_of
 

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
-from neptune_mlir.runtime.shards.layout import Layout
+from neptune_mlir.runtime.shards.layout import ShardLayout
 from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule
 from neptune_mlir.torch.distributed.exchange import (
     Batch,
@@ -49,7 +49,7 @@ class ShardedKernel:
 
     def __init__(
         self, kernels: ShardKernels, group: dist.ProcessGroup,
-        layouts: Mapping[str, Layout] | None = None, transport: str = "ring",
+        layouts: Mapping[str, ShardLayout] | None = None, transport: str = "ring",
     ):  # fmt: skip
         if transport not in ("ring", "copy"):
             raise UsageError(f"no transport '{transport}'", hint="ring or copy")
@@ -58,7 +58,7 @@ class ShardedKernel:
         self.layouts = layouts
         self._schedules: dict[Any, ShardSchedule] = {}
 
-    def __call__(self, *arguments: Any, layouts: Mapping[str, Layout] | None = None) -> Any:
+    def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
 
         Raises:
@@ -73,7 +73,7 @@ class ShardedKernel:
         layouts = layouts or self.layouts or self._asked(arguments)
         return _ShardCall(self, arguments, self._schedule(layouts)).run()
 
-    def _schedule(self, layouts: Mapping[str, Layout]) -> ShardSchedule:
+    def _schedule(self, layouts: Mapping[str, ShardLayout]) -> ShardSchedule:
         key = tuple(layouts[a] for a in self.plan.axes)
         if key not in self._schedules:
             if len(self._schedules) >= _SCHEDULES:
@@ -81,7 +81,7 @@ class ShardedKernel:
             self._schedules[key] = ShardSchedule(self.plan, dict(layouts))
         return self._schedules[key]
 
-    def _asked(self, arguments: Sequence[Any]) -> dict[str, Layout]:
+    def _asked(self, arguments: Sequence[Any]) -> dict[str, ShardLayout]:
         """Contiguous layouts of what the processes have."""
         extents = _extents(self.plan.arguments, arguments)
         device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
@@ -90,7 +90,7 @@ class ShardedKernel:
         with answering("asking for lengths", self.group):
             all_gather(every.view(-1), mine, self.group)
         lengths = every.T.tolist()
-        return {a: Layout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
+        return {a: ShardLayout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
 
 
 def _extents(arrays: Sequence[ShardArray], arguments: Sequence[Any]) -> dict[str, int]:
@@ -122,7 +122,7 @@ class _ShardCall:
         self.arguments = {
             n: x.detach() if isinstance(x, torch.Tensor) else x for n, x in self.arguments.items()
         }
-        self.extents = self.plan.extents | _extents(self.plan.arguments, arguments)
+        self.extents = dict(self.plan.extents) | _extents(self.plan.arguments, arguments)
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
         self.copies = kernel.transport == "copy"

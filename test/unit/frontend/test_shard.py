@@ -2,7 +2,7 @@
 """Programs cut over devices: local program, parts and join give what the program gives, exactly."""
 
 import random
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.notation import Program, exp, inf, log, max, mean, sum, where
 from neptune_mlir.frontend.shard import split, split_vjp
 from neptune_mlir.frontend.shard.plan import plan_of
-from neptune_mlir.runtime.shards import Layout, ShardPlan
+from neptune_mlir.runtime.shards import ShardLayout, ShardPlan
 from neptune_mlir.runtime.shards.layout import Form, Masks
 from neptune_mlir.runtime.shards.plan import ShardSchedule
 
@@ -212,7 +212,8 @@ def masks_like(plan, i, j, sizes):
 
 
 @pytest.mark.parametrize(
-    "options", [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
+    "options",
+    [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
     ids=str,
 )  # fmt: skip
 def test_runs_cover_each_point_once(options):
@@ -222,13 +223,13 @@ def test_runs_cover_each_point_once(options):
     rng = random.Random(3)
     for trial in range(12):
         size, devices = 16, rng.choice([1, 2, 3])
-        zigzag = Layout.zigzag(size, devices)
+        zigzag = ShardLayout.zigzag(size, devices)
         layout = {"i": zigzag, "j": zigzag}
         if trial % 2:
             cuts = [0, *sorted(rng.sample(range(1, size), 5)), size]
-            pieces = list(zip(cuts, cuts[1:], strict=False))
+            pieces = list(pairwise(cuts))
             rng.shuffle(pieces)
-            layout = {a: Layout(tuple(tuple(pieces[r::devices]) for r in range(devices)))
+            layout = {a: ShardLayout(tuple(tuple(pieces[r::devices]) for r in range(devices)))
                       for a in "ij"}  # fmt: skip
         _check_cover(plan, ShardSchedule(plan, layout), layout, size)
 
@@ -267,7 +268,7 @@ def _positions(pieces):
 
 def test_causal_work_is_one_run_a_step():
     plan = plan_of(split(ops.attention(head_dim=4, causal=True), ["i", "j"]))
-    layout = Layout.zigzag(64, 4)
+    layout = ShardLayout.zigzag(64, 4)
     schedule = ShardSchedule(plan, {"i": layout, "j": layout})
     areas = []
     for rank in range(4):
@@ -279,14 +280,14 @@ def test_causal_work_is_one_run_a_step():
 
 
 def test_layouts():
-    assert Layout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
-    assert Layout.even(7, 3).lengths == (2, 2, 3)
-    assert Layout.zigzag(8, 2).pieces == (((0, 2), (6, 8)), ((2, 4), (4, 6)))
-    assert list(accumulate(Layout.zigzag(13, 3).checked().lengths))[-1] == 13
+    assert ShardLayout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
+    assert ShardLayout.even(7, 3).lengths == (2, 2, 3)
+    assert ShardLayout.zigzag(8, 2).pieces == (((0, 2), (6, 8)), ((2, 4), (4, 6)))
+    assert list(accumulate(ShardLayout.zigzag(13, 3).checked().lengths))[-1] == 13
     with pytest.raises(UsageError, match="on two devices"):
-        Layout((((0, 3),), ((2, 5),))).checked()
+        ShardLayout((((0, 3),), ((2, 5),))).checked()
     with pytest.raises(UsageError, match="on no device"):
-        Layout((((0, 3),), ((4, 5),))).checked()
+        ShardLayout((((0, 3),), ((4, 5),))).checked()
 
 
 def test_a_form_with_an_argument_decides_nothing():

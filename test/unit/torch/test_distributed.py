@@ -32,7 +32,7 @@ def cut(x, layout, rank, dim=2):
 
 
 def uneven(size, devices):
-    return nd.Layout.contiguous([size - 3 * (devices - 1)] + [3] * (devices - 1))
+    return nd.ShardLayout.contiguous([size - 3 * (devices - 1)] + [3] * (devices - 1))
 
 
 def data(kv_heads=2, heads=2):
@@ -84,7 +84,7 @@ def decode(group):
 def nothing_here(group):
     """A process with no keys at all."""
     q, k, v, d = data()
-    layout = nd.Layout.contiguous([LENGTH] + [0] * (group.size() - 1))
+    layout = nd.ShardLayout.contiguous([LENGTH] + [0] * (group.size() - 1))
     k1, v1 = (cut(x, layout, group.rank()) for x in (k, v))
     out = nd.decode_attention(q[:, :, :1], k1, v1, group)
     return worst([out], [defined(q[:, :, :1], k, v, d[:, :, :1], False)[0]])
@@ -120,7 +120,7 @@ def softmax(group):
 def same_bits(group):
     """Whoever is late: the same bits."""
     q, k, v, _ = data()
-    layout = nd.Layout.zigzag(LENGTH, group.size())
+    layout = nd.ShardLayout.zigzag(LENGTH, group.size())
     mine = [cut(x, layout, group.rank()) for x in (q, k, v)]
     first = nd.attention(*mine, group, is_causal=True, layout=layout)
     for k in range(4):
@@ -150,22 +150,22 @@ def by_torch(group):
                 found = F.scaled_dot_product_attention(*buffers, is_causal=True)
     finally:
         unregister()
-    layout = nd.Layout.zigzag(16, group.size())
+    layout = nd.ShardLayout.zigzag(16, group.size())
     return max(one, worst([found], [cut(want, layout, group.rank())]))
 
 
 def wrong_layout(group):
     q, k, v, _ = data()
     with pytest.raises(ArgumentError, match="by its layout"):
-        nd.attention(q, k, v, group, layout=nd.Layout.even(LENGTH, group.size()))
+        nd.attention(q, k, v, group, layout=nd.ShardLayout.even(LENGTH, group.size()))
     return 0.0
 
 
 CASES = {
     "global, uneven": attention(False),
-    "causal, zigzag, grouped heads": attention(True, nd.Layout.zigzag, heads=4),
-    "causal, one piece": attention(True, nd.Layout.even),
-    "window": attention(True, nd.Layout.zigzag, window=5),
+    "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
+    "causal, one piece": attention(True, nd.ShardLayout.even),
+    "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
     "wrong layout": wrong_layout,
