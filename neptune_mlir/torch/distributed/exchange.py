@@ -117,8 +117,9 @@ class RingExchange:
 
 
 class CopyExchange:
-    """Each process reads the others' tensors from symmetric memory by copy engines, on a stream
-    beside that of the kernels, which then have all multiprocessors."""
+    """Each process writes its tensors into the others' memory by copy engines, on a stream beside
+    that of the kernels. Copies inside of one GPU would run on its multiprocessors, behind kernels
+    that occupy all of them; so nothing is staged."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device):
         self.group, self.device = group, device
@@ -126,38 +127,42 @@ class CopyExchange:
         self._found: dict[int, tuple[list[torch.Tensor], torch.cuda.Event]] = {}
 
     def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
+        given = [x.contiguous() for x in tensors]
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        memory = _Shared.of(self.group, self.device, room, "ring")
-        made = {r: [_empty(k, self.device) for k in shapes(r)] for r in self._others()}
+        memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
+
+        def slot(reader: int, owner: int) -> torch.Tensor:
+            at = (owner - reader - 1) % self.size
+            return memory.at(reader)[at * room : (at + 1) * room]
+
         with torch.cuda.stream(memory.side):
-            for x, to in zip(tensors, _views(memory.at(self.rank), shapes(self.rank)), strict=True):
-                to.copy_(x)
-                x.record_stream(memory.side)
-            memory.barrier()
-            for owner in self._others():
-                far = _views(memory.at(owner), shapes(owner))
-                for x, to in zip(far, made[owner], strict=True):
-                    to.copy_(x)
-                    to.record_stream(memory.side)
+            for step in range(1, self.size):
+                reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
+                for x, to in zip(given, _views(slot(reader, self.rank), shapes(self.rank)),
+                                 strict=True):  # fmt: skip
+                    to.copy_(x, non_blocking=True)
+                    x.record_stream(memory.side)
+                memory.barrier()
                 event = torch.cuda.Event()
                 event.record(memory.side)
-                self._found[owner] = made[owner], event
+                here = list(_views(slot(self.rank, owner), shapes(owner)))
+                self._found[owner] = here, event
 
     def get(self, owner: int) -> list[torch.Tensor]:
         found, event = self._found.pop(owner)
         torch.cuda.current_stream(self.device).wait_event(event)
         return found
 
-    def _others(self) -> list[int]:
-        return [(self.rank - step) % self.size for step in range(1, self.size)]
-
 
 class _Shared:
-    """Memory of a group that every process of it can read and write: two halves in turns, since who
-    writes into one has passed a barrier after it was last read."""
+    """Memory of a group that every process of it can read and write: two halves in turns.
 
-    _known: ClassVar[dict[Any, _Shared]] = {}
+    Who writes into one has passed the barrier of the call before, which others reach when the
+    kernels of their call before that one, the last that read it, are done.
+    """
+
+    _known: ClassVar[dict[Any, list[_Shared]]] = {}
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int):
         import torch.distributed._symmetric_memory as symmetric
@@ -175,10 +180,11 @@ class _Shared:
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
         """The group's memory for a use, with at least `room` bytes a turn; the next turn."""
-        key = group.group_name, device, use
-        found = cls._known.get(key)
-        if found is None or found.room < room:
-            found = cls._known[key] = cls(group, device, -(-room // 2**20) * 2**20)
+        kept = cls._known.setdefault((group.group_name, device, use), [])
+        if not kept or kept[-1].room < room:  # smaller ones stay: others may be writing into them
+            least = max(room, 2 * kept[-1].room if kept else 0)
+            kept.append(cls(group, device, -(-least // 2**20) * 2**20))
+        found = kept[-1]
         found._turn = 1 - found._turn
         return found
 

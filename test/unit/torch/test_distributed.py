@@ -4,6 +4,9 @@
 `test_shard.py` has the compiled kernels. All cases of a number of processes run in one group.
 """
 
+import collections
+import contextlib
+import threading
 import time
 
 import pytest
@@ -20,6 +23,7 @@ import neptune_mlir.torch.distributed as nd  # noqa: E402
 from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
+from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
 from support.processes import run  # noqa: E402
 
@@ -220,3 +224,81 @@ def test_a_peer_that_does_not_answer_is_an_error_in_time(fault):
     (seconds, _) = run(2, [("fault", fault)], timeout=1)["fault"]
     assert isinstance(seconds, float) and seconds < 5, seconds
 
+
+
+class Stream:
+    """Everything has happened when a call returns: what is tested is who writes where."""
+
+    def __init__(self, *device):
+        self.record = self.wait_stream = self.wait_event = lambda *other: None
+
+
+class SharedMemory:
+    """Symmetric memory of threads."""
+
+    def __init__(self, size):
+        self.barrier = threading.Barrier(size)
+        self.memory, self.made = {}, collections.Counter()
+
+    def make(self, shared, group, device, room):
+        rank = group.rank()
+        number = self.made[rank]
+        self.made[rank] += 1
+        shared.room, shared.side, shared._turn, shared._timeout_ms = room, Stream(), 0, 1
+        self.memory[rank, number] = torch.zeros(2 * room, dtype=torch.uint8)
+        self.barrier.wait(10)
+        shared._handle = Handle(self, number)
+
+
+class Handle:
+    def __init__(self, memory, number):
+        self.get_buffer = lambda rank, shape, dtype: memory.memory[rank, number]
+        self.barrier = lambda channel, timeout_ms: memory.barrier.wait(10)
+
+
+class Group:
+    def __init__(self, rank, size):
+        self.rank, self.size = (lambda: rank), (lambda: size)
+        self.group_name = f"thread {rank}"
+
+
+def copying(group, seen):
+    """Six calls of growing tensors, a gather after each."""
+    device, rank, size = torch.device("cpu"), group.rank(), group.size()
+    for call in range(6):
+        def shapes(owner, call=call):
+            return [(torch.Size((2, 3 + owner)), torch.float32),
+                    (torch.Size(((1 + call) * 20000 + owner,)), torch.int64)]  # fmt: skip
+
+        def values(owner, call=call, shapes=shapes):
+            return [torch.full(shape, 10 * call + owner, dtype=kind)
+                    for shape, kind in shapes(owner)]  # fmt: skip
+
+        around = exchange.CopyExchange(group, device)
+        around.start(values(rank), shapes)
+        for step in range(1, size):
+            owner = (rank - step) % size
+            pairs = zip(around.get(owner), values(owner), strict=True)
+            seen.append(all(torch.equal(a, b) for a, b in pairs))
+        parts = exchange.Gather(64, group, device, copies=True)
+        parts.mine.fill_(call + rank)
+        seen.append(parts.every()[:, 0].tolist() == [call + r for r in range(size)])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_copies_go_to_their_readers(size, monkeypatch):
+    memory, seen = SharedMemory(size), []
+    monkeypatch.setattr(exchange._Shared, "__init__", lambda *a: memory.make(*a))
+    monkeypatch.setattr(exchange._Shared, "_known", {})
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
+    for name in ("current_stream", "Event"):
+        monkeypatch.setattr(torch.cuda, name, Stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    threads = [
+        threading.Thread(target=copying, args=(Group(r, size), seen)) for r in range(size)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert len(seen) == 6 * size * size and all(seen)
