@@ -33,22 +33,24 @@ def _dtype(x: torch.Tensor) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _function(
-    mesh: Mesh, device: torch.device, axes: tuple[str, ...], transport: str, kind: str,
-    options: tuple[tuple[str, Any], ...],
+    mesh: Mesh, device: torch.device, axes: tuple[str, ...], transport: str, gathers: bool,
+    kind: str, options: tuple[tuple[str, Any], ...],
 ) -> ShardedFunction:  # fmt: skip
     make: dict[str, Any] = {
         "attention": ops.attention, "linear_cross_entropy": ops.linear_cross_entropy,
     }  # fmt: skip
     program: Program = make[kind](**dict(options))
     shard: dict[str, str | int | None] = dict.fromkeys(axes, None)
-    return compile(program, mesh, shard, transport=transport, device=device)
+    return compile(
+        program, mesh, shard, transport=transport, gathers=gathers, device=device
+    )
 
 
 def attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mesh: Mesh, *,
     is_causal: bool = False, window: int | None = None, scale: float | None = None,
     layout: ShardLayout | None = None, kv_layout: ShardLayout | None = None,
-    transport: str = "auto",
+    transport: str = "auto", gathers: bool = False,
 ) -> torch.Tensor:  # fmt: skip
     """Attention whose queries and keys are in pieces on the processes of a group.
 
@@ -59,15 +61,15 @@ def attention(
         layout: the pieces of the queries, and of the keys where `kv_layout` is not given;
             `ShardLayout.zigzag(length, processes)` shares causal work evenly. Default: one piece a
             process, in the order of ranks, of the lengths that the processes have.
-        transport: as of `compile`.
+        transport, gathers: as of `compile`.
 
     Returns:
         The results of this process's queries; autograd follows them.
     """
     function = _function(
-        mesh, q.device, ("i", "j"), transport, "attention", _options(q, k, v, is_causal, window,
-                                                                     scale),
-    )  # fmt: skip
+        mesh, q.device, ("i", "j"), transport, gathers, "attention",
+        _options(q, k, v, is_causal, window, scale),
+    )
     layouts = None if layout is None else {"i": layout, "j": kv_layout or layout}
     return function(q, k, v, layouts=layouts)
 
@@ -79,7 +81,7 @@ def decode_attention(
     """Attention of queries that all processes have on keys that are in pieces: parts travel, of the
     size of the result."""
     function = _function(
-        mesh, q.device, ("j",), transport, "attention",
+        mesh, q.device, ("j",), transport, False, "attention",
         (*_options(q, k, v, False, None, scale), ("q_len", q.shape[2])),
     )  # fmt: skip
     return function(q, k, v, layouts=None if layout is None else {"j": layout})
@@ -92,7 +94,9 @@ def linear_cross_entropy(
     """Cross-entropy of x weightᵀ with the classes in pieces: x [rows, width], this process's
     weight [classes, width], target [rows] i64, counted over all classes -> [rows]."""
     options = (("width", x.shape[1]), ("dtype", _dtype(x)))
-    function = _function(mesh, x.device, ("j",), transport, "linear_cross_entropy", options)
+    function = _function(
+        mesh, x.device, ("j",), transport, False, "linear_cross_entropy", options
+    )
     layouts: Layouts | None = None if layout is None else {"j": layout}
     return function(x, weight, target, layouts=layouts)
 

@@ -89,7 +89,8 @@ class _Differentiated(torch.autograd.Function):
 
 def compile(
     program: Program | Any, mesh: Mesh, shard: Mapping[str, str | int | None], *,
-    layouts: Layouts | None = None, transport: str = "auto", device: Any = None,
+    layouts: Layouts | None = None, transport: str = "auto", gathers: bool = False,
+    device: Any = None,
 ) -> ShardedFunction:  # fmt: skip
     """A program whose axes are in pieces on the processes of a mesh.
 
@@ -100,6 +101,8 @@ def compile(
             same one. Of two axes, the data of the last travel.
         layouts: the pieces of each axis; default: one a process, in the order of ranks.
         transport: "ring" (torch.distributed), "copy" (copy engines, symmetric memory), "auto".
+        gathers: each process takes all of the data that travel and runs the program at once, where
+            no gradient is wanted: for short lengths on many devices.
         device: of the tensors; default: the mesh's.
 
     Returns:
@@ -116,7 +119,7 @@ def compile(
     way = transport_of(transport, torch.device(kind), group)
 
     def run(made: ShardSplit) -> ShardedKernel:
-        return ShardedKernel(ShardKernels.of(made, target), group, layouts, way)
+        return ShardedKernel(ShardKernels.of(made, target), group, layouts, way, gathers)
 
     return ShardedFunction(program, axes, run)
 

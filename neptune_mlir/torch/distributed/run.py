@@ -22,6 +22,7 @@ from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedul
 from neptune_mlir.torch.distributed.exchange import (
     Batch,
     CopyExchange,
+    Exchange,
     Gather,
     RingExchange,
     all_gather,
@@ -45,16 +46,24 @@ class ShardedKernel:
         layouts: the pieces of each sharded axis; None where they are one a process, in the order of
             ranks, whose lengths each call asks for.
         transport: "ring" by torch.distributed, "copy" by copy engines from symmetric memory (CUDA).
+        gathers: whether each process takes all of the data that travel and runs the program on
+            them at once, where its results allow that: for short lengths on many devices.
     """
 
     def __init__(
         self, kernels: ShardKernels, group: dist.ProcessGroup,
         layouts: Mapping[str, ShardLayout] | None = None, transport: str = "ring",
+        gathers: bool = False,
     ):  # fmt: skip
         if transport not in ("ring", "copy"):
             raise UsageError(f"no transport '{transport}'", hint="ring or copy")
         self.kernels, self.plan = kernels, kernels.plan
         self.group, self.transport = group, transport
+        traveling = self.plan.axes[-1]
+        results = [r for join in self.plan.joins.values() for r in join.results]
+        self.gathers = gathers and len(self.plan.axes) == 2 and [*self.plan.joins] == [
+            traveling
+        ] and not any(traveling in (r.axes or ()) for r in results)  # fmt: skip
         self.layouts = layouts
         self._schedules: dict[Any, ShardSchedule] = {}
 
@@ -125,7 +134,7 @@ class _ShardCall:
         self.extents = dict(self.plan.extents) | _extents(self.plan.arguments, arguments)
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
-        self.copies = kernel.transport == "copy"
+        self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
         for axis, layout in schedule.layouts.items():
@@ -137,12 +146,13 @@ class _ShardCall:
 
     def run(self) -> Any:
         results: dict[str, torch.Tensor] = {}
-        if len(self.plan.axes) == 1:
-            parts = self._alone(results)
+        if self.gathers:
+            self._at_once(results)
         else:
-            parts = self._around()
-        for over in self.plan.joins:
-            self._join(over, parts, results)
+            alone = len(self.plan.axes) == 1
+            parts = self._alone(results) if alone else self._around()
+            for over in self.plan.joins:
+                self._join(over, parts, results)
         found = tuple(results[name] for name in self.plan.results)
         return found[0] if len(found) == 1 else found
 
@@ -191,11 +201,9 @@ class _ShardCall:
 
     # two sharded axes
 
-    def _around(self) -> dict[str, torch.Tensor]:
-        """The parts that this process joins: its own runs' over the traveling axis, all processes'
-        over the other."""
-        plan, schedule, rank = self.plan, self.schedule, self.rank
-        moving = [a for a in plan.arguments if a.axes and self.traveling in a.axes]
+    def _exchange(self) -> tuple[list[ShardArray], Exchange]:
+        """The arguments that travel, on their way."""
+        moving = [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
 
         def shapes(owner: int) -> list[tuple[torch.Size, torch.dtype]]:
@@ -203,6 +211,46 @@ class _ShardCall:
                     for a in moving]  # fmt: skip
 
         exchange.start([self.arguments[a.name] for a in moving], shapes)
+        return moving, exchange
+
+    def _at_once(self, results: dict[str, torch.Tensor]) -> None:
+        """The program on all of the data that travel, for each piece of what stays."""
+        moving, exchange = self._exchange()
+        staying, layouts = self.plan.axes[0], self.schedule.layouts
+        got = {self.rank: [self.arguments[a.name] for a in moving]}
+        for owner in list(self.schedule.owners(self.rank))[1:]:
+            got[owner] = exchange.get(owner)
+        pieces = sorted(
+            (start, at, end - start, owner)
+            for owner, own in enumerate(layouts[self.traveling].pieces)
+            for (start, end), at in zip(own, [0, *_ends(own)], strict=False)
+        )
+        data = dict(self.arguments)
+        for k, a in enumerate(moving):
+            dim = (a.axes or ()).index(self.traveling)
+            data[a.name] = torch.cat(
+                [got[owner][k].narrow(dim, at, n) for _, at, n, owner in pieces], dim
+            )
+        arrays = {r.name: r for r in self.plan.joins[self.traveling].results}
+        for array in arrays.values():
+            shape, dtype = self._shape(array.axes or (), self.rank), _DTYPES[array.dtype]
+            results[array.name] = torch.empty(shape, dtype=dtype, device=self.device)
+        at = 0
+        for start, end in layouts[staying].pieces[self.rank]:
+            spans = {staying: (at, at + end - start)}
+            at += end - start
+            starts = {staying: start, self.traveling: 0}
+            numbers = self.plan.numbers(starts, self.schedule.sizes)
+            arguments = [_narrow(data[a.name], a.axes, spans) for a in self.plan.arguments]
+            out = [_narrow(results[n], arrays[n].axes, spans) for n in self.plan.results]
+            if end > start:
+                call(self.kernels.whole, [*arguments, *numbers.values()], out)
+
+    def _around(self) -> dict[str, torch.Tensor]:
+        """The parts that this process joins: its own runs' over the traveling axis, all processes'
+        over the other."""
+        plan, schedule, rank = self.plan, self.schedule, self.rank
+        moving, exchange = self._exchange()
         owners = list(schedule.owners(rank))
         leaving = [p for p in plan.parts if p.over != self.traveling]
         parts = {p.name: self._buffer(p, self._slots(p.over)[-1], rank) for p in plan.parts}

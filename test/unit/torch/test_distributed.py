@@ -22,6 +22,7 @@ import torch.nn.functional as F  # noqa: E402
 import neptune_mlir.torch.distributed as nd  # noqa: E402
 from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
+from neptune_mlir.frontend.shard import split, split_vjp  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
@@ -60,7 +61,8 @@ def defined(q, k, v, d, causal, window=None):
 
 
 def worst(got, want):
-    return max((a - b).abs().max().item() for a, b in zip(got, want, strict=True) if a.numel())
+    pairs = [(a, b) for a, b in zip(got, want, strict=True) if a.numel()]
+    return max(((a - b).abs().max().item() for a, b in pairs), default=0.0)
 
 
 def attention(causal, layout=None, heads=2, kv_heads=2, window=None):
@@ -158,6 +160,17 @@ def by_torch(group):
     return max(one, worst([found], [cut(want, layout, group.rank())]))
 
 
+def at_once(group):
+    """All keys to every process, and the program as it is on them."""
+    q, k, v, d = data()
+    found = []
+    for layout in (nd.ShardLayout.zigzag(LENGTH, group.size()), uneven(LENGTH, group.size())):
+        mine = (cut(x, layout, group.rank()) for x in (q, k, v))
+        out = nd.attention(*mine, group, is_causal=True, layout=layout, gathers=True)
+        found.append(worst([out], [cut(defined(q, k, v, d, True)[0], layout, group.rank())]))
+    return max(found)
+
+
 def wrong_layout(group):
     q, k, v, _ = data()
     with pytest.raises(ArgumentError, match="by its layout"):
@@ -172,11 +185,24 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "wrong layout": wrong_layout,
+    "at once": at_once, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
+def solve():
+    """What the processes will ask the solver, once for all of them: they inherit the answers."""
+    same = {"head_dim": DIM, "v_dim": DIM, "dtype": "f32"}
+    for options in ({}, {"causal": True}, {"causal": True, "group": 2},
+                    {"causal": True, "window": 5}):  # fmt: skip
+        program = ops.attention(**same, **options)
+        split(program, ["i", "j"])
+        split_vjp(program, ["i", "j"])
+    split(ops.attention(**same, q_len=1), ["j"])
+    split_vjp(ops.linear_cross_entropy(width=DIM), ["j"])
+
+
 def check(size, compiled=False):
+    solve()
     found = run(size, list(CASES.items()), compiled=compiled)
     wrong = {
         name: values for name, values in found.items()
