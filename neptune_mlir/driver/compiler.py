@@ -209,7 +209,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
             continue
         tried = tiles
         try:
-            if cases and (lowering.cases or lowering.way.few or lowering.cut_cases):
+            if cases and lowering.has_variants:
                 bundle = made_with_cases(lowering, tiles)
             else:
                 bundle = pipeline.compile_tiles(
@@ -268,7 +268,7 @@ def emit_text(
             return str(pipeline.emit_tiles(lowering.module, level, entry, **chip))
 
         texts = {}
-        if lowering.cases or lowering.way.few or lowering.cut_cases:
+        if lowering.has_variants:
             from neptune_mlir.pipelines import gpu
 
             def plan_of(lowering: Lowering) -> Any:

@@ -64,6 +64,11 @@ class Lowering:
             _check_state(module)
         return cls(module, {"provenance": provenance(text, source)})
 
+    @property
+    def has_variants(self) -> bool:
+        """Whether some calls may have kernels of their own."""
+        return bool(self.cases or self.way.few or (self.way.cut and self.cut_cases))
+
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
         return replace(
