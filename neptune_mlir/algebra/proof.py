@@ -112,8 +112,8 @@ class Proof:
 
 
 def leaf_text(t: Term) -> str | None:
-    """How corrections' leaves are written: a, m_old, m_new."""
-    if t.op == "ref" and isinstance(t.attr, tuple) and t.attr[0] in ("acc", "old", "new"):
+    """How corrections' leaves are written: acc(a), m_old, m_new (m_mid between two repairs)."""
+    if t.op == "ref" and isinstance(t.attr, tuple) and t.attr[0] in ("acc", "old", "new", "mid"):
         side, name = t.attr[0], t.attr[1]
         return f"acc({name})" if side == "acc" else f"{name}_{side}"
     return None

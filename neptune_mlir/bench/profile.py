@@ -243,6 +243,34 @@ def first_issue(track: Track) -> int | None:
     return None
 
 
+def one_block(found: Sequence[Track]) -> list[Track]:
+    """Of the first sampled block one warp of each role, in the order of roles."""
+    rows: dict[str, Track] = {}
+    for track in found:
+        if track.block == found[0].block:
+            rows.setdefault(track.role, track)
+    return [rows[role] for role in sorted(rows)]
+
+
+def in_window(found: Sequence[Track], window: int) -> list[dict[str, Any]]:
+    """The first cycles of `one_block` as JSON data: spans are kind, start and end."""
+    tracks = one_block(found)
+    low = min((t.start for t in tracks), default=0)
+
+    def cut(spans: Sequence[Span]) -> list[Span]:
+        return [Span(s.kind, s.start - low, min(s.end - low, window))
+                for s in spans if s.start - low < window]  # fmt: skip
+
+    return [
+        {
+            "role": track.role, "start": track.start - low, "end": min(track.end - low, window),
+            "spans": [[s.kind, s.start, s.end] for s in cut(track.spans)],
+            "products": [[s.start, s.end] for s in cut(track.products)],
+        }
+        for track in tracks
+    ]  # fmt: skip
+
+
 def title(row: dict[str, Any]) -> str:
     where = f" where {row['where']}" if row["where"] else ""
     without = f", {row['us']:.0f} us without" if "us" in row else ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from neptune_mlir.bench.profile import ISSUE, OTHER, UNDER_WAY, WAIT, Span, Track
+from neptune_mlir.bench.profile import ISSUE, OTHER, UNDER_WAY, WAIT, Span, Track, one_block
 
 WIDTH, ROW, LEFT, TOP = 1200, 26, 90, 24
 COLOURS = {
@@ -27,7 +27,7 @@ def timeline(kernels: Mapping[str, Sequence[Track]], window: int = WINDOW) -> st
     the start and, where the block runs for longer, one in the middle."""
     panels, y = [], 10
     for name, found in kernels.items():
-        rows = _rows(found)
+        rows = one_block(found)
         if not rows:
             continue
         start, end = min(t.start for t in rows), max(t.end for t in rows)
@@ -42,14 +42,6 @@ def timeline(kernels: Mapping[str, Sequence[Track]], window: int = WINDOW) -> st
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         *panels, *_legend(y + 10), "</svg>",
     ]) + "\n"  # fmt: skip
-
-
-def _rows(found: Sequence[Track]) -> list[Track]:
-    rows: dict[str, Track] = {}
-    for track in found:
-        if track.block == found[0].block:
-            rows.setdefault(track.role, track)
-    return [rows[role] for role in sorted(rows)]
 
 
 def _panel(

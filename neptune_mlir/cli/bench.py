@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile", action="store_true",
         help="where the cycles go of what `build --profile` made, at --lengths",
     )  # fmt: skip
+    run.add_argument(
+        "--perfetto", type=Path, metavar="OUT.json", help="the profile as a trace for Perfetto"
+    )
     show = actions.add_parser("show", help="tables of a JSON file")
     show.add_argument("results", type=Path)
     for which in (run, show):
@@ -86,6 +89,8 @@ def _run(options: argparse.Namespace) -> int:
         return _check(options, log)
     if options.profile:
         return _profile(options)
+    if options.perfetto:
+        raise UsageError("--perfetto writes a profile", hint="add --profile")
     wanted = run.BenchOptions(
         lengths=_numbers("lengths", options.lengths)
         or (run.QUICK_LENGTHS if options.quick else run.LENGTHS),
@@ -133,7 +138,7 @@ def _check(options: argparse.Namespace, log: Path) -> int:
 def _profile(options: argparse.Namespace) -> int:
     from neptune_mlir.bench import profile, results, run
     from neptune_mlir.bench.problem import problem_of
-    from neptune_mlir.bench.timeline import timeline
+    from neptune_mlir.bench.timeline import WINDOW, timeline
 
     lengths = _numbers("lengths", options.lengths) or run.LENGTHS[:1]
     bundles = run.bundles_of(options.folder, options.operators, profile=True)
@@ -148,7 +153,8 @@ def _profile(options: argparse.Namespace) -> int:
         us["us_sampled"] = recorded.us
         for kernel, tracks in recorded.kernels.items():
             row = {"bundle": path.stem, "kernel": kernel, "length": length,
-                   "where": recorded.where, **us, "roles": profile.shares(tracks)}  # fmt: skip
+                   "where": recorded.where, **us, "roles": profile.shares(tracks),
+                   "tracks": profile.in_window(tracks, WINDOW)}  # fmt: skip
             rows.append(row)
             found[profile.title(row)] = tracks
             print(f"{profile.table(row).text()}\n", flush=True)
@@ -156,6 +162,10 @@ def _profile(options: argparse.Namespace) -> int:
         options.json.write_text(results.to_json(rows))
     if options.plot:
         options.plot.write_text(timeline(found))
+    if options.perfetto:
+        from neptune_mlir.bench.perfetto import trace
+
+        options.perfetto.write_text(trace(found))
     return 0
 
 

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.driver.inputs import read_source
+from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.transforms.schedule import library
 
 
@@ -16,36 +19,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_schedule_arguments(parser)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--grad", action="store_true", help="its gradient, and how it was derived")
-    parser.add_argument("--html", metavar="OUT", help="write one self-contained page instead")
+    parser.add_argument(
+        "--html", metavar="OUT", help="write one self-contained page with figures instead"
+    )
+    parser.add_argument(
+        "--size", metavar="N,NAME.DIM=N", help="run-time extents that the page's figures assume"
+    )
+    parser.add_argument(
+        "--profile", metavar="JSON", help="of `neptune bench run --profile`: warps over time"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.driver import explain
     from neptune_mlir.driver.compiler import lower_text
 
+    if not options.html and (options.size or options.profile):
+        raise UsageError("--size and --profile are for a page", hint="add --html OUT")
     source = read_source(options.input)
     if options.grad:
         from neptune_mlir.driver.kernel import Source
         from neptune_mlir.frontend.gradient import grad
 
         source = Source(Source.of(grad(source)).text, source.name)
-    module, facts = lower_text(
-        source.text, source.name, options.target, options.schedule, "fused",
-        library.knob_text(knobs_of(options)),
-    )  # fmt: skip
-    derivation = explain.derivations(module)
+
+    def lowered(level: str) -> Any:
+        return lower_text(
+            source.text, source.name, options.target, options.schedule, level,
+            library.knob_text(knobs_of(options)),
+        )  # fmt: skip
+
+    module, facts = lowered("fused")
     if options.html:
-        page = explain.explain_html(
-            module,
-            source.text,
-            f"{Path(source.name).name}, fused",
-            [*facts["remarks"], *derivation],
-        )
-        Path(options.html).write_text(page)
+        from neptune_mlir.driver.page.page import Request, page
+        from neptune_mlir.driver.page.sizes import parse_sizes
+
+        every, given = parse_sizes(options.size)
+        request = Request(
+            lowered("neptune")[0], module, source.text, Path(source.name).name, options.target,
+            Path(facts["schedule"]).name, facts["remarks"], every, given,
+            _profile(options.profile),
+        )  # fmt: skip
+        Path(options.html).write_text(page(request), encoding="utf-8")
         return 0
     print(explain.explain(module, source.text))
     print(f"\nschedule: {facts['schedule']}")
     print(*facts["remarks"], sep="\n")
-    for line in derivation:
+    for line in explain.derivations(module):
         print(line)
     return 0
+
+
+def _profile(path: str | None) -> list[dict[str, Any]]:
+    """The rows of a profile. Raises InputError."""
+    if path is None:
+        return []
+    try:
+        rows = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read '{path}': {error}") from None
+    if not isinstance(rows, list) or not all("roles" in row for row in rows):
+        hint = "write one with `neptune bench run DIR --profile --json FILE`"
+        raise InputError(f"'{path}' holds no profile", hint=hint)
+    return rows

@@ -46,7 +46,7 @@ DERIVED = Attribute(
     "derived", TEXTS, "func.func",
     "how the function was derived from another one",
     writers=("frontend.emit",),
-    readers=("driver.explain",),
+    readers=("driver.explain", "driver.page.proofs"),
 )  # fmt: skip
 CHIP = Attribute(
     "chip", TEXT, "builtin.module",
@@ -112,14 +112,27 @@ DERIVATION = Attribute(
     "derivation", TEXTS, "neptune.stream",
     "the corrections and why they are right, for `explain`",
     writers=("transforms.fusion.rolling_update",),
-    readers=("driver.explain",),
+    readers=("driver.explain", "driver.page.proofs"),
+)  # fmt: skip
+INNER = Attribute(
+    "inner", TEXTS, "neptune.stream",
+    "what the derivation calls each reduction that a tile computes by itself",
+    writers=("transforms.fusion.rolling_update",),
+    readers=("driver.page.proofs",),
+)  # fmt: skip
+RUNNING = Attribute(
+    "running", TEXTS, "neptune.stream",
+    "what the derivation calls each running value",
+    writers=("transforms.fusion.rolling_update",),
+    readers=("driver.page.proofs",),
 )  # fmt: skip
 TILE = Attribute(
     "tile", NUMBERS, "a fused op",
     "the tile size of each axis; 0: not cut",
     writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
     readers=(
-        "analysis.tile_axes", "dialects.verify", "driver.explain", "transforms.fusion.privatize",
+        "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
+        "driver.page.tiles", "transforms.fusion.privatize",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip

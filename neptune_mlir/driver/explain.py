@@ -19,9 +19,9 @@ x still is its identity (-inf): no element was seen there, and any finite refere
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -37,16 +37,66 @@ from neptune_mlir.ir.bindings import ir
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
 
 
-def explain(module: Any, text: str = "") -> str:
-    """The module's functions as pseudo-code.
+@dataclass(frozen=True)
+class Line:
+    """A line of pseudo-code, and the operation that it says."""
+
+    depth: int
+    text: str
+    op: Any = None
+
+    def __str__(self) -> str:
+        return "  " * self.depth + self.text
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A function as pseudo-code.
+
+    Attributes:
+        values: the names of its tensors.
+        called: what the lines call each value that a nest makes (`values` forgets a name that
+            another value takes over).
+        axes, running: names of the axes of each fused op, and of each stream's running values.
+        masks: where each stream with a mask is live, over its axes.
+    """
+
+    function: Any
+    lines: list[Line]
+    values: Values
+    called: dict[Any, str]
+    axes: dict[Any, list[str]]
+    running: dict[Any, list[str]]
+    masks: dict[Any, Term]
+
+
+def listings(module: Any, text: str = "") -> list[Listing]:
+    """The module's functions as pseudo-code, line by line.
 
     `text` is what the module was parsed from: arguments keep the names they have there.
     """
-    parts = []
+    found = []
     for op in module.body.operations:
         if op.operation.name == "func.func" and len(op.regions[0].blocks):
-            parts.append("\n".join(_Writer(text).function(op)))
-    return "\n\n".join(parts)
+            writer = _Writer(text)
+            lines = writer.function(op)
+            found.append(
+                Listing(
+                    op,
+                    lines,
+                    writer.values,
+                    writer.called,
+                    writer.axes,
+                    writer.running,
+                    writer.masks,
+                )
+            )
+    return found
+
+
+def explain(module: Any, text: str = "") -> str:
+    """The module's functions as pseudo-code; `text` as for `listings`."""
+    return "\n\n".join("\n".join(map(str, x.lines)) for x in listings(module, text))
 
 
 def derivations(module: Any) -> list[str]:
@@ -70,40 +120,6 @@ def derivations(module: Any) -> list[str]:
     return lines
 
 
-def explain_html(
-    module: Any, text: str = "", title: str = "neptune explain", notes: Sequence[str] = ()
-) -> str:
-    """`explain` as one self-contained web page; `notes` stand below the program."""
-    listing = "\n".join(_html_line(line) for line in explain(module, text).splitlines())
-    items = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    return _PAGE.format(
-        title=html.escape(title), listing=listing, notes=f"<ul>{items}</ul>" if items else ""
-    )
-
-
-_KEYWORDS = ("stream", "private", "global", "function", "finish", "start", "where", "repair:")
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; }}
-pre {{ line-height: 1.5; overflow-x: auto; }} .key {{ font-weight: 600; color: #7a2e8d; }}
-.repair {{ color: #b04a00; }} li {{ font-family: monospace; margin: .3rem 0; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; color: #ddd; }}
-  .key {{ color: #c792ea; }} .repair {{ color: #f78c6c; }} }}
-</style></head><body><h1>{title}</h1><pre>{listing}</pre>{notes}</body></html>
-"""
-
-
-def _html_line(line: str) -> str:
-    body = line.lstrip(" ")
-    indent, first = line[: len(line) - len(body)], body.split(" ")[0]
-    text = html.escape(body)
-    if first == "repair:":
-        return f'{indent}<span class="repair">{text}</span>'
-    if first in _KEYWORDS:
-        text = f'<span class="key">{html.escape(first)}</span>{html.escape(body[len(first) :])}'
-    return indent + text
-
-
 def written_name(argument: Any, text: str) -> str | None:
     """What the text that a module was parsed from calls an argument: its location is where the
     name stands."""
@@ -123,8 +139,12 @@ class _Writer:
     def __init__(self, text: str) -> None:
         self.text = text
         self.values = Values()
-        self.lines: list[str] = []
+        self.lines: list[Line] = []
         self.used: set[str] = set()
+        self.called: dict[Any, str] = {}
+        self.axes: dict[Any, list[str]] = {}
+        self.running: dict[Any, list[str]] = {}
+        self.masks: dict[Any, Term] = {}
 
     # ---- names
 
@@ -138,6 +158,7 @@ class _Writer:
             chosen = f"{stem}{number}"
         self.used.add(chosen)
         self.values.bind(chosen, value)
+        self.called[value] = chosen
         return chosen
 
     def axis_names(self, operation: Any) -> list[str]:
@@ -157,12 +178,12 @@ class _Writer:
         """Axis names; in capitals where the program has a value of that name."""
         return [name.upper() if name in self.used else name for name in names]
 
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append("  " * depth + text)
+    def line(self, depth: int, text: str, op: Any = None) -> None:
+        self.lines.append(Line(depth, text, op))
 
     # ---- levels
 
-    def function(self, function: Any) -> list[str]:
+    def function(self, function: Any) -> list[Line]:
         block = function.regions[0].blocks[0]
         name = function.operation.attributes["sym_name"].value
         arguments = [
@@ -196,7 +217,8 @@ class _Writer:
             elif name not in _QUIET:
                 results = ", ".join(self.name(r, "t") for r in operation.results)
                 given = self.keys(operation.operands)
-                self.line(depth, f"{results} = {name}({given})" if results else f"{name}({given})")
+                text = f"{results} = {name}({given})" if results else f"{name}({given})"
+                self.line(depth, text, operation)
 
     def keys(self, values: Iterable[Any]) -> str:
         return ", ".join(self.values.key(v, "t") for v in values)
@@ -214,7 +236,9 @@ class _Writer:
     def stream(self, operation: Any, depth: int, private: str = "") -> None:
         names = self.axis_names(operation)
         axis = operation.attributes["axis"].value
-        self.line(depth, f"stream over {names[axis]}{private}{_tile_text(operation, names)}")
+        self.axes[operation] = names
+        head = f"stream over {names[axis]}{private}{_tile_text(operation, names)}"
+        self.line(depth, head, operation)
         extents = _extents(operation, operation.operands, self.values)
         inner = depth + 1
         sizes = ", ".join(f"{n} < {e}" for n, e in zip(names, extents, strict=True))
@@ -222,6 +246,7 @@ class _Writer:
         self.live(operation, names, inner)
         body = operation.regions[0].blocks[0]
         running = self.name_running(body)
+        self.running[operation] = [name for name, _ in running]
         starts = [f"{name} = {start}" for name, start in running]
         self.line(inner, f"start  {', '.join(starts)}")
         self.block_without_terminator(body, inner)
@@ -261,7 +286,8 @@ class _Writer:
         axes = [T.index(k) for k in range(len(names))]
         special = {READ: lambda op: read_access(op, self.values)}
         (condition,) = region_to_terms(block, axes, self.capture, special=special)
-        self.line(depth, f"where  {_show(condition, names)}")
+        self.masks[operation] = condition
+        self.line(depth, f"where  {_show(condition, names)}", operation)
 
     def capture(self, value: Any) -> Term:
         from neptune_mlir.dialects.scalars import constant_value
@@ -275,7 +301,7 @@ class _Writer:
         chunks = operation.attributes["chunks"].value
         number = "a run-time number of" if chunks == DYNAMIC else chunks
         body = operation.regions[0].blocks[0]
-        self.line(depth, f"private in {number} chunks, in parallel")
+        self.line(depth, f"private in {number} chunks, in parallel", operation)
         self.block_without_terminator(body, depth + 1)
         produced = list(body.operations)[-1].operation.operands
         for result, value in zip(operation.results, produced, strict=True):
@@ -283,7 +309,9 @@ class _Writer:
 
     def join(self, operation: Any, depth: int) -> None:
         names = self.axis_names(operation)
-        self.line(depth, f"global over {names[0]}: re-base the parts and join them")
+        self.axes[operation] = names
+        head = f"global over {names[0]}: re-base the parts and join them"
+        self.line(depth, head, operation)
         body = operation.regions[0].blocks[0]
         self.block_without_terminator(body, depth + 1)
         self.name_results(operation, body)
@@ -291,7 +319,7 @@ class _Writer:
     def block_without_terminator(self, block: Any, depth: int) -> None:
         before = len(self.lines)
         self.block(block, depth)
-        if len(self.lines) > before and self.lines[-1].strip().startswith("return "):
+        if len(self.lines) > before and self.lines[-1].text.startswith("return "):
             del self.lines[-1]
 
     # ---- nests
@@ -301,23 +329,27 @@ class _Writer:
             nest = read_nest(operation, self.values)
         except NoTermForm as error:
             name = self.name(operation.results[0], "t")
-            self.line(depth, f"{name} = {operation.name} that has no short form: {error.message}")
+            text = f"{name} = {operation.name} that has no short form: {error.message}"
+            self.line(depth, text, operation)
             return
         names = self.loop_names(operation, nest)
         key = self.values.key(nest.result) if self.known(nest.result) else None
         key = key or self.name(nest.result, "c" if nest.kind == "correct" else "t")
+        self.called[nest.result] = key
         position = f"[{', '.join(names[k] for k in nest.result_axes)}]" if nest.result_axes else ""
         body = _show(nest.body, names)
         if nest.kind == "correct":
-            self.line(depth, f"{key}{position} = {_show(nest.accumulators[0], names)}, repaired")
+            repaired = f"{key}{position} = {_show(nest.accumulators[0], names)}, repaired"
+            self.line(depth, repaired, operation)
             references = ", ".join(
                 f"{_show(old, names)} -> {_show(new, names)}"
                 for old, new in zip(nest.old, nest.new, strict=True)
             )
-            self.line(depth + 2, f"repair: {body}    as {references}    ({nest.form})")
+            repair = f"repair: {body}    as {references}    ({nest.form})"
+            self.line(depth + 2, repair, operation)
             return
         if nest.kind == "map":
-            self.line(depth, f"{key}{position} = {body}")
+            self.line(depth, f"{key}{position} = {body}", operation)
             return
         over = ", ".join(names[k] for k in nest.reduced_axes)
         word = _word(nest.combiner)
@@ -326,7 +358,7 @@ class _Writer:
             started = f"{nest.init}{position}"
             joined = nest.combiner != "custom" and lookup(nest.combiner).infix
             value = joined.format(started, value) if joined else f"{word}({started}, {value})"
-        self.line(depth, f"{key}{position} = {value}")
+        self.line(depth, f"{key}{position} = {value}", operation)
 
     def known(self, value: Any) -> bool:
         return self.values.knows(value)

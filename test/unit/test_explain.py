@@ -72,10 +72,3 @@ def test_a_nest_without_short_form_says_so():
       return %y : tensor<4xf32>
     }""")
     assert "'math.fpowi' has no term form" in explain.explain(module)
-
-
-def test_html_is_escaped():
-    module = parse("func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> {\n"
-                            "  return %x : tensor<?xf32>\n}")  # fmt: skip
-    page = explain.explain_html(module, "", "<title>", ["a < b"])
-    assert "&lt;title&gt;" in page and "a &lt; b" in page

@@ -33,7 +33,7 @@ from neptune_mlir.algebra.solver import (
 )
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import DERIVATION, PROOF
+from neptune_mlir.dialects.attributes import DERIVATION, INNER, PROOF, RUNNING
 from neptune_mlir.dialects.nests import DYNAMIC, reference
 from neptune_mlir.dialects.op_names import STREAM
 from neptune_mlir.dialects.program import (
@@ -103,11 +103,14 @@ def proof_status(solution: Solution) -> str:
     return REFUTED if REFUTED in statuses else UNPROVED if UNPROVED in statuses else PROVED
 
 
-def derivation(solution: Solution, names: list[str], report: Report | None) -> list[str]:
+def derivation(
+    solution: Solution, names: list[str], report: Report | None, scalars: dict[str, str]
+) -> list[str]:
     """How the corrections were found, each obligation and how it was discharged, and what the
     stress test said (errors are left out: their last digits are the machine's).
 
-    `names` are the axes', which the algebra knows by number.
+    `names` are the axes', which the algebra knows by number; `scalars` what people call some
+    scalars.
     """
     tested = "no stress test: numerics=fast"
     if report is not None:
@@ -117,7 +120,23 @@ def derivation(solution: Solution, names: list[str], report: Report | None) -> l
         )
     lines = [*solution.steps, *(str(o) for o in solution.obligations), tested]
     # an axis is written i0, i1, ...; a conversion i32(...)
-    return [re.sub(r"\bi(\d+)\b(?!\()", lambda m: names[int(m[1])], line) for line in lines]
+    lines = [re.sub(r"\bi(\d+)\b(?!\()", lambda m: names[int(m[1])], line) for line in lines]
+    return [re.sub(r"\bv\d+\b", lambda m: scalars.get(m[0], m[0]), line) for line in lines]
+
+
+def extents_read(program: NestProgram, solution: Solution) -> dict[str, str]:
+    """The extents of arguments that obligations speak of, as people write them."""
+    found = {}
+    sides = [side for o in solution.obligations for side in (o.left, o.right)]
+    for sym in {leaf.attr for side in sides for leaf in T.leaves(side, "sym")}:
+        owner = program.values[sym].owner if sym in program.values else None
+        if getattr(owner, "name", None) != "tensor.dim":
+            continue
+        tensor, dim = owner.operands
+        if getattr(dim.owner, "name", None) == "arith.constant":
+            number = dim.owner.attributes["value"].value
+            found[sym] = f"{program.values.key(tensor)}.shape[{number}]"
+    return found
 
 
 class StreamBuilder:
@@ -157,6 +176,7 @@ class StreamBuilder:
         outputs = outputs_of(program, group)
         dynamic = [a.extent for a in group.axes if a.size == DYNAMIC]
         names = _axis_names(group)
+        scalars = extents_read(program, self.solution)
         location = program.values[next(reversed(group.running))].owner.location
         with ir.InsertionPoint(self.anchor), location:
             # A member may know less of an extent than the axis that it became.
@@ -173,7 +193,8 @@ class StreamBuilder:
                         N.segment_sizes(len(types))
                     ),
                     **PROOF.entry(proof_status(self.solution)),
-                    **DERIVATION.entry(derivation(self.solution, names, self.report)),
+                    **DERIVATION.entry(derivation(self.solution, names, self.report, scalars)),
+                    **RUNNING.entry([r.name for r in self.solution.running]),
                 },
                 regions=3,
             )
@@ -184,7 +205,7 @@ class StreamBuilder:
             locations = [location] * len(running_types)
             body = stream.regions[0].blocks.append(*running_types, arg_locs=locations)
             with ir.InsertionPoint(body):
-                self._write_body(list(body.arguments))
+                self._write_body(stream, list(body.arguments))
             finish = stream.regions[1].blocks.append(*running_types, arg_locs=locations)
             with ir.InsertionPoint(finish):
                 self._write_finish(list(finish.arguments), outputs)
@@ -226,12 +247,13 @@ class StreamBuilder:
 
         return T.rewrite(term, rule)
 
-    def _write_body(self, arguments: list[Any]) -> None:
+    def _write_body(self, stream: Any, arguments: list[Any]) -> None:
         bodies = [r.body for r in self.solution.running]
         region = FusedRegion(self.values, self.group.axes, ())
         inner = self._inner_nests(
             region, {r.attr for b in bodies for r in T.leaves(b, "read")} & set(self.group.inner)
         )
+        INNER.set(stream, list(inner))
         before: dict[str, Term] = {}
         for running, argument in zip(self.solution.running, arguments, strict=True):
             axes = self.result_axes[running.name]

@@ -12,6 +12,7 @@ import pytest
 
 from neptune_mlir.bench import profile, run
 from neptune_mlir.bench.build import build
+from neptune_mlir.bench.perfetto import trace
 from neptune_mlir.bench.profile import ISSUE, WAIT, Span
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.bench.timeline import COLOURS, timeline
@@ -192,3 +193,23 @@ def test_profile_as_json(
     assert rows[0]["roles"] == profile.shares(made) and "us" not in rows[0]
     assert capsys.readouterr().out.count("first issue") == 2
     assert "length 64" in plot.read_text() and "length 128" in plot.read_text()
+
+
+def test_trace_for_perfetto() -> None:
+    found = profile.tracks(words((0, CONSUMER), (4, PRODUCER)), KERNEL)
+    events = json.loads(trace({"a": found, "b": found}))["traceEvents"]
+    named = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    assert named == ["a, block 0", "b, block 0"]
+    spans = [e for e in events if e["ph"] == "X"]
+    assert len(spans) == 2 * sum(len(t.spans) + len(t.products) for t in found)
+    copy = next(e for e in spans if e["name"] == "start a copy")
+    assert (copy["ts"], copy["dur"]) == (pytest.approx(0.02), pytest.approx(0.005))
+
+
+def test_spans_for_a_page() -> None:
+    found = profile.tracks(words((0, CONSUMER), (4, PRODUCER)), KERNEL)
+    consumer, producer = profile.in_window(found, 50)
+    assert (consumer["role"], consumer["end"], producer["start"]) == ("consumer 0", 50, 5)
+    assert producer["spans"] == [["start a copy", 20, 25]]
+    assert consumer["products"] == [[10, 50], [20, 50]]
+    assert profile.in_window([], 50) == []
