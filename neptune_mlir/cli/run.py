@@ -44,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "it is larger; --check=hostile: on many inputs that hurt as well",
     )
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="timed runs (median)")
+    parser.add_argument(
+        "--figures", action="store_true",
+        help="of each kernel on the CPU: time, GFLOP/s, GB/s and share of the machine's roofline",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
 
 
@@ -83,6 +87,15 @@ def execute(options: argparse.Namespace) -> int:
         "run_s": run_s,
     }
     describe(kernel, report)
+    if options.figures:
+        if target != "cpu":
+            raise UsageError("--figures are of CPUs", hint="for GPUs: neptune bench run")
+        from neptune_mlir.cli import figures
+        from neptune_mlir.transforms.schedule import library
+
+        text = library.knob_text(knobs_of(options))
+        report["figures"] = figures.measure(kernel, source, text, arguments)
+        figures.describe(report["figures"])
     if options.outputs:
         arrays: Any = {f"ret{k}": _storable(r, dtypes[k]) for k, r in enumerate(results)}
         _save(options.outputs, arrays)

@@ -99,6 +99,16 @@ class Kernel:
         for `GpuExecutable.prepare` and `CpuExecutable.prepare`."""
         return self._executable.prepare(*arguments, **named)
 
+    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[float]:
+        """The seconds that each kernel of a call takes, on CPUs (the median), in order.
+
+        Raises:
+            UsageError: the kernel is one for GPUs.
+        """
+        if not hasattr(self._executable, "launch_times"):
+            raise UsageError("times of launches are of CPUs", hint="for GPUs: neptune bench")
+        return list(self._executable.launch_times(*arguments, repeat=repeat))
+
     def requirements(self, *arguments: Any) -> Any:
         """The results and workspace that a call needs (see `GpuExecutable.requirements`).
 

@@ -4,6 +4,7 @@ checks them and evaluates the plan (`cpu_call.CpuCall`); later ones only fill in
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,7 +39,8 @@ class CpuExecutable:
         self.plan: Plan = self.bundle.plan
         names = sorted({launch.kernel for launch in self.plan.launches})
         self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
-        self._entry = NativeEntry(self.plan, dict(zip(names, addresses, strict=True)))
+        self._kernels = dict(zip(names, addresses, strict=True))
+        self._entry = NativeEntry(self.plan, self._kernels)
         self._calls: dict[Any, CpuCall] = {}  # by workers, arguments and `out=` at a glance
         self._constants = [
             elements(self.bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
@@ -57,6 +59,16 @@ class CpuExecutable:
         """
         call, addresses, _ = self._find(arguments, out)
         return call.prepared(addresses, keep=(arguments, out))
+
+    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[float]:
+        """The seconds that each launch of the plan takes (the median), in order."""
+        clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
+        entry = NativeEntry(self.plan, self._kernels, clock)
+        found = []
+        for _ in range(repeat + 1):
+            call, addresses, _ = self._find(arguments, None)
+            found.append(call.launch_times(entry, addresses))
+        return [float(t) for t in np.median(found[1:], axis=0)]
 
     def _find(
         self, arguments: tuple[Any, ...], out: Any

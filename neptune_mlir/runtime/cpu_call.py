@@ -208,6 +208,16 @@ class CpuCall:
                 values.append(self._hand_out(self._new(result, addresses, made), result.dtype))
         return values[0] if len(values) == 1 else tuple(values)
 
+    def launch_times(self, entry: NativeEntry, addresses: list[int]) -> list[float]:
+        """Run the kernels by an entry with a clock; the seconds that each launch took."""
+        passed, made = self._bind(addresses)
+        count = len(self._plan.launches) + 1
+        stamps = np.zeros((count, 2), np.int64)
+        self._enter([*passed, address_of(stamps)], entry)
+        del made
+        seconds = stamps[:, 0] + stamps[:, 1] * 1e-9
+        return [float(s) for s in np.diff(seconds - seconds[0])]
+
     def prepared(self, addresses: list[int], keep: Any) -> Prepared:
         """`run` on these arrays, bound once; `keep` is what keeps them alive."""
         passed, made = self._bind(addresses)
@@ -217,11 +227,11 @@ class CpuCall:
         ]  # fmt: skip
         return Prepared(partial(self._enter, passed), late, (keep, made, self.lent))
 
-    def _enter(self, addresses: Sequence[int]) -> None:
+    def _enter(self, addresses: Sequence[int], entry: NativeEntry | None = None) -> None:
         helpers = workers.helpers()
         helpers.at_least(self._most - 1)
         memory = workers.scratch(self._scratch)
-        self._entry.call(
+        (entry or self._entry).call(
             self._template_address, self._count, helpers.state, helpers.share, memory,
             self._scratch, *addresses,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,17 +68,19 @@ class NativeEntry:
 
     Args:
         kernels: addresses of the kernels, by name.
+        clock: the address of `clock_gettime`: the function then takes one more address, and writes
+            there the time before the first launch and behind each (seconds and nanoseconds).
     """
 
-    def __init__(self, plan: Plan, kernels: Mapping[str, int]):
+    def __init__(self, plan: Plan, kernels: Mapping[str, int], clock: int | None = None):
         self.record = CallRecord(plan)
         self.order = [ref for ref in self.record.arrays if ref[0] != "constant"]
         text = "\n".join([
             *(_task(k, launch, self.record, kernels) for k, launch in enumerate(plan.launches)),
-            _enter(self.record, self.order),
+            _enter(self.record, self.order, clock),
         ])  # fmt: skip
         self._engine, (address,) = compile_text(text, ["enter"])
-        count = 6 + len(self.order)
+        count = 6 + len(self.order) + (clock is not None)
         self.call: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * count)(address)
 
 
@@ -123,13 +126,27 @@ def _bytes_descriptor(name: str, address: str, extent: str) -> list[str]:
     return lines
 
 
-def _enter(record: CallRecord, order: Sequence[tuple[str, int]]) -> str:
+def _stamp(number: int, clock: int | None) -> list[str]:
+    """Writes the time: seconds and nanoseconds."""
+    if clock is None:
+        return []
+    return [
+        f"  %t{number} = getelementptr [2 x i64], ptr %stamps, i64 {number}",
+        f"  call i32 inttoptr (i64 {clock} to ptr)(i32 {time.CLOCK_MONOTONIC}, ptr %t{number})",
+    ]
+
+
+def _enter(
+    record: CallRecord, order: Sequence[tuple[str, int]], clock: int | None = None
+) -> str:  # fmt: skip
     """The function itself. It takes the record, how many threads may work, the helpers' state and
     their function (`workers.Helpers`), scratch memory and its bytes, and the addresses."""
     given = "ptr %given, i64 %workers, ptr %helpers, ptr %share, ptr %scratch, i64 %size"
+    given += "".join(f", i64 %a{k}" for k in range(len(order)))
+    given += ", ptr %stamps" if clock is not None else ""
     lines = [
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-        f"define void @enter({given}{''.join(f', i64 %a{k}' for k in range(len(order)))}) {{",
+        f"define void @enter({given}) {{",
         f"  %record = alloca [{record.words} x i64], align 16",
         "  %counter = alloca i64, align 64",
         "  call void @llvm.memcpy.p0.p0.i64"
@@ -144,6 +161,7 @@ def _enter(record: CallRecord, order: Sequence[tuple[str, int]]) -> str:
     for k, at in enumerate(record.launches):
         lines += [
             f"launch{k}:",
+            *_stamp(k, clock),
             f"  %n{k}.at = getelementptr i64, ptr %record, i64 {at}",
             f"  %n{k} = load i64, ptr %n{k}.at",
             f"  %some{k} = icmp sgt i64 %n{k}, 0",
@@ -162,4 +180,5 @@ def _enter(record: CallRecord, order: Sequence[tuple[str, int]]) -> str:
             f" ptr %scratch, i64 %size, i64 %most{k})",
             f"  br label %launch{k + 1}",
         ]
-    return "\n".join([*lines, f"launch{len(record.launches)}:", "  ret void", "}"])
+    last = len(record.launches)
+    return "\n".join([*lines, f"launch{last}:", *_stamp(last, clock), "  ret void", "}"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         addresses = [engine.get_function_address(name) for name in names]
+        if os.environ.get("NEPTUNE_PERF_MAP"):
+            write_perf_map(engine, code)
     if not all(addresses):
         raise ToolError("the compiled code lacks a kernel that its plan names")
     return engine, addresses
@@ -83,21 +86,37 @@ def _libraries() -> tuple[Any, ...]:
 
 
 def undefined_symbols(code: bytes) -> list[str]:
-    """Names that a 64-bit little-endian ELF object refers to and does not define (no names for
+    """Names that an object refers to and does not define (see `_symbols`)."""
+    return [name for name, _, section, _ in _symbols(code) if section == 0]  # SHN_UNDEF
+
+
+def write_perf_map(engine: Any, code: bytes) -> None:
+    """Tell `perf` what the functions of a loaded object are called: it reads /tmp/perf-PID.map."""
+    lines = []
+    for name, kind, section, size in _symbols(code):
+        address = engine.get_function_address(name) if kind == 2 and section else 0  # STT_FUNC
+        if address:
+            lines.append(f"{address:x} {size:x} {name}\n")
+    with open(f"/tmp/perf-{os.getpid()}.map", "a") as file:
+        file.writelines(lines)
+
+
+def _symbols(code: bytes) -> list[tuple[str, int, int, int]]:
+    """Name, kind, section and size of each symbol of a 64-bit little-endian ELF object (none of
     another format: its loader resolves them itself)."""
     if code[:6] != b"\x7fELF\x02\x01":
         return []
     (sections,) = struct.unpack_from("<Q", code, 0x28)
     size, count = struct.unpack_from("<HH", code, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", code, sections + k * size) for k in range(count)]
-    names = []
+    found = []
     for _, kind, _, _, offset, length, link, _, _, entry in headers:
         if kind != 2:  # SHT_SYMTAB
             continue
         strings = headers[link][4]
         for at in range(offset + entry, offset + length, entry):
-            name, _, _, section = struct.unpack_from("<IBBH", code, at)
-            if section == 0:  # SHN_UNDEF
-                start = strings + name
-                names.append(code[start : code.index(b"\0", start)].decode())
-    return [name for name in names if name]
+            name, info, _, section, _, extent = struct.unpack_from("<IBBHQQ", code, at)
+            start = strings + name
+            text = code[start : code.index(b"\0", start)].decode()
+            found.append((text, info & 0xF, section, extent))
+    return [symbol for symbol in found if symbol[0]]

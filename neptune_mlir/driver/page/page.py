@@ -19,7 +19,8 @@ from neptune_mlir.driver.page import dataflow, figures, loops, proofs
 from neptune_mlir.driver.page.costs import Cost, cost_of
 from neptune_mlir.driver.page.sizes import ASSUMED, AssumedSizes
 from neptune_mlir.driver.page.svg import ARROW, bytes_text, rate_text
-from neptune_mlir.driver.page.tiles import EMPTY, FULL, PARTIAL, Picture, picture_of
+from neptune_mlir.driver.page.tiles import EMPTY, FULL, PARTIAL, Picture
+from neptune_mlir.driver.page.work import masked_cost
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines.lowering import parallelism
 from neptune_mlir.targets.roofline import roof_of
@@ -62,12 +63,8 @@ class _Function:
         names = [fused.values.key(argument) for argument in block.arguments]
         assumed = (request.every, request.given, parallelism(request.target))
         self.sizes = AssumedSizes(names, *assumed)
-        pictures = {s: picture_of(fused, s, self.sizes) for s in self.streams}
+        self.after, pictures = masked_cost(fused, self.sizes)
         self.pictures: list[Picture] = list(pictures.values())
-        self.after = cost_of(
-            fused, self.sizes, lambda stream: pictures[stream].live,
-            lambda stream: pictures[stream].seen,
-        )  # fmt: skip
         own = [written.values.key(a) for a in written.function.regions[0].blocks[0].arguments]
         self.before = cost_of(written, AssumedSizes(own, *assumed))
         self.narrow = any(

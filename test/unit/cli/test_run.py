@@ -2,13 +2,17 @@
 """`neptune run`: inputs, errors, reports."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from neptune_mlir.cli import main
 from neptune_mlir.driver import inputs
+from neptune_mlir.runtime import machine
 from neptune_mlir.runtime.plan import Argument, Plan
+from neptune_mlir.targets.roofline import Roof
 
 ROWS = """
 func.func @sums(%x: tensor<?x8xf32>) -> tensor<?xf32> {
@@ -47,6 +51,46 @@ def test_check_and_json(program, capsys):
     assert found["ok"] and found["fused_ulps"] <= found["bound_ulps"]
     assert found["bound_ulps"] == 2 * found["unfused_ulps"] + 4
     assert "hostile" not in report
+
+
+def test_figures_of_each_kernel(program, monkeypatch, capsys):
+    roof = Roof("a machine", 4e9, 4e9, 2e9, "made up")
+    monkeypatch.setattr(machine, "roof", lambda: roof)
+    given = ["run", program, "--json", "--figures", "--size", "4096", "--repeat", "1"]
+    assert main.main(given) == 0
+    printed = capsys.readouterr().out
+    assert "this machine: 4 GFLOP/s, 2 GB/s" in printed
+    (row,) = json.loads(printed.splitlines()[-1])["figures"]["kernels"]
+    assert row["kernel"] == "sums_0" and row["s"] > 0
+    assert (row["flop"], row["bytes"]) == (4096 * 8, 4 * (4096 * 8 + 4096))
+    assert row["gbs"] == pytest.approx(row["bytes"] / row["s"] / 1e9)
+    # eight bytes a sum and four operations: memory is the limit
+    assert row["of_roof"] == pytest.approx(row["bytes"] / roof.bytes / row["s"])
+    assert main.main(["run", program, "--figures", "--target", "sm_90a"]) != 0
+
+
+def test_the_machine_is_measured_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "measure", lambda: Roof("m", 1.0, 1.0, 2.0, "made up"))
+    assert machine.roof().bytes == 2.0
+    monkeypatch.setattr(machine, "measure", lambda: pytest.fail("measured again"))
+    assert machine.roof().bytes == 2.0
+    (kept,) = tmp_path.iterdir()
+    kept.write_text("{")
+    monkeypatch.setattr(machine, "measure", lambda: Roof("m", 1.0, 1.0, 3.0, "made up"))
+    assert machine.roof().bytes == 3.0
+
+
+def test_perf_learns_the_names_of_kernels(program, monkeypatch):
+    monkeypatch.setenv("NEPTUNE_PERF_MAP", "1")
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    path.unlink(missing_ok=True)
+    try:
+        assert main.main(["run", program, "--repeat", "1"]) == 0
+        found = {name: int(size, 16) for _, size, name in map(str.split, path.open())}
+    finally:
+        path.unlink(missing_ok=True)
+    assert found["sums_0"] > 16
 
 
 def test_inputs_and_outputs(program, tmp_path, capsys):
