@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Write docs/passes.md and docs/dialect.md from the docstrings; `--check` only compares."""
+"""Write the reference in docs/ from the docstrings; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from gen_reference import MADE, PAGES, block  # noqa: E402
 
 from neptune_mlir.dialects import aref, attributes, matmul, neptune, warps  # noqa: E402
 from neptune_mlir.dialects.attribute_types import Attribute  # noqa: E402
 from neptune_mlir.transforms import registry  # noqa: E402
-
-MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
 
 
 def passes() -> str:
@@ -24,22 +24,22 @@ def passes() -> str:
         found = registry.lookup(name)
         text = inspect.getdoc(sys.modules[found.run.__module__]) or ""
         options = inspect.getdoc(found.run)
-        parts += [f"## `{name}`", found.summary[0].upper() + found.summary[1:] + ".", _block(text)]
+        parts += [f"## `{name}`", found.summary[0].upper() + found.summary[1:] + ".", block(text)]
         if found.options:
             kinds = ", ".join(f"`{k.replace('_', '-')}` ({v.__name__})"
                               for k, v in found.options.items())  # fmt: skip
             parts.append(f"Options: {kinds}.")
         if options:
-            parts.append(_block(options))
+            parts.append(block(options))
     return "\n\n".join(parts) + "\n"
 
 
 def dialect() -> str:
     parts = ["# The `neptune` dialect", MADE]
-    parts += [_block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul, warps)]
+    parts += [block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul, warps)]
     for op in neptune.Neptune.operations:
-        parts += [f"## `{op.OPERATION_NAME}`", _block(inspect.getdoc(op) or "")]
-    parts += ["## Attributes of passes", _block(inspect.getdoc(attributes) or ""), _attributes()]
+        parts += [f"## `{op.OPERATION_NAME}`", block(inspect.getdoc(op) or "")]
+    parts += ["## Attributes of passes", block(inspect.getdoc(attributes) or ""), _attributes()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,15 +53,11 @@ def _attributes() -> str:
     return "\n".join(rows)
 
 
-def _block(text: str) -> str:
-    """A docstring as it stands: its formulas and examples depend on their columns."""
-    return f"```text\n{text}\n```"
-
-
 def main() -> int:
     stale = []
-    for name, text in (("passes.md", passes()), ("dialect.md", dialect())):
-        path = ROOT / "docs" / name
+    made = {"passes.md": passes, "dialect.md": dialect, **PAGES}
+    for name, write in made.items():
+        path, text = ROOT / "docs" / name, write()
         if "--check" in sys.argv:
             if not path.exists() or path.read_text() != text:
                 stale.append(name)

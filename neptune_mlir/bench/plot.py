@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Throughput over length and over batch as SVG: a panel an operator, a line a candidate."""
+"""Throughput over length and over batch as SVG: a panel an operator, a line a candidate.
+
+Ours is drawn last and thickest. The page's text and grid follow the reader's light or dark mode.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,22 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT, COLUMNS = 320, 220, 3  # of a panel; panels in a row
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 28, 34  # margins in a panel
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")
+WIDTH, HEIGHT, COLUMNS = 330, 236, 3  # of a panel; panels in a row
+LEFT, RIGHT, TOP, BOTTOM = 46, 22, 44, 30  # margins in a panel
+COLOURS = ("#c2541b", "#2f6c9e", "#3c8c5a", "#7a5ca3", "#c79a2e", "#2a9aa6", "#8a6d5a", "#7d828c")
 BOUND = "speed of light"
+_HEAD = 34  # above the panels: the legend
+_STYLE = """
+svg { background: #ffffff; }
+text { font: 11px Inter, system-ui, "Segoe UI", Roboto, sans-serif; fill: #5c616b; }
+.title { font-size: 13px; font-weight: 600; fill: #1c1e22; }
+.key { fill: #1c1e22; }
+.rule { stroke: #e6e4dd; } .bound { stroke: #5c616b; stroke-dasharray: 2 3; fill: none; }
+@media (prefers-color-scheme: dark) {
+  svg { background: #14161a; } text { fill: #a0a4ac; } .title, .key { fill: #e4e2dc; }
+  .rule { stroke: #31353d; } .bound { stroke: #a0a4ac; }
+}
+"""
 
 
 def plot(found: dict[str, Any]) -> str:
@@ -29,18 +44,18 @@ def plot(found: dict[str, Any]) -> str:
             panels.setdefault((*kind, "batch"), []).append(row)
     across = min(COLUMNS, max(len(panels), 1))
     down = -(-len(panels) // across) if panels else 0
-    width, height = across * WIDTH, down * HEIGHT + 30
+    width, height = across * WIDTH, down * HEIGHT + _HEAD
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
+        f'viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="Throughput of {len(names)} candidates in {len(panels)} panels">',
+        f"<style>{_STYLE}</style>", *_legend(colour, 21),
+    ]  # fmt: skip
     for k, ((operator, dtype, over), some) in enumerate(panels.items()):
-        x, y = k % across * WIDTH, k // across * HEIGHT
+        x, y = k % across * WIDTH, k // across * HEIGHT + _HEAD
         parts.append(f'<g transform="translate({x},{y})">')
         parts += _panel(f"{operator}, {dtype}", some, colour, over)
         parts.append("</g>")
-    parts += _legend(colour, down * HEIGHT + 18)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -60,46 +75,54 @@ def _panel(
 
     label = "GB/s" if unit == "gbs" else "TFLOP/s"
     label += "" if over == "length" else " over batch"
-    out = [f'<text x="{WIDTH / 2}" y="16" text-anchor="middle" font-weight="bold">'
-           f"{escape(title)}, {label}</text>"]  # fmt: skip
+    out = [f'<text class="title" x="{LEFT}" y="22">{escape(title)}, {label}</text>']
     for k in range(5):
         value = top * k / 4
         _, y = at(lengths[0], value)
-        out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" '
-                   'stroke="#ddd"/>')  # fmt: skip
-        out.append(f'<text x="{LEFT - 4}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+        out.append(f'<line class="rule" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" '
+                   f'y2="{y:.1f}"/>')  # fmt: skip
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
     for length in lengths:
         x, _ = at(length, 0)
         text = f"{length // 1024}k" if length >= 1024 else str(length)
         out.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{text}'
                    "</text>")  # fmt: skip
     bound = {r[over]: r[unit] / r["sol"] for r in rows}
-    for name in [BOUND, *colour]:
+    for name in [BOUND, *reversed(colour)]:  # ours, the first, over all others
         if name == BOUND:
             points = [(n, min(v, top)) for n, v in sorted(bound.items()) if v <= top]
         else:
             points = sorted((r[over], r[unit]) for r in rows if r["candidate"] == name)
         if points:
-            out += _line([at(*p) for p in points], colour.get(name))
+            ours = name == next(iter(colour))
+            out += _line([at(*p) for p in points], colour.get(name), 2.6 if ours else 1.5)
     return out
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str | None) -> list[str]:
+def _line(
+    points: Sequence[tuple[float, float]], colour: str | None, width: float
+) -> list[str]:  # fmt: skip
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     if colour is None:
-        return [f'<polyline points="{path}" fill="none" stroke="#000" stroke-dasharray="4 3"/>']
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in points]
-    return [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>', *dots]
+        return [f'<polyline class="bound" points="{path}"/>']
+    radius = f"{1.2 + width / 2:.1f}"
+    dots = [
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>' for x, y in points
+    ]
+    return [
+        f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}" '
+        'stroke-linejoin="round"/>',
+        *dots,
+    ]
 
 
 def _legend(colour: dict[str, str], y: float) -> list[str]:
-    out, x = [], 12.0
-    for name, shade in [*colour.items(), (BOUND, "#000")]:
-        dash = ' stroke-dasharray="4 3"' if name == BOUND else ""
-        out.append(f'<line x1="{x:g}" y1="{y - 4:g}" x2="{x + 18:g}" y2="{y - 4:g}" '
-                   f'stroke="{shade}" stroke-width="2"{dash}/>')  # fmt: skip
-        out.append(f'<text x="{x + 22:g}" y="{y:g}">{escape(name)}</text>')
-        x += 40 + 6.5 * len(name)
+    out, x = [], float(LEFT)
+    for name, shade in [*colour.items(), (BOUND, "")]:
+        kind = f'stroke="{shade}" stroke-width="3"' if shade else 'class="bound"'
+        out.append(f'<line x1="{x:g}" y1="{y - 4:g}" x2="{x + 16:g}" y2="{y - 4:g}" {kind}/>')
+        out.append(f'<text class="key" x="{x + 21:g}" y="{y:g}">{escape(name)}</text>')
+        x += 42 + 6.2 * len(name)
     return out
 
 

@@ -27,10 +27,10 @@ QUICK_BUDGET = 400.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     build = actions.add_parser("build", help="compile the bundles (no GPU)")
-    build.add_argument("folder", type=Path)
+    build.add_argument("folder", type=Path, help="where the bundles go")
     build.add_argument("--suite", default="operators,prefill,fused,zoo", help="some of these")
-    build.add_argument("--target", default="sm_90a")
-    build.add_argument("--dtype", default="f16,bf16")
+    build.add_argument("--target", default="sm_90a", help="default: %(default)s")
+    build.add_argument("--dtype", default="f16,bf16", help="default: %(default)s")
     build.add_argument("--only", default="", help="part of the name")
     build.add_argument(
         "--variant", action="append", default=[], metavar="LABEL=NAME:VALUE;...",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     build.add_argument("--profile", action="store_true", help="with clock samples")
     run = actions.add_parser("run", help="measure, on a GPU")
-    run.add_argument("folder", type=Path)
+    run.add_argument("folder", type=Path, help="what `build` made")
     run.add_argument("--quick", action="store_true", help="f16, lengths 1024, 4096 and 16384")
     run.add_argument("--lengths", help="256,1024,...")
     run.add_argument("--batches", help="of the sweep at length 8192: 2,4,..., or none")
@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--peers", help="some of flash2,cudnn,flex,triton,flash4,eager,compiled, or none"
     )
-    run.add_argument("--rounds", type=int, default=3)
+    run.add_argument(
+        "--rounds", type=int, default=3,
+        help="of all candidates (default: %(default)s)",
+    )  # fmt: skip
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--resume", action="store_true", help="keep what the --json file has")
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
@@ -59,10 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--perfetto", type=Path, metavar="OUT.json", help="the profile as a trace for Perfetto"
     )
     show = actions.add_parser("show", help="tables of a JSON file")
-    show.add_argument("results", type=Path)
+    show.add_argument("results", type=Path, help="what `run --json` wrote")
     for which in (run, show):
-        which.add_argument("--plot", type=Path, metavar="OUT.svg")
-    show.add_argument("--markdown", action="store_true")
+        which.add_argument("--plot", type=Path, metavar="OUT.svg", help="draw throughput, or warps")
+    show.add_argument("--markdown", action="store_true", help="tables in Markdown")
     run.add_argument("--json", type=Path, metavar="OUT", help="written after every cell")
 
 

@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default="cpu", help="cpu, sm_90a, gfx942, ...; or several: sm_80,sm_90a"
     )
-    parser.add_argument("--emit", choices=LEVELS, default="bundle")
+    parser.add_argument(
+        "--emit", choices=LEVELS, default="bundle",
+        help=f"one of: {', '.join(LEVELS)}",
+    )  # fmt: skip
     parser.add_argument(
         "--stop-after", metavar="PASS", help="print the module after a pass, whatever its level"
     )

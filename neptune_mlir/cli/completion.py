@@ -46,7 +46,7 @@ _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from neptune_mlir.transforms.schedule import library
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
     add_schedule_arguments(parser)
-    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--target", default="cpu", help="cpu, sm_90a, gfx942, ...")
     parser.add_argument("--grad", action="store_true", help="its gradient, and how it was derived")
     parser.add_argument(
         "--html", metavar="OUT", help="write one self-contained page with figures instead"

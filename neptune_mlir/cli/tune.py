@@ -36,14 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     record = actions.add_parser("record", help="keep what won in a table")
     everything = actions.add_parser("all", help="all three, where a GPU is (the default)")
     for which in (build, run):
-        which.add_argument("folder", type=Path, metavar="DIR")
+        which.add_argument("folder", type=Path, metavar="DIR", help="of the candidates")
     run.add_argument("--lengths", help="instead of those of build")
     run.add_argument("--again", type=Path, metavar="JSON",
                      help="only what won in these results, beside the rule")  # fmt: skip
     run.add_argument("--json", type=Path, metavar="OUT",
                      help="results, written after every cell; an earlier run goes on from there"
                      f" (default: DIR/{RESULTS})")  # fmt: skip
-    build.add_argument("--target", default="sm_90a")
+    build.add_argument("--target", default="sm_90a", help="default: %(default)s")
     everything.add_argument("--folder", type=Path, metavar="DIR", help="default: in the cache's")
     for which in (build, everything):
         _add_subjects(which)

@@ -17,7 +17,7 @@ import numpy as np
 from neptune_mlir.runtime import cache, workers
 from neptune_mlir.targets.roofline import Roof
 
-_SIDE = 1536  # of the matrices
+_SIDE = 1024  # of the matrices
 _COPIED = 64 << 20  # bytes: more than caches hold
 
 

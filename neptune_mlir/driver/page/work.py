@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neptune_mlir.dialects.op_names import PREFIX
 from neptune_mlir.driver.explain import Listing, listings
 from neptune_mlir.driver.page.costs import Cost, KernelCost, cost_of
 from neptune_mlir.driver.page.sizes import AssumedSizes
@@ -40,5 +41,5 @@ def kernel_costs(
         for dim, extent in enumerate(shape or ())
     }
     cost, _ = masked_cost(listing, AssumedSizes(names, given=given, programs=programs))
-    own = [k for k in cost.kernels if k.op.name.startswith("neptune.")]
+    own = [k for k in cost.kernels if k.op.name.startswith(PREFIX)]
     return {f"{entry}_{number}": kernel for number, kernel in enumerate(own)}

@@ -217,8 +217,9 @@ def test_a_plot_of_a_sweep(fake: tuple[str, ...], tmp_path: Path) -> None:
     text = plot.plot(measured(fake, tmp_path, sweep))
     space = "{http://www.w3.org/2000/svg}"
     lengths, batches = ElementTree.fromstring(text).findall(f"{space}g")
+    low = str(plot.HEIGHT - plot.BOTTOM + 14)
     labels = [
-        [t.text for t in g.findall(f"{space}text") if t.get("y") == str(plot.HEIGHT - 20)]
+        [t.text for t in g.findall(f"{space}text") if t.get("y") == low]
         for g in (lengths, batches)
     ]
     assert labels == [["512", "1k"], ["1", "2", "4"]]
