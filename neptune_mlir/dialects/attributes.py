@@ -118,13 +118,13 @@ INNER = Attribute(
     "inner", TEXTS, "neptune.stream",
     "what the derivation calls each reduction that a tile computes by itself",
     writers=("transforms.fusion.rolling_update",),
-    readers=("driver.page.proofs",),
+    readers=("driver.page.proofs", "driver.page.provenance"),
 )  # fmt: skip
 RUNNING = Attribute(
     "running", TEXTS, "neptune.stream",
     "what the derivation calls each running value",
     writers=("transforms.fusion.rolling_update",),
-    readers=("driver.page.proofs",),
+    readers=("driver.page.proofs", "driver.page.provenance"),
 )  # fmt: skip
 TILE = Attribute(
     "tile", NUMBERS, "a fused op",

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from neptune_mlir import ops
 from neptune_mlir.cli.main import main
 from neptune_mlir.dialects.context import parse as parse_module
 from neptune_mlir.driver.compiler import lower_text
 from neptune_mlir.driver.explain import listings
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.driver.page.costs import cost_of
 from neptune_mlir.driver.page.page import Request, page
 from neptune_mlir.driver.page.proofs import counts
+from neptune_mlir.driver.page.provenance import sources_of
 from neptune_mlir.driver.page.sizes import AssumedSizes, parse_sizes
 from neptune_mlir.driver.page.tiles import EMPTY, FULL, PARTIAL, picture_of
 from neptune_mlir.errors import UsageError
@@ -113,6 +116,21 @@ def test_lines_go_with_the_lines_that_they_became(modules):
     assert "f7" in lines["s3"]["data-to"].split()
     assert lines["s6"]["data-to"] == lines["s7"]["data-to"]
     assert all("data-to" in lines[f"s{k}"] for k in range(1, 8))
+
+
+def test_lines_of_a_formula_whose_nests_have_one_place():
+    text = Source.of(ops.softmax_weighted_sum(cols=64)).text
+    text = re.sub(r" loc\([^)]*\)", "", text)  # every op has the place where it is parsed
+    text = " ".join(line for line in text.splitlines() if not line.startswith("#loc"))
+    written, _ = lower_text(text, "one-line.mlir", "cpu", None, "neptune")
+    fused, _ = lower_text(text, "one-line.mlir", "cpu", None, "fused")
+    (before,), (after,) = listings(written), listings(fused)
+    found = sources_of(before, after)
+    (stream,) = after.running
+    produced = list(stream.regions[0].blocks[0].operations)[-1].operation.operands
+    sources = [found[v.owner.operation] for v in produced]
+    assert [op.attributes["combiner"].value for op in sources] == ["max", "add", "add"]
+    assert len(set(sources)) == 3
 
 
 def test_tiles_under_a_causal_mask(modules):

@@ -99,8 +99,11 @@ def roofline(roof: Roof, narrow: bool, points: Sequence[tuple[str, str, Cost]]) 
         x, y = at(max(cost.intensity, 10.0**low), max(limit, 10.0**bottom))
         svg.line(x, y, x, upper + height, f"drop {style}")
         svg.circle(x, y, 5, f"dot {style}", f"{name}: at most {rate_text(limit, 'FLOP/s')}")
+        if style == "before" and x > left + 80:  # above the slope, on its left
+            svg.text(x - 8, y - 7, name, "name", "end")
+            continue
         right = x > left + width * 0.72
-        lower = y + (16 if style == "after" else 32 if right else -9)
+        lower = y + (16 if style == "after" else 32)
         svg.text(x + (-9 if right else 9), lower, name, "name", "end" if right else "start")
     svg.text(left + width / 2, upper + height + 30, "operations a byte", "small", "middle")
     svg.text(4, 10, "FLOP/s", "small")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The program as written and as fused, side by side, with links from line to line.
 
-An operation keeps the place of the one that it was made of. What was computed into others has no
+An operation keeps the place of the one that it was made of. (Where many have one place,
+`page/provenance.py` tells.) What was computed into others has no
 line of its own any more: it is linked with the lines of those that use it.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS, PREFIX
 from neptune_mlir.driver.explain import Line, Listing
+from neptune_mlir.driver.page.provenance import sources_of
 from neptune_mlir.ir.bindings import ir
 
 _WORDS = (
@@ -29,11 +31,22 @@ class Links:
     def __init__(self, written: Sequence[Listing], fused: Sequence[Listing]):
         self._before = _numbered(written)
         after = _numbered(fused)
-        places: dict[str, list[int]] = {}
+        nests = [line.op for _, line in self._before if line.op is not None]
+        alone = len({place(op) for op in nests}) * 2 > len(nests)  # places tell them apart
+        sources: dict[Any, Any] = {}
+        if not alone:
+            for before, behind in zip(written, fused, strict=True):
+                sources |= sources_of(before, behind)
+        self._key: Any = place if alone else _identity
+        lines: dict[Any, list[int]] = {}
         for number, line in after:
-            if line.op is not None and not _is_head(line):
-                places.setdefault(place(line.op), []).append(number)
-        self._places = places
+            if line.op is None or _is_head(line):
+                continue
+            if alone:
+                lines.setdefault(place(line.op), []).append(number)
+            elif line.op in sources:
+                lines.setdefault(sources[line.op], []).append(number)
+        self._lines = lines
         self._known: dict[Any, tuple[int, ...]] = {}
         self.forward = {
             number: self._lines_of(line.op) for number, line in self._before if line.op is not None
@@ -46,12 +59,16 @@ class Links:
     def _lines_of(self, op: Any) -> tuple[int, ...]:
         if op not in self._known:
             self._known[op] = ()
-            found = self._places.get(place(op))
+            found = self._lines.get(self._key(op))
             if found is None:
                 users = [use.owner for result in op.results for use in result.uses]
                 found = sorted({n for user in users for n in self._lines_of(_nest(user, op))})
             self._known[op] = tuple(found)
         return self._known[op]
+
+
+def _identity(op: Any) -> Any:
+    return op
 
 
 def _is_head(line: Line) -> bool:
