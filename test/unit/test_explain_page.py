@@ -133,6 +133,13 @@ def test_lines_of_a_formula_whose_nests_have_one_place():
     assert len(set(sources)) == 3
 
 
+def test_boxes_of_the_dataflow_lead_to_lines(modules):
+    text = page(modules["attention"])
+    # the running maximum's box leads to its line
+    assert re.search(r'<a href="#f7"><rect class="box carried".*?>max0</text>', text)
+    assert 'id="f7"' in text
+
+
 def test_tiles_under_a_causal_mask(modules):
     request = modules["attention"]
     (listing,) = listings(request.fused, request.text)

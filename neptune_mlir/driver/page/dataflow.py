@@ -43,15 +43,17 @@ class Box:
     above: list[Box] = field(default_factory=list)
     layer: int = 0
     x: float = 0.0
+    place: str = ""  # the line of the listing that says it
 
     @property
     def width(self) -> float:
         return VIA if self.kind == "via" else WIDTH
 
 
-def figure(listing: Listing, stored: dict[str, str]) -> str:
-    """The graph of a function as SVG; `stored` says how large what is in memory is."""
-    boxes = _Graph(listing, stored).boxes
+def figure(listing: Listing, stored: dict[str, str], lines: dict[Any, str]) -> str:
+    """The graph of a function as SVG; `stored` says how large what is in memory is, `lines` where
+    the page says each operation."""
+    boxes = _Graph(listing, stored, lines).boxes
     if not boxes:
         return ""
     layers = _layers(boxes)
@@ -62,8 +64,8 @@ def figure(listing: Listing, stored: dict[str, str]) -> str:
 class _Graph:
     """The boxes of a function and their edges."""
 
-    def __init__(self, listing: Listing, stored: dict[str, str]):
-        self._listing, self._stored = listing, stored
+    def __init__(self, listing: Listing, stored: dict[str, str], lines: dict[Any, str]):
+        self._listing, self._stored, self._lines = listing, stored, lines
         self._made: dict[Any, Box] = {}
         self._groups = 0
         self.boxes: list[Box] = []
@@ -141,6 +143,7 @@ class _Graph:
     def _op(self, operation: Any, inside: str, group: int) -> None:
         result = operation.results[0]
         box = Box("step", self._name(result), self._what(operation), inside, group)
+        box.place = self._lines.get(operation, "")
         if operation.name == ACCUMULATE:
             box.kind = "carried"
         elif operation.name == CORRECT:
@@ -308,6 +311,8 @@ def _edge(svg: Svg, above: Box, box: Box, top: Any) -> None:
 
 
 def _box(svg: Svg, box: Box, top: float) -> None:
+    if box.place:
+        svg.link(box.place)
     left = box.x - box.width / 2
     corner = 3 if box.kind == "memory" else 12
     svg.rect(left, top, box.width, HEIGHT, f"box {box.kind}", radius=corner)
@@ -315,9 +320,11 @@ def _box(svg: Svg, box: Box, top: float) -> None:
     lines = [t for t in (box.name, box.what) if t]
     if len(lines) == 1:
         svg.text(box.x, middle + 4, _short(lines[0]), "name", "middle")
-        return
-    svg.text(box.x, middle - 3, _short(box.name), "name", "middle")
-    svg.text(box.x, middle + 12, _short(box.what), "small", "middle")
+    else:
+        svg.text(box.x, middle - 3, _short(box.name), "name", "middle")
+        svg.text(box.x, middle + 12, _short(box.what), "small", "middle")
+    if box.place:
+        svg.end_link()
 
 
 def _short(text: str) -> str:

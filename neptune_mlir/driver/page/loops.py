@@ -89,6 +89,15 @@ def _numbered(listings: Sequence[Listing]) -> list[tuple[int, Line]]:
     return list(enumerate(shown))
 
 
+def lines_of(fused: Sequence[Listing]) -> dict[Any, str]:
+    """By operation: the id of the first line of the fused listing that says it."""
+    found: dict[Any, str] = {}
+    for number, line in _numbered(fused):
+        if line.op is not None:
+            found.setdefault(line.op, f"f{number}")
+    return found
+
+
 def _is_host(line: Line) -> bool:
     """Whether a line computes numbers for the host alone."""
     op = line.op

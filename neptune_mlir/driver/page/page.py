@@ -87,11 +87,12 @@ def page(request: Request) -> str:
     fused = listings(request.fused, request.text)
     found = [_Function(a, b, request) for a, b in zip(written, fused, strict=True)]
     names = ", ".join(f.name for f in found)
+    lines = loops.lines_of(fused)
     body = [
         _head(request, names, found),
         "<main>",
         _section("Loop nests", _LOOPS, loops.columns(written, fused, request.text)),
-        *(_dataflow(f, len(found) > 1) for f in found),
+        *(_dataflow(f, len(found) > 1, lines) for f in found),
         *(_corrections(f, len(found) > 1) for f in found),
         *(_numbers(f, request, len(found) > 1) for f in found),
         _profile(request.profile),
@@ -204,13 +205,14 @@ def _corrections(function: _Function, named: bool) -> str:
     return _section(title, lead, f"<div class='cards'>{cards}</div>" if cards else "")
 
 
-def _dataflow(function: _Function, named: bool) -> str:
-    drawing = dataflow.figure(function.fused, function.stored)
+def _dataflow(function: _Function, named: bool, lines: dict[Any, str]) -> str:
+    drawing = dataflow.figure(function.fused, function.stored, lines)
     keys = (("memory", "in memory"), ("carried", "carried through the stream"),
             ("card", "computed, never stored"), ("paper", "a repair"))  # fmt: skip
     legend = "".join(f"<li style='--k:var(--{k})'>{text}</li>" for k, text in keys)
     flow = _figure(
-        "Dataflow of the fused program", f"<div class='scroll wide' tabindex='0'>{drawing}</div>",
+        "Dataflow of the fused program; a box leads to its line",
+        f"<div class='scroll wide' tabindex='0'>{drawing}</div>",
         f"<ul class='legend'>{legend}</ul>",
     )  # fmt: skip
     title = f"What is stored, and what is not{_of(function, named)}"

@@ -21,10 +21,19 @@ class Svg:
         self.height = 0.0
         self._title, self._description = title, description
         self._parts: list[str] = []
+        self._role = "img"
 
     def _add(self, element: str, bottom: float) -> None:
         self._parts.append(element)
         self.height = max(self.height, bottom)
+
+    def link(self, place: str) -> None:
+        """What follows, up to `end_link`, leads to a place of the page."""
+        self._role = "group"  # of an image, readers would say nothing but the label
+        self._parts.append(f'<a href="#{html.escape(place)}">')
+
+    def end_link(self) -> None:
+        self._parts.append("</a>")
 
     def rect(
         self, x: float, y: float, width: float, height: float, style: str, hint: str = "",
@@ -66,8 +75,8 @@ class Svg:
         title, text = html.escape(self._title), html.escape(self._description)
         least = min(self.width, max(_READABLE * self.width, _PHONE))
         return (
-            f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-            f'style="min-width:{number(least)}px" '
+            f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'role="{self._role}" style="min-width:{number(least)}px" '
             f'aria-label="{title}. {text}">{"".join(self._parts)}</svg>'
         )
 
