@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Write docs/passes.md and docs/dialect.md from the docstrings; `--check` only compares."""
+"""Write docs/passes.md and docs/dialect.md from the docstrings, and the dialect as IRDL from its
+classes; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -13,9 +14,22 @@ sys.path.insert(0, str(ROOT))
 
 from neptune_mlir.dialects import aref, attributes, matmul, neptune, warps  # noqa: E402
 from neptune_mlir.dialects.attribute_types import Attribute  # noqa: E402
+from neptune_mlir.dialects.context import make_context  # noqa: E402
+from neptune_mlir.ir.bindings import ext, ir  # noqa: E402
 from neptune_mlir.transforms import registry  # noqa: E402
 
 MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
+
+IRDL_HEAD = """\
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The `neptune` dialect as IRDL; made by tools/gen_docs.py from the classes in this folder.
+// What IRDL cannot say stands in attributes: `cpp.traits` and the first line of the description,
+// `doc.summary`. cpp/irdl_to_ods.py makes C++ of this file.
+"""
+# traits as the C++ library calls them
+TRAITS = {ir.IsTerminatorTrait: "Terminator", ir.NoTerminatorTrait: "NoTerminator",
+          ext.Pure: "Pure"}  # fmt: skip
 
 
 def passes() -> str:
@@ -43,6 +57,24 @@ def dialect() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def irdl() -> str:
+    classes = {found.__name__: found for found in neptune.Neptune.types}
+    classes = {c.type_name.split(".")[1]: c for c in classes.values()}
+    classes |= {op.OPERATION_NAME.split(".")[1]: op for op in neptune.Neptune.operations}
+    with make_context():
+        module = neptune.Neptune._emit_module()
+        (dialect,) = module.body.operations
+        for definition in dialect.regions[0].blocks[0].operations:
+            found = classes[definition.attributes["sym_name"].value]
+            summary = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+            definition.attributes["doc.summary"] = ir.StringAttr.get(summary)
+            traits = [ir.StringAttr.get(TRAITS[t]) for t in getattr(found, "_traits", ())]
+            if traits:
+                definition.attributes["cpp.traits"] = ir.ArrayAttr.get(traits)
+        lines = str(dialect).splitlines()
+    return IRDL_HEAD + "\n".join(line.rstrip() for line in lines) + "\n"
+
+
 def _attributes() -> str:
     rows = ["| attribute | type | on | meaning | written by | read by |", "|" + "---|" * 6]
     for found in vars(attributes).values():
@@ -60,8 +92,10 @@ def _block(text: str) -> str:
 
 def main() -> int:
     stale = []
-    for name, text in (("passes.md", passes()), ("dialect.md", dialect())):
-        path = ROOT / "docs" / name
+    made = {"docs/passes.md": passes, "docs/dialect.md": dialect,
+            "neptune_mlir/dialects/neptune.irdl": irdl}  # fmt: skip
+    for name, make in made.items():
+        path, text = ROOT / name, make()
         if "--check" in sys.argv:
             if not path.exists() or path.read_text() != text:
                 stale.append(name)

@@ -19,8 +19,8 @@ from neptune_mlir.ir.bindings import ext, ir
 class ArefType(Neptune.Type, name="aref"):
     """A ring of `slots` tiles: `!neptune.aref<tensor<128x64xf16>, 4 : i64>`."""
 
-    tile: Any
-    slots: Any
+    tile: ir.TypeAttr
+    slots: ir.IntegerAttr
 
 
 class ArefCreateOp(Neptune.Operation, name="aref_create"):

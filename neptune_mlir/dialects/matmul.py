@@ -13,13 +13,13 @@ from typing import Any
 
 from neptune_mlir.dialects import verify_matmul
 from neptune_mlir.dialects.neptune import Neptune
-from neptune_mlir.ir.bindings import ext
+from neptune_mlir.ir.bindings import ext, ir
 
 
 class PendingType(Neptune.Type, name="pending"):
     """A tile that a running matmul computes: `!neptune.pending<tensor<128x128xf32>>`."""
 
-    tile: Any
+    tile: ir.TypeAttr
 
 
 class MmaStartOp(Neptune.Operation, name="mma_start"):
@@ -43,7 +43,7 @@ class MmaStartOp(Neptune.Operation, name="mma_start"):
     a: ext.Operand[Any]
     b: ext.Operand[Any]
     acc: ext.Operand[Any]
-    indexing_maps: Any
+    indexing_maps: ir.ArrayAttr
     result: ext.Result[PendingType]
 
     verify_invariants = staticmethod(verify_matmul.start)
@@ -63,7 +63,7 @@ class MmaWaitOp(Neptune.Operation, name="mma_wait"):
     """
 
     matmul: ext.Operand[PendingType]
-    pending: Any
+    pending: ir.IntegerAttr
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_matmul.wait)

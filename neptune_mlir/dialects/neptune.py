@@ -42,6 +42,12 @@ class Neptune(ext.Dialect, name="neptune"):
     pass
 
 
+class Numbers(ir.Attribute):
+    """An `array<i64: ...>`, as constraint of an attribute (the bindings name no kind of it)."""
+
+    attr_name = "builtin.dense_array"
+
+
 # Every op but the terminators is a value computation: CSE and dead-code elimination may act.
 _PURE = [ext.Pure]
 
@@ -87,7 +93,7 @@ class IndexOp(Neptune.Operation, name="index", traits=_PURE):
     Rejected: `dim` outside the enclosing nest's domain; use outside a nest.
     """
 
-    dim: Any
+    dim: ir.IntegerAttr
     result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
 
     verify_invariants = staticmethod(verify_read.index)
@@ -131,7 +137,7 @@ class ReadOp(Neptune.Operation, name="read", traits=_PURE):
 
     tensor: ext.Operand[Any]
     lookups: Sequence[ext.Operand[ir.IndexType]]
-    map: Any
+    map: ir.AffineMapAttr
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_read.read)
@@ -141,7 +147,7 @@ class OldOp(Neptune.Operation, name="old", traits=_PURE):
     """Inside `neptune.correct`: the element of a reference before it moved. As `neptune.read`."""
 
     tensor: ext.Operand[Any]
-    map: Any
+    map: ir.AffineMapAttr
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_read.reference)
@@ -154,7 +160,7 @@ class NewOp(Neptune.Operation, name="new", traits=_PURE):
     """
 
     tensor: ext.Operand[Any]
-    map: Any
+    map: ir.AffineMapAttr
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_read.reference)
@@ -178,8 +184,8 @@ class MapOp(Neptune.Operation, name="map", traits=_PURE):
     """
 
     extents: Sequence[ext.Operand[ir.IndexType]]
-    domain: Any
-    result_axes: Any
+    domain: Numbers
+    result_axes: Numbers
     result: ext.Result[Any]
     body: ext.Region
 
@@ -209,9 +215,9 @@ class ReduceOp(Neptune.Operation, name="reduce", traits=_PURE):
     """
 
     extents: Sequence[ext.Operand[ir.IndexType]]
-    domain: Any
-    result_axes: Any
-    combiner: Any
+    domain: Numbers
+    result_axes: Numbers
+    combiner: ir.StringAttr
     identity: Any
     result: ext.Result[Any]
     body: ext.Region
@@ -232,9 +238,9 @@ class AccumulateOp(Neptune.Operation, name="accumulate", traits=_PURE):
 
     init: ext.Operand[Any]
     extents: Sequence[ext.Operand[ir.IndexType]]
-    domain: Any
-    result_axes: Any
-    combiner: Any
+    domain: Numbers
+    result_axes: Numbers
+    combiner: ir.StringAttr
     identity: Any
     result: ext.Result[Any]
     body: ext.Region
@@ -275,9 +281,9 @@ class CorrectOp(Neptune.Operation, name="correct", traits=_PURE):
     """
 
     extents: Sequence[ext.Operand[ir.IndexType]]
-    domain: Any
-    result_axes: Any
-    form: Any
+    domain: Numbers
+    result_axes: Numbers
+    form: ir.StringAttr
     result: ext.Result[Any]
     h: ext.Region
 
@@ -314,9 +320,9 @@ class StreamOp(Neptune.Operation, name="stream", traits=_PURE):
 
     __annotations__ = {
         "extents": Sequence[ext.Operand[ir.IndexType]],
-        "domain": Any,
-        "axis_names": Any,
-        "axis": Any,
+        "domain": Numbers,
+        "axis_names": ir.ArrayAttr,
+        "axis": ir.IntegerAttr,
         **_mixed("result", ext.Result[Any]),
         "body": ext.Region,
         "finish": ext.Region,
@@ -342,7 +348,7 @@ class PrivateOp(Neptune.Operation, name="private", traits=_PURE):
 
     __annotations__ = {
         "count": Sequence[ext.Operand[ir.IndexType]],
-        "chunks": Any,
+        "chunks": ir.IntegerAttr,
         **_mixed("result", ext.Result[Any]),
         "body": ext.Region,
     }
@@ -368,8 +374,8 @@ class GlobalOp(Neptune.Operation, name="global", traits=_PURE):
 
     __annotations__ = {
         "extents": Sequence[ext.Operand[ir.IndexType]],
-        "domain": Any,
-        "axis_names": Any,
+        "domain": Numbers,
+        "axis_names": ir.ArrayAttr,
         **_mixed("result", ext.Result[Any]),
         "body": ext.Region,
     }

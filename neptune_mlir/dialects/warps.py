@@ -7,7 +7,7 @@ own, and in what order it issues.
 from typing import Any
 
 from neptune_mlir.dialects import verify_warps
-from neptune_mlir.dialects.neptune import Neptune
+from neptune_mlir.dialects.neptune import Neptune, Numbers
 from neptune_mlir.ir.bindings import ext
 
 
@@ -37,7 +37,7 @@ class JoinLanesOp(Neptune.Operation, name="join_lanes"):
     """
 
     part: ext.Operand[Any]
-    distances: Any
+    distances: Numbers
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_warps.join)
