@@ -28,6 +28,7 @@ BASES = {
     # IRDL has one name for arrays of all widths; those of the dialect are numbers of 64 bits
     "#builtin.dense_array": 'Neptune_Attr<"DenseI64ArrayAttr", "an array<i64: ...>">',
 }
+SEGMENTS = 'Neptune_Attr<"DenseI32ArrayAttr", "an array<i32: ...>">'
 STORAGE = re.compile(r'Neptune_Attr<"(\w+)"')
 
 HEAD = """\
@@ -174,25 +175,50 @@ def {prefix}_{name}Type : TypeDef<{prefix}_Dialect, "{name}"> {{
 
 def write_operation(prefix: str, definition: Definition) -> str:
     groups = definition.groups
-    traits = list(definition.traits)
-    for kind in ("operands", "results"):
-        loose = [m for m in groups.get(kind, []) if m.variadicity]
-        if len(loose) > 1:  # as IRDL has it: one attribute says how many of each there are
-            traits.append(f"AttrSized{kind[:-1].capitalize()}Segments")
-    arguments = ", ".join(
-        m.ods() for m in (*groups.get("operands", []), *groups.get("attributes", []))
-    )
-    results = ", ".join(m.ods() for m in groups.get("results", []))
-    regions = ", ".join(m.ods() for m in groups.get("regions", []))
-    name = _camel(definition.name)
-    return f"""
-def {prefix}_{name}Op : Op<{prefix}_Dialect, "{definition.name}", [{", ".join(traits)}]> {{
-  let summary = [{{{definition.summary}}}];
-  let arguments = (ins {arguments});
-  let results = (outs {results});
-  let regions = (region {regions});
-}}
-"""
+    operands, operand_sizes = _folded(groups.get("operands", []))
+    results, result_sizes = _folded(groups.get("results", []))
+    attributes = list(groups.get("attributes", []))
+    checks = []
+    for what, size in (("operand", operand_sizes), ("result", result_sizes)):
+        if size:
+            attributes.append(Member(f"{what}SegmentSizes", SEGMENTS.replace("Neptune", prefix)))
+            checks.append(
+                f"::{prefix.lower()}::verifySegments(getOperation(), "
+                f"get{what.capitalize()}SegmentSizes(), {size}, (*this)->getNum{what.capitalize()}s())"
+            )
+    lines = [
+        f"  let summary = [{{{definition.summary}}}];",
+        f"  let arguments = (ins {', '.join(m.ods() for m in (*operands, *attributes))});",
+        f"  let results = (outs {', '.join(m.ods() for m in results)});",
+        f"  let regions = (region {', '.join(m.ods() for m in groups.get('regions', []))});",
+    ]
+    if checks:
+        lines += [
+            "  let hasVerifier = 1;",
+            "  let extraClassDefinition = [{",
+            "    ::llvm::LogicalResult $cppClass::verify() {",
+            f"      return ::mlir::success({' && '.join(f'::mlir::succeeded({c})' for c in checks)});",
+            "    }",
+            "  }];",
+        ]
+    head = f'def {prefix}_{_camel(definition.name)}Op : Op<{prefix}_Dialect, "{definition.name}", '
+    return "\n".join(["", f"{head}[{', '.join(definition.traits)}]> {{", *lines, "}", ""])
+
+
+def _folded(members: list[Member]) -> tuple[list[Member], int]:
+    """A group of values as C++ has it, and how many segments its attribute counts (0: none).
+
+    `value0: optional, value1: optional, ...` is how IRDL spells values of mixed types: for C++ they
+    are one variadic group, `values`. The attribute that counts them stays what it is.
+    """
+    loose = [m for m in members if m.variadicity]
+    if len(loose) < 2:
+        return members, 0
+    stem = members[0].name.rstrip("0123456789")
+    names = [f"{stem}{k}" for k in range(len(members))]
+    if [m.name for m in members] != names or {m.variadicity for m in members} != {"optional"}:
+        raise Unreadable(f"several groups of values, not {names[0]}, {names[-1]}: {members}")
+    return [Member(f"{stem}s", members[0].constraint, "variadic")], len(members)
 
 
 def convert(text: str, source: str) -> str:
