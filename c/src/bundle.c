@@ -84,8 +84,10 @@ neptune_status neptune_open_memory(const void *bytes, size_t size, neptune_kerne
   }
   memcpy(kernel->bytes, bytes, size);
   neptune_status status = read_bundle(kernel, size);
-  if (!status && !np_get(kernel->facts, "images"))
+  if (!status && strcmp(kernel->target, "cpu") == 0)
     status = np_cpu_load(kernel);
+  else if (!status && !np_get_kind(kernel->facts, "images", NP_ARRAY))
+    status = np_fail(NEPTUNE_BAD_MACHINE, "bundles for '%s' do not run here", kernel->target);
   if (status) {
     neptune_close(kernel);
     return status;

@@ -108,7 +108,8 @@ def compile_tiles(
     _keep_arguments(module)
     runner.run(module, _steps(module, FROM_TILES, target, entry))
     plan = Plan.from_json(PLAN.of(module.operation))
-    return Bundle("cpu", plan, _object(module, target, vectorize=False), dict(facts or {}))
+    code = _object(module, target, vectorize=False)
+    return Bundle("cpu", plan, code, {**(facts or {}), "machine": target.needs()})
 
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows

@@ -17,7 +17,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared
 from neptune_mlir.runtime.cpu_entry import NativeEntry
-from neptune_mlir.runtime.loader import load
+from neptune_mlir.runtime.loader import check_machine, load
 from neptune_mlir.runtime.plan import Argument, Plan, evaluate
 
 _CALLS_LIMIT = 1024  # signatures whose calls are kept
@@ -36,6 +36,7 @@ class CpuExecutable:
     def __init__(self, bundle: Bundle | bytes):
         self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
         self.plan: Plan = self.bundle.plan
+        check_machine(self.bundle.facts.get("machine", {}))
         names = sorted({launch.kernel for launch in self.plan.launches})
         self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
         self._entry = NativeEntry(self.plan, dict(zip(names, addresses, strict=True)))

@@ -12,7 +12,7 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
@@ -39,6 +39,35 @@ def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
     if not all(addresses):
         raise ToolError("the compiled code lacks a kernel that its plan names")
     return engine, addresses
+
+
+def check_machine(needs: Mapping[str, Any]) -> None:
+    """Refuse code for another machine than this one: its first such instruction would end the
+    process. `needs` is what a bundle says (`CpuTarget.needs`); {} from before bundles said it.
+
+    Raises:
+        ToolError: another architecture, or instructions that this CPU lacks.
+    """
+    triple, have = _machine()
+    wanted = str(needs.get("triple", triple))
+    if wanted.partition("-")[0] != triple.partition("-")[0]:
+        raise ToolError(
+            f"the bundle was compiled for {wanted}, and this machine is {triple}",
+            hint="compile it again here",
+        )
+    missing = [feature for feature in needs.get("features", ()) if not have.get(feature)]
+    if missing:
+        raise ToolError(
+            f"the bundle was compiled for a CPU with {', '.join(missing)}, which this one lacks",
+            hint="compile it here, or with NEPTUNE_CPU=x86-64-v3 for most machines",
+        )
+
+
+@functools.cache
+def _machine() -> tuple[str, dict[str, bool]]:
+    import llvmlite.binding as llvm
+
+    return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())
 
 
 def compile_text(text: str, names: Sequence[str]) -> tuple[Any, list[int]]:

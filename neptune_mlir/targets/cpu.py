@@ -34,6 +34,11 @@ class CpuTarget:
     def has(self, feature: str) -> bool:
         return f"+{feature}" in self.features.split(",")
 
+    def needs(self) -> dict[str, object]:
+        """What a machine has to be to run code for this core, as a bundle says it."""
+        features = [f[1:] for f in self.features.split(",") if f.startswith("+")]
+        return {"triple": self.triple, "cpu": self.name, "features": features}
+
 
 def describe(name: str, features: dict[str, bool], triple: str) -> CpuTarget:
     """The target for a core with these LLVM features."""
