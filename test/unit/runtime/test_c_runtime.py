@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The runtime in C (c/): the plan's vectors, attention for the CPU, bad bundles, and calls of
+NVIDIA's driver, of which c/test/fake_cuda.c is a double that writes down what it is asked."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from neptune_mlir.driver import compiler
+from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime import bundle as bundles
+from neptune_mlir.runtime import loader
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cpu import CpuExecutable
+from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+
+ROOT = Path(__file__).parents[3]
+CC = shutil.which("cc")
+pytestmark = pytest.mark.skipif(CC is None, reason="there is no C compiler")
+
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-I", "c/include",
+         "-I", "c/src")  # fmt: skip
+PROGRAMS = {"vectors": "c/test/vectors.c", "open": "c/test/open.c", "gpu": "c/test/gpu.c",
+            "attention": "examples/c/attention.c"}  # fmt: skip
+
+
+def run(*command, expected=0, **environment):
+    done = subprocess.run(
+        [str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The runtime as a shared library, and programs that use it."""
+    folder = tmp_path_factory.mktemp("c")
+    sources = sorted((ROOT / "c" / "src").glob("*.c"))
+    run(CC, *FLAGS, "-fPIC", "-shared", *sources, "-o", folder / "libneptune_runtime.so", "-lm",
+        "-ldl", "-lpthread")  # fmt: skip
+    for name, source in PROGRAMS.items():
+        run(CC, *FLAGS, source, "-o", folder / name, "-L", folder, f"-Wl,-rpath,{folder}",
+            "-lneptune_runtime", "-lm")  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module")
+def attention():
+    text = (ROOT / "examples" / "attention.mlir").read_text()
+    return compiler.compile_text(text, "attention.mlir", "cpu", None, None)
+
+
+def status(built, tmp_path, data):
+    """What opening a file with these bytes gives: status and message."""
+    (tmp_path / "a.bundle").write_bytes(data)
+    found, _, message = run(built / "open", tmp_path / "a.bundle").strip().partition(": ")
+    return found.rstrip(":"), message
+
+
+def test_vectors_of_plans(built):
+    found = re.fullmatch(r"(\d+) checks, 0 failures\n",
+                         run(built / "vectors", "test/vectors/plan.json"))  # fmt: skip
+    assert found and int(found[1]) > 100
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_attention_runs_without_python(built, attention, tmp_path, threads):
+    (tmp_path / "attention.bundle").write_bytes(attention.to_bytes())
+    said = run(built / "attention", tmp_path / "attention.bundle", NEPTUNE_NUM_THREADS=threads)
+    assert float(said.split()[4].rstrip(",")) < 1e-6, said
+
+
+def test_damaged_files_are_refused(built, attention, tmp_path):
+    data = attention.to_bytes()
+    flipped = data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
+    for bad in (b"", b"x", data[:48], data[:56], data[:100], data[: len(data) // 2], data[:-1],
+                flipped, b"X" + data[1:], data + b"\0"):  # fmt: skip
+        said = "not a compiled bundle, or a damaged one; compile it again"
+        assert status(built, tmp_path, bad) == ("BAD_FILE", said)
+
+
+def test_another_abi_is_refused(built, attention, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundles, "ABI", 3)
+    said = "the bundle was made for ABI 3 of the runtime, which has 2; compile it again"
+    assert status(built, tmp_path, attention.to_bytes()) == ("BAD_ABI", said)
+
+
+def code_with(bundle, at, value):
+    code = bytearray(bundle.code)
+    code[at : at + len(value)] = value
+    return replace(bundle, code=bytes(code)).to_bytes()
+
+
+def test_code_for_another_machine_is_refused(built, attention, tmp_path):
+    arm = code_with(attention, 18, (183).to_bytes(2, "little"))  # e_machine
+    found, said = status(built, tmp_path, arm)
+    assert found == "BAD_MACHINE" and "for another CPU (ELF machine 183)" in said
+    found, said = status(built, tmp_path, replace(attention, code=b"MZ").to_bytes())
+    assert found == "BAD_MACHINE" and "no ELF object" in said
+    found, said = status(built, tmp_path, replace(attention, target="gfx942").to_bytes())
+    assert (found, said) == ("BAD_MACHINE", "bundles for 'gfx942' do not run here")
+
+
+def test_instructions_that_a_cpu_lacks_are_refused(built, attention, tmp_path, monkeypatch):
+    _, have = loader._machine()
+    known = re.findall(r'ASK\("([\w.]+)"\)', (ROOT / "c" / "src" / "cpu.c").read_text())
+    machine = attention.facts["machine"]
+    assert status(built, tmp_path, attention.to_bytes())[0] == "OK"
+    for feature in [f for f in known if not have.get(f)][:1]:
+        wider = {"machine": {**machine, "features": [feature]}}
+        found, said = status(built, tmp_path, replace(attention, facts=wider).to_bytes())
+        assert found == "BAD_MACHINE" and f"with {feature}, which this one lacks" in said
+    monkeypatch.setattr(loader, "_machine", lambda: ("x86_64-unknown-linux-gnu", {"avx": True}))
+    with pytest.raises(ToolError, match=r"a CPU with .*avx2.*which this one lacks"):
+        CpuExecutable(attention)
+    monkeypatch.setattr(loader, "_machine", lambda: ("aarch64-unknown-linux-gnu", {}))
+    with pytest.raises(ToolError, match=r"compiled for x86_64.*this machine is aarch64"):
+        CpuExecutable(attention)
+
+
+def test_kernels_and_functions_that_are_missing(built, attention, tmp_path):
+    (launch,) = attention.plan.launches
+    other = replace(attention.plan, launches=(replace(launch, kernel="nobody"),))
+    found, said = status(built, tmp_path, replace(attention, plan=other).to_bytes())
+    assert found == "BAD_FILE"
+    assert said == "the compiled code lacks '_mlir_ciface_nobody', which its plan names"
+    changed = replace(attention, code=attention.code.replace(b"\0memset\0", b"\0mem_et\0"))
+    found, said = status(built, tmp_path, changed.to_bytes())
+    assert found == "NO_SYMBOL" and "calls 'mem_et', which no library" in said
+
+
+def test_plans_that_contradict_themselves(built, attention, tmp_path):
+    plan = json.loads(attention.plan.to_json())
+    plan["launches"][0]["operands"][0] = ["argument", 7]
+    made = replace(attention, plan=FakePlan(json.dumps(plan)))
+    found, said = status(built, tmp_path, made.to_bytes())
+    assert found == "BAD_FILE" and "an operand of a launch that names nothing" in said
+    found, said = status(built, tmp_path, replace(attention, plan=FakePlan("[")).to_bytes())
+    assert found == "BAD_FILE" and said == "no JSON at byte 1: an early end"
+
+
+class FakePlan:
+    """Any text in the place of a plan."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def to_json(self):
+        return self.text
+
+
+def test_wrong_bytes_never_end_the_process(built, attention, tmp_path):
+    (tmp_path / "a.bundle").write_bytes(replace(attention, facts={}).to_bytes())
+    counts = run(built / "open", "--mutate", 1500, 7, tmp_path / "a.bundle")
+    assert "BAD_FILE" in counts and "BAD_MACHINE" in counts
+
+
+# ---- GPUs
+
+# y[i, j] of x[i, j] (maps of both), and a sum of a constant; the grid and a size need evaluation
+GPU_PLAN = Plan(
+    "f",
+    (Argument("tensor", "f16", (None, 128), "x"), Argument("scalar", "f32", (), "s")),
+    (),
+    (Buffer("f16", (["dim", 0, 0], 128)), Buffer("f32", (["dim", 0, 0], 3))),
+    (
+        Launch("first", (["ceildiv", ["dim", 0, 0], 2],), (
+            ["argument", 0], ["value", "f32", ["argument", 1]], ["buffer", 1],
+            ["value", "index", ["dim", 0, 0]], ["constant", 0],
+        )),
+        Launch("second", (["dim", 0, 0], 1000), (
+            ["map", "argument", 0, 0, 64, 128], ["buffer", 0], ["counter", 8],
+        )),
+    ),
+    (["buffer", 0],),
+    constants=(Constant("f32", (2,), "5f" * 32),),
+)  # fmt: skip
+
+
+def gpu_bundle(**second):
+    kernels = {
+        "first": {"threads": 128, "shared": 1024, "registers": 32, "spilled": 0},
+        "second": {"threads": 384, "shared": 9000, "resident": True, "blocks_per_sm": 2,
+                   "follows": True, "hidden": 1, **second},
+    }  # fmt: skip
+    old = {"target": "sm_80", "offset": 0, "size": 4, "kernels": kernels}
+    new = {"target": "sm_90a", "offset": 4, "size": 4, "kernels": kernels}
+    facts = {"images": [old, new], "alignment": [["argument", 0, 16]]}
+    return Bundle("sm_80,sm_90a", GPU_PLAN, b"old!new!", facts, {"5f" * 32: bytes(range(8))})
+
+
+@pytest.fixture(scope="module")
+def fake_driver(built):
+    (built / "driver").mkdir()
+    run(CC, *FLAGS, "-fPIC", "-shared", "c/test/fake_cuda.c", "-o",
+        built / "driver" / "libcuda.so.1")  # fmt: skip
+    return str(built / "driver")
+
+
+def gpu_call(built, tmp_path, driver, case, chip="90", expected=0):
+    (tmp_path / "g.bundle").write_bytes(gpu_bundle().to_bytes())
+    return run(built / "gpu", tmp_path / "g.bundle", case, LD_LIBRARY_PATH=driver, FAKE_CHIP=chip,
+               FAKE_PARAMETERS="first:8,8,4,8,8,4,8;second:128,8,8,4,8",
+               expected=expected).splitlines()  # fmt: skip
+
+
+CALL = [
+    "push 0xc0", "load new!", "function first", "shared first 1024", "function second",
+    "shared second 9000", "allocate 8", "copy 0001020304050607", "pop", "workspace 3840",
+    "push 0xc0",
+    # x and its row stride (twice 128: every other row), s, the buffer in the workspace, its
+    # stride, extent 300, the constant
+    "launch first grid 150 block 128 shared 1024 stream 0x5 early 0:"
+    " 0x100000 256 0x3f000000 0x800000 3 300 0xa000",
+    # the map (64 columns, rows, panels), y, its stride, the call's number, a hidden null;
+    # 300000 programs on 264 resident blocks; it starts while the first runs
+    "launch second grid 264 block 384 shared 9000 stream 0x5 early 1:"
+    " map(0x100000 f16 64x300x2 512,128 64x64x2) 0x200000 128 0 0x0",
+    "pop", "OK", "push 0xc0", "free 0xa000", "unload", "pop",
+]  # fmt: skip
+
+
+def test_calls_of_the_driver(built, tmp_path, fake_driver):
+    assert gpu_call(built, tmp_path, fake_driver, "call") == CALL
+
+
+def test_images_by_chip(built, tmp_path, fake_driver):
+    assert "load old!" in gpu_call(built, tmp_path, fake_driver, "call", chip="86")
+    said = gpu_call(built, tmp_path, fake_driver, "call", chip="75")[-1]
+    assert said == (
+        "BAD_MACHINE: the bundle holds code for sm_80, sm_90a; this device is sm_75; compile it "
+        "for this device too"
+    )
+    assert "sm_100" in gpu_call(built, tmp_path, fake_driver, "call", chip="100")[-1]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("misaligned", "x is not aligned to 16 bytes"),
+        ("overlap", "out overlaps x; pass memory of its own"),
+        ("no workspace", "f needs 3840 bytes of workspace, 0 were given"),
+        ("columns", "x has stride 2 along its last dimension, not 1"),
+        ("shape", "x has shape [300, 127], not [?, 128]"),
+        ("expanded", "out has several positions at one place in memory"),
+    ],
+)
+def test_bad_calls_launch_nothing(built, tmp_path, fake_driver, case, message):
+    lines = gpu_call(built, tmp_path, fake_driver, case)
+    assert f"BAD_ARGUMENT: {message}" in lines
+    assert not any(line.startswith("launch") for line in lines)
+
+
+def test_no_driver(built, tmp_path):
+    lines = gpu_call(built, tmp_path, str(tmp_path), "call")
+    assert lines[-1].startswith("NO_DRIVER: there is no CUDA driver on this machine")
