@@ -2,6 +2,7 @@
 """The runtime in C (c/): the plan's vectors, attention for the CPU, bad bundles, and calls of
 NVIDIA's driver, of which c/test/fake_cuda.c is a double that writes down what it is asked."""
 
+import ctypes
 import json
 import os
 import re
@@ -10,12 +11,15 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from neptune_mlir.driver import compiler
-from neptune_mlir.errors import ToolError
+from neptune_mlir.driver.inputs import random_inputs
+from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.runtime import bundle as bundles
 from neptune_mlir.runtime import loader
+from neptune_mlir.runtime.arrays import storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
@@ -161,6 +165,94 @@ def test_wrong_bytes_never_end_the_process(built, attention, tmp_path):
     (tmp_path / "a.bundle").write_bytes(replace(attention, facts={}).to_bytes())
     counts = run(built / "open", "--mutate", 1500, 7, tmp_path / "a.bundle")
     assert "BAD_FILE" in counts and "BAD_MACHINE" in counts
+
+
+# ---- other programs, through ctypes
+
+
+class CArray(ctypes.Structure):
+    """neptune_array"""
+
+    _fields_ = (("data", ctypes.c_void_p), ("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)))  # fmt: skip
+
+
+class CValue(ctypes.Structure):
+    """neptune_value"""
+
+    _fields_ = (("array", ctypes.POINTER(CArray)), ("is_float", ctypes.c_int32),
+                ("integer", ctypes.c_int64), ("number", ctypes.c_double))  # fmt: skip
+
+
+class CResult(ctypes.Structure):
+    """neptune_result"""
+
+    _fields_ = (("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32),
+                ("shape", ctypes.c_int64 * 16))  # fmt: skip
+
+
+def c_array(array):
+    seen = view(array, "an array")
+    extents = ctypes.c_int64 * len(seen.shape)
+    return CArray(seen.address, seen.dtype.encode(), len(seen.shape), extents(*seen.shape),
+                  extents(*seen.strides))  # fmt: skip
+
+
+def c_value(value):
+    if isinstance(value, np.ndarray):
+        return CValue(ctypes.pointer(c_array(value)))
+    return CValue(None, isinstance(value, float), 0 if isinstance(value, float) else value, value)
+
+
+def through_c(built, bundle, arguments):
+    """What the runtime in C makes of a call."""
+    library = ctypes.CDLL(str(built / "libneptune_runtime.so"))
+    library.neptune_error.restype = ctypes.c_char_p
+    kernel, data = ctypes.c_void_p(), bundle.to_bytes()
+
+    def check(code):
+        assert code == 0, library.neptune_error()
+
+    check(library.neptune_open_memory(data, ctypes.c_size_t(len(data)), ctypes.byref(kernel)))
+    values = (CValue * len(arguments))(*map(c_value, arguments))
+    count = len(bundle.plan.results)
+    needed = (CResult * count)()
+    given = ctypes.c_size_t(len(arguments))
+    check(library.neptune_requirements(kernel, values, given, needed, None))
+    results = [
+        np.empty(tuple(n.shape[: n.rank]), storage_dtype(n.dtype.decode())) for n in needed
+    ]
+    outs = (CArray * count)(*map(c_array, results))
+    check(library.neptune_call(kernel, values, given, outs, ctypes.c_size_t(count), None))
+    library.neptune_close(kernel)
+    return results
+
+
+# several kernels and results, constants, extents and numbers known at a call only, integers, bf16
+PROGRAMS_OF = ("decode_gqa", "logsumexp_keepdim", "torch_alibi", "cross_entropy_gather")
+OTHERS = sorted({p.stem for p in (ROOT / "test" / "inputs").glob("*.mlir")} - {*PROGRAMS_OF})
+
+
+@pytest.mark.parametrize(
+    "name", [*PROGRAMS_OF, *(pytest.param(n, marks=pytest.mark.nightly) for n in OTHERS)]
+)
+def test_both_runtimes_give_the_same(built, name):
+    path = ROOT / "test" / "inputs" / f"{name}.mlir"
+    try:
+        bundle = compiler.compile_text(path.read_text(), path.name, "cpu", None, None)
+    except NeptuneError as error:
+        pytest.skip(f"does not compile: {error.message}")  # as its own test says
+    arguments = random_inputs(bundle.plan, 37, seed=1)
+    if any(isinstance(a, np.ndarray) and a.ndim > 1 for a in arguments):
+        k = next(k for k, a in enumerate(arguments) if getattr(a, "ndim", 0) > 1)
+        arguments[k] = np.asfortranarray(arguments[k])  # strides are taken as they are
+    ours = through_c(built, bundle, arguments)
+    theirs = CpuExecutable(bundle)(*arguments)
+    theirs = theirs if isinstance(theirs, tuple) else (theirs,)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        assert one.tobytes() == np.ascontiguousarray(other).tobytes()
 
 
 # ---- GPUs
