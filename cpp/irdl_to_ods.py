@@ -124,7 +124,7 @@ def _member(current: Definition, line: str, dialect: str) -> bool:
     constraint = CONSTRAINT.fullmatch(line)
     if constraint:
         value, kind, base, owner, own = constraint.groups()
-        if base is not None and base not in BASES or owner not in (None, dialect):
+        if (base is not None and base not in BASES) or owner not in (None, dialect):
             return False
         made = BASES[base] if base else f"{_camel(dialect)}_{_camel(own)}Type" if own else ""
         current.constraints[value] = made or {"any": "any", "region": "AnyRegion"}[kind]
@@ -136,8 +136,9 @@ def _member(current: Definition, line: str, dialect: str) -> bool:
             return False
         otherwise = "AnyAttr" if group[1] == "parameters" else "AnyType"
         current.groups[group[1]] = [
-            Member(m[1], _or(current.constraints[m[3]], otherwise), m[2] or "") for m in members if m
-        ]
+            Member(m[1], _or(current.constraints[m[3]], otherwise), m[2] or "")
+            for m in members if m
+        ]  # fmt: skip
         return True
     if attributes:
         current.groups["attributes"] = [
@@ -182,9 +183,10 @@ def write_operation(prefix: str, definition: Definition) -> str:
     for what, size in (("operand", operand_sizes), ("result", result_sizes)):
         if size:
             attributes.append(Member(f"{what}SegmentSizes", SEGMENTS.replace("Neptune", prefix)))
+            name = what.capitalize()
             checks.append(
-                f"::{prefix.lower()}::verifySegments(getOperation(), "
-                f"get{what.capitalize()}SegmentSizes(), {size}, (*this)->getNum{what.capitalize()}s())"
+                f"::mlir::succeeded(::{prefix.lower()}::verifySegments(getOperation(), "
+                f"get{name}SegmentSizes(), {size}, (*this)->getNum{name}s()))"
             )
     lines = [
         f"  let summary = [{{{definition.summary}}}];",
@@ -197,7 +199,7 @@ def write_operation(prefix: str, definition: Definition) -> str:
             "  let hasVerifier = 1;",
             "  let extraClassDefinition = [{",
             "    ::llvm::LogicalResult $cppClass::verify() {",
-            f"      return ::mlir::success({' && '.join(f'::mlir::succeeded({c})' for c in checks)});",
+            f"      return ::mlir::success({' && '.join(checks)});",
             "    }",
             "  }];",
         ]

@@ -10,6 +10,12 @@
     [project.entry-points."neptune_mlir.combiners"]
     logaddexp = "my_package.reductions"             # a module that registers the combiner
 
+    [project.entry-points."neptune_mlir.functions"]
+    softplus = "my_package.scalars"                 # a module that registers the scalar function
+
+    [project.entry-points."neptune_mlir.targets"]
+    sm_87 = "my_package.chips"                      # a module that registers the GPU target
+
 Nothing here imports MLIR, nor a package before one of its entries is used.
 """
 
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 PASSES = "neptune_mlir.passes"
 SCHEDULES = "neptune_mlir.schedules"
 COMBINERS = "neptune_mlir.combiners"
+FUNCTIONS = "neptune_mlir.functions"
+TARGETS = "neptune_mlir.targets"
 
 
 @functools.cache

@@ -21,7 +21,9 @@ def server(tmp_path_factory):
     address = str(tmp_path_factory.mktemp("tools") / "socket")
     command = [sys.executable, "-m", "support.tool_server", address]
     given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "test")])
+    paths = os.pathsep.join(
+        map(str, (ROOT, ROOT / "test", ROOT / "test" / "support" / "lit_package"))
+    )
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, **given) as process:
         assert process.stdout.readline() == "ready\n"
         yield address

@@ -109,14 +109,17 @@ def _amd() -> Finding:
 def _plugins() -> list[Finding]:
     """What installed packages add, and whether it can be used."""
     from neptune_mlir import plugins
-    from neptune_mlir.algebra import combiners
+    from neptune_mlir.algebra import combiners, functions
     from neptune_mlir.errors import UsageError
+    from neptune_mlir.targets import chips
     from neptune_mlir.transforms import registry
 
     rows = []
     uses = (("pass", plugins.PASSES, registry.lookup),
             ("schedule", plugins.SCHEDULES, plugins.schedule_text),
-            ("combiner", plugins.COMBINERS, combiners.lookup))  # fmt: skip
+            ("combiner", plugins.COMBINERS, combiners.lookup),
+            ("function", plugins.FUNCTIONS, functions.named),
+            ("target", plugins.TARGETS, chips.gpu_target))  # fmt: skip
     for kind, group, use in uses:
         try:
             found = plugins.entries(group)

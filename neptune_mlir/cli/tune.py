@@ -163,7 +163,8 @@ def _record(results: Sequence[Path], name: str) -> int:
 
 def _all(options: argparse.Namespace) -> int:
     from neptune_mlir.runtime import cache
-    from neptune_mlir.targets.nvidia import TARGETS, architecture
+    from neptune_mlir.targets.chips import running_on
+    from neptune_mlir.targets.nvidia import architecture
     from neptune_mlir.tune import run
 
     name = "-".join([Path(p).stem for p in options.programs] + [options.suite or ""])
@@ -171,7 +172,7 @@ def _all(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     device = run.device(folder / "run.log")
     chip = architecture(device["capability"])
-    able = [t for t in TARGETS.values() if t.runs_on(chip)]
+    able = running_on(chip)
     if not able:
         raise UsageError(f"there is nothing to tune for {device['name']}")
     best = max(able, key=lambda t: t.rank)

@@ -232,15 +232,16 @@ def _schedule_key(schedule: str | None) -> tuple[str, ...]:
 
 
 def _combiner_key(text: str) -> tuple[str, ...]:
-    """What identifies the combiners of other packages, for a program that reduces with one."""
+    """What identifies the combiners and scalar functions of other packages, for a program that
+    has one."""
     from neptune_mlir import plugins
     from neptune_mlir.algebra.combiners import PLAIN
 
     named = set(re.findall(r'combiner = "(\w+)"', text))
-    if named <= {*PLAIN, "custom"}:
-        return ()
-
-    return (plugins.fingerprint(plugins.COMBINERS),)
+    groups = [] if named <= {*PLAIN, "custom"} else [plugins.COMBINERS]
+    if "call @" in text:
+        groups.append(plugins.FUNCTIONS)
+    return tuple(map(plugins.fingerprint, groups))
 
 
 def _host(target: str) -> str:

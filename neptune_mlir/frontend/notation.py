@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+from neptune_mlir.algebra import functions
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.expr import (
@@ -81,6 +82,22 @@ def reduce(combiner: str, value: Expr, *axes: Axis) -> Expr:
         InputError: no combiner has the name, or it is not defined on the type of `value`.
     """
     return expression(value, "reduce").program.reduction(combiner, value, axes)
+
+
+def call(name: str, *arguments: Expr | float) -> Expr:
+    """A scalar function by its name, which a package adds (docs/extending.md). Its arguments take
+    their common type.
+
+    Raises:
+        UsageError: no function has the name, or it takes another number of arguments.
+    """
+    function = functions.named(name)
+    first = next((a for a in arguments if isinstance(a, Expr)), None)
+    given = expression(first, name)
+    for other in arguments:
+        given = joined(given, other)[0]
+    values = [joined(given, value)[1] for value in arguments]
+    return Expr(function(*(value.term for value in values)), given.program)
 
 
 exp, exp2, log, log2 = floating("exp"), floating("exp2"), floating("log"), floating("log2")

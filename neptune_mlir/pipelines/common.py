@@ -24,6 +24,7 @@ RAISE = (
 )
 
 IMPORT = (
+    Step("expand-calls"),
     Step("lower-chlo"),
     Step("lower-tm-tensor"),
     *LIFT,

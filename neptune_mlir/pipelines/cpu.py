@@ -69,6 +69,7 @@ FROM_TILES = (
 
 # a program level function, unfused: upstream's own loops, for comparison
 UNFUSED = (
+    Step("expand-calls"),
     Step("convert-elementwise-to-linalg"),
     Step("lower-to-linalg"),
     Step("canonicalize"),
@@ -181,10 +182,10 @@ def _keep_arguments(module: Any) -> None:
 
 
 def _entry(module: Any, entry: str | None) -> Any:
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    chosen = [f for f in functions if entry in (None, f.name.value)]
+    defined = list(functions(module))
+    chosen = [f for f in defined if entry in (None, f.name.value)]
     if len(chosen) != 1:
-        names = ", ".join(f.name.value for f in functions)
+        names = ", ".join(f.name.value for f in defined)
         raise LoweringError(f"which function? '{entry or ''}'", hint=f"there are: {names}")
     return chosen[0]
 

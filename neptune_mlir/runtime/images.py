@@ -14,7 +14,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Expression, Plan, evaluate
-from neptune_mlir.targets.chips import TARGETS
+from neptune_mlir.targets.chips import gpu_target, is_known
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,14 @@ def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:
         ArgumentError: there is none.
     """
     fitting = [
-        i for i in images if i["target"] in TARGETS and TARGETS[i["target"]].runs_on(architecture)
-    ]
+        i for i in images
+        if is_known(i["target"]) and gpu_target(i["target"]).runs_on(architecture)
+    ]  # fmt: skip
     if not fitting:
         have = ", ".join(dict.fromkeys(i["target"] for i in images))
         raise ArgumentError(
             f"the bundle holds code for {have}; this device is {architecture}",
             hint="compile it for this device too: --target takes several, separated by commas",
         )
-    best = max((i["target"] for i in fitting), key=lambda name: TARGETS[name].rank)
+    best = max((i["target"] for i in fitting), key=lambda name: gpu_target(name).rank)
     return [i for i in fitting if i["target"] == best]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neptune_mlir.errors import UsageError
+from neptune_mlir.targets import added
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 KIB = 1024
@@ -132,6 +132,4 @@ TARGETS: dict[str, AmdTarget] = {
 
 def amd(name: str) -> AmdTarget:
     """The target called `name`. Raises UsageError when there is none."""
-    if name not in TARGETS:
-        raise UsageError(f"unknown AMD target '{name}'", hint=f"one of: {', '.join(TARGETS)}")
-    return TARGETS[name]
+    return added.find(TARGETS, name, "AMD target")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from neptune_mlir.errors import UsageError
+from neptune_mlir.targets import added
 from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget, MatrixInstruction
 
 
@@ -140,6 +140,4 @@ def architecture(capability: Sequence[int]) -> str:
 
 def nvidia(name: str) -> NvidiaTarget:
     """The target called `name`. Raises UsageError when there is none."""
-    if name not in TARGETS:
-        raise UsageError(f"unknown NVIDIA target '{name}'", hint=f"one of: {', '.join(TARGETS)}")
-    return TARGETS[name]
+    return added.find(TARGETS, name, "NVIDIA target")

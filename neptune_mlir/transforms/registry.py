@@ -25,6 +25,7 @@ from neptune_mlir.errors import UsageError, did_you_mean
 _MODULES: dict[str, str] = {
     "apply-schedule": "neptune_mlir.transforms.schedule.apply_schedule",
     "lift-constants": "neptune_mlir.transforms.linalg.lift_constants",
+    "expand-calls": "neptune_mlir.transforms.linalg.expand_calls",
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
     "spread-conditions": "neptune_mlir.transforms.linalg.spread_conditions",
     "split-concats": "neptune_mlir.transforms.linalg.split_concats",

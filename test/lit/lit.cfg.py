@@ -19,7 +19,8 @@ config.excludes = ["Inputs", "lit.cfg.py"]
 config.test_source_root = here
 config.test_exec_root = os.environ.get("NEPTUNE_LIT_OUTPUT", here)
 
-paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+added = os.path.join(root, "test", "support", "lit_package")  # an installed package, as it were
+paths = [root, added, *filter(None, [os.environ.get("PYTHONPATH")])]
 config.environment["PYTHONPATH"] = os.pathsep.join(paths)
 config.environment["PATH"] = os.pathsep.join(
     [os.path.dirname(sys.executable), os.environ.get("PATH", "")]

@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Passes and schedules of other packages: that in examples/plugin, installed, and broken ones."""
+"""What other packages add: that of examples/plugin, installed, and broken packages."""
 
+import math
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import neptune_mlir
 from neptune_mlir import plugins
+from neptune_mlir.algebra import combiners, functions
 from neptune_mlir.cli import doctor, main, opt
-from neptune_mlir.errors import UsageError
+from neptune_mlir.driver import compiler
+from neptune_mlir.errors import ArgumentError, UsageError
+from neptune_mlir.frontend import notation as nt
+from neptune_mlir.runtime import images
+from neptune_mlir.targets import chips
+from neptune_mlir.targets import nvidia as nvidia_targets
+from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 
@@ -43,8 +54,56 @@ def installed(site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     forget()
+    tables = (nvidia_targets.TARGETS, functions._FUNCTIONS, combiners._COMBINERS)
+    before = [dict(table) for table in tables]
     yield site
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
+    for name in [n for n in sys.modules if n.partition(".")[0] == "neptune_example"]:
+        del sys.modules[name]
     forget()
+
+
+def test_a_function_goes_by_name(installed, capsys):
+    softplus = str(EXAMPLE / "softplus.mlir")
+    assert opt.main([softplus, "--expand-calls"]) == 0
+    printed = capsys.readouterr().out
+    assert "@softplus" not in printed and printed.count("math.log1p") == 1
+    assert main.main(["run", softplus, "--check"]) == 0
+    assert re.search(r"error \S+ .*unfused|they differ by at most", capsys.readouterr().out)
+    assert main.main(["explain", softplus]) == 0
+    assert "log1p(exp(" in capsys.readouterr().out
+
+
+def test_a_function_and_a_combiner_in_notation(installed):
+    p = nt.Program("f")
+    i, j = p.axes("i j")
+    x = p.input("x", i, j)
+    p.output(nt.reduce("logaddexp", nt.call("softplus", x[i, j]), j), i)
+    values = np.array([[-800.0, 0.5, 90.0], [-math.inf, -3.0, 2.0]], np.float32)
+    wide = np.logaddexp(0, values.astype(np.float64))
+    found = neptune_mlir.compile(p)(values)
+    assert np.allclose(found, np.logaddexp.reduce(wide, axis=1), rtol=1e-6)
+    with pytest.raises(UsageError, match=r"'softplus' takes 1 arguments, 2 were given"):
+        nt.call("softplus", x[i, j], 1.0)
+    with pytest.raises(UsageError, match=r"no scalar function 'softplas'") as caught:
+        nt.call("softplas", x[i, j])
+    assert "softplus" in caught.value.hint
+
+
+def test_a_chip_of_a_package_is_a_target(installed):
+    softplus = (EXAMPLE / "softplus.mlir").read_text()
+    bundle = compiler.compile_text(softplus, "softplus.mlir", "sm_87", None, None)
+    assert bundle.facts["images"][0]["target"] == "sm_87"
+    assert images.choose_images(bundle.facts["images"], "sm_87")
+    with pytest.raises(ArgumentError, match=r"holds code for sm_87; this device is sm_86"):
+        images.choose_images(bundle.facts["images"], "sm_86")
+    assert [t.name for t in chips.running_on("sm_87")] == ["sm_80", "sm_86", "sm_87"]
+    with pytest.raises(UsageError, match="there is a target 'sm_80' already"):
+        chips.register(replace(nvidia("sm_80"), threads=1))
+    with pytest.raises(UsageError, match=r"unknown GPU target 'sm_88'"):
+        chips.gpu_target("sm_88")
 
 
 def test_the_pass_is_one_of_neptune_opt(installed, capsys):

@@ -200,7 +200,8 @@ def c_array(array):
 
 
 def c_value(value):
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value)
         return CValue(ctypes.pointer(c_array(value)))
     return CValue(None, isinstance(value, float), 0 if isinstance(value, float) else value, value)
 
