@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TypeVar
 
 from neptune_mlir import plugins
-from neptune_mlir.errors import UsageError, did_you_mean
+from neptune_mlir.errors import UsageError
 
 T = TypeVar("T")
 
@@ -24,6 +24,6 @@ def find(table: Mapping[str, T], name: str, what: str) -> T:
     if name not in table and name in plugins.entries(plugins.TARGETS):
         plugins.load(plugins.TARGETS, name)
     if name not in table:
-        near = did_you_mean(name, [*table, *plugins.entries(plugins.TARGETS)])
-        raise UsageError(f"unknown {what} '{name}'", hint=near or f"one of: {', '.join(table)}")
+        listed = dict.fromkeys([*table, *plugins.entries(plugins.TARGETS)])
+        raise UsageError(f"unknown {what} '{name}'", hint=f"one of: {', '.join(listed)}")
     return table[name]

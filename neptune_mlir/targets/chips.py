@@ -13,7 +13,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import added, amd, nvidia
 from neptune_mlir.targets.gpu import GpuTarget
 
-_TABLES: tuple[Any, ...] = (nvidia.TARGETS, amd.TARGETS)
+_TABLES: tuple[Any, ...] = (amd.TARGETS, nvidia.TARGETS)  # (listed from the last to the first)
 TARGETS: Mapping[str, GpuTarget] = ChainMap(*_TABLES)
 
 
