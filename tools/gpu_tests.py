@@ -45,9 +45,12 @@ CONTROLS = {
 
 
 def build(folder: Path) -> int:
+    from support import c_runtime
     from support import gpu_programs as programs
 
     folder.mkdir(parents=True, exist_ok=True)
+    if c_runtime.compiler():
+        c_runtime.build(folder)
     for name, bundle in programs.build():
         (folder / f"{name}.bundle").write_bytes(bundle.to_bytes())
         for image in bundle.facts["images"]:

@@ -107,7 +107,7 @@ int cuLaunchKernelEx(const np_launch_config *c, void *function, void **parameter
   const char *name = function, *sizes = strstr(getenv("FAKE_PARAMETERS"), name);
   printf("launch %s grid %u block %u shared %u stream %p early %u:", name, c->grid[0], c->block[0],
          c->shared, c->stream, c->attribute_count);
-  sizes += strlen(name);
+  sizes = sizes ? sizes + strlen(name) : "";
   for (size_t k = 0; *sizes == ':' || *sizes == ','; ++k) {
     char *end;
     print_parameter(parameters[k], (int)strtol(sizes + 1, &end, 10));

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from neptune_mlir import plugins
 from neptune_mlir.errors import UsageError
@@ -12,7 +12,7 @@ from neptune_mlir.errors import UsageError
 T = TypeVar("T")
 
 
-def add(table: MutableMapping[str, T], name: str, target: T) -> None:
+def add(table: MutableMapping[str, Any], name: str, target: Any) -> None:
     """Put a target into a maker's table. Raises UsageError where another one has its name."""
     if table.setdefault(name, target) != target:
         raise UsageError(f"there is a target '{name}' already")

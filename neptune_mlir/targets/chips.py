@@ -35,7 +35,7 @@ def register(target: GpuTarget) -> None:
     """
     for kind, table in ((nvidia.NvidiaTarget, nvidia.TARGETS), (amd.AmdTarget, amd.TARGETS)):
         if isinstance(target, kind):
-            added.add(table, target.name, target)  # type: ignore[misc, type-var]
+            added.add(table, target.name, target)
             return
     raise UsageError(f"'{target.name}' is neither an NvidiaTarget nor an AmdTarget")
 

@@ -2,11 +2,9 @@
 """The runtime in C (c/): the plan's vectors, attention for the CPU, bad bundles, and calls of
 NVIDIA's driver, of which c/test/fake_cuda.c is a double that writes down what it is asked."""
 
-import ctypes
 import json
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +17,16 @@ from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.runtime import bundle as bundles
 from neptune_mlir.runtime import loader
-from neptune_mlir.runtime.arrays import storage_dtype, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+from support import c_runtime
 
 ROOT = Path(__file__).parents[3]
-CC = shutil.which("cc")
+CC = c_runtime.compiler()
 pytestmark = pytest.mark.skipif(CC is None, reason="there is no C compiler")
 
-FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-I", "c/include",
-         "-I", "c/src")  # fmt: skip
+FLAGS = c_runtime.FLAGS
 PROGRAMS = {"vectors": "c/test/vectors.c", "open": "c/test/open.c", "gpu": "c/test/gpu.c",
             "attention": "examples/c/attention.c"}  # fmt: skip
 
@@ -47,9 +44,7 @@ def run(*command, expected=0, **environment):
 def built(tmp_path_factory):
     """The runtime as a shared library, and programs that use it."""
     folder = tmp_path_factory.mktemp("c")
-    sources = sorted((ROOT / "c" / "src").glob("*.c"))
-    run(CC, *FLAGS, "-fPIC", "-shared", *sources, "-o", folder / "libneptune_runtime.so", "-lm",
-        "-ldl", "-lpthread")  # fmt: skip
+    c_runtime.build(folder)
     for name, source in PROGRAMS.items():
         run(CC, *FLAGS, source, "-o", folder / name, "-L", folder, f"-Wl,-rpath,{folder}",
             "-lneptune_runtime", "-lm")  # fmt: skip
@@ -169,67 +164,6 @@ def test_wrong_bytes_never_end_the_process(built, attention, tmp_path):
 
 # ---- other programs, through ctypes
 
-
-class CArray(ctypes.Structure):
-    """neptune_array"""
-
-    _fields_ = (("data", ctypes.c_void_p), ("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32),
-                ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)))  # fmt: skip
-
-
-class CValue(ctypes.Structure):
-    """neptune_value"""
-
-    _fields_ = (("array", ctypes.POINTER(CArray)), ("is_float", ctypes.c_int32),
-                ("integer", ctypes.c_int64), ("number", ctypes.c_double))  # fmt: skip
-
-
-class CResult(ctypes.Structure):
-    """neptune_result"""
-
-    _fields_ = (("dtype", ctypes.c_char_p), ("rank", ctypes.c_int32),
-                ("shape", ctypes.c_int64 * 16))  # fmt: skip
-
-
-def c_array(array):
-    seen = view(array, "an array")
-    extents = ctypes.c_int64 * len(seen.shape)
-    return CArray(seen.address, seen.dtype.encode(), len(seen.shape), extents(*seen.shape),
-                  extents(*seen.strides))  # fmt: skip
-
-
-def c_value(value):
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = np.asarray(value)
-        return CValue(ctypes.pointer(c_array(value)))
-    return CValue(None, isinstance(value, float), 0 if isinstance(value, float) else value, value)
-
-
-def through_c(built, bundle, arguments):
-    """What the runtime in C makes of a call."""
-    library = ctypes.CDLL(str(built / "libneptune_runtime.so"))
-    library.neptune_error.restype = ctypes.c_char_p
-    kernel, data = ctypes.c_void_p(), bundle.to_bytes()
-
-    def check(code):
-        assert code == 0, library.neptune_error()
-
-    check(library.neptune_open_memory(data, ctypes.c_size_t(len(data)), ctypes.byref(kernel)))
-    values = (CValue * len(arguments))(*map(c_value, arguments))
-    count = len(bundle.plan.results)
-    needed = (CResult * count)()
-    given = ctypes.c_size_t(len(arguments))
-    check(library.neptune_requirements(kernel, values, given, needed, None))
-    results = [
-        np.empty(tuple(n.shape[: n.rank]), storage_dtype(n.dtype.decode())) for n in needed
-    ]
-    outs = (CArray * count)(*map(c_array, results))
-    check(library.neptune_call(kernel, values, given, outs, ctypes.c_size_t(count), None))
-    library.neptune_close(kernel)
-    return results
-
-
 # several kernels and results, constants, extents and numbers known at a call only, integers, bf16
 PROGRAMS_OF = ("decode_gqa", "logsumexp_keepdim", "torch_alibi", "cross_entropy_gather")
 OTHERS = sorted({p.stem for p in (ROOT / "test" / "inputs").glob("*.mlir")} - {*PROGRAMS_OF})
@@ -248,7 +182,7 @@ def test_both_runtimes_give_the_same(built, name):
     if any(isinstance(a, np.ndarray) and a.ndim > 1 for a in arguments):
         k = next(k for k, a in enumerate(arguments) if getattr(a, "ndim", 0) > 1)
         arguments[k] = np.asfortranarray(arguments[k])  # strides are taken as they are
-    ours = through_c(built, bundle, arguments)
+    ours = c_runtime.run_on_host(built / c_runtime.NAME, bundle, arguments)
     theirs = CpuExecutable(bundle)(*arguments)
     theirs = theirs if isinstance(theirs, tuple) else (theirs,)
     for one, other in zip(ours, theirs, strict=True):
