@@ -78,7 +78,17 @@ class Loads:
 
     def are_known(self, reads: Iterable[Term], frame: Frame) -> bool:
         """Whether each of these elements is one number in a frame."""
-        return all(frame.binds(a) and frame.tile(a).size == 1 for r in reads for a in r.axes)
+        return all(self._is_one(index, frame) for read in reads for index in read.args)
+
+    def _is_one(self, index: Term, frame: Frame) -> bool:
+        """Whether an index of a read is one number in a frame."""
+        position = position_of(index)
+        if position is None or any(not frame.binds(a) for a in index.axes):
+            return False
+        if position.lookup is not None and not self.are_known([position.lookup], frame):
+            return False
+        size = 1 if position.axis is None else frame.tile(position.axis).size
+        return size == 1 or position.divisor % size == 0
 
     def element(self, read: Term, frame: Frame) -> Any:
         """The one element, as index, that `read` takes in a frame."""
