@@ -296,8 +296,12 @@ class GridProgram:
         ranges: Sequence[Range],
         carried: Sequence[Any],
         step: Callable[[Frame, Sequence[Any]], list[Any]],
+        test: Callable[[Frame], Any] = lambda frame: None,
     ) -> list[Any]:
-        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`."""
+        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`.
+
+        Each tile is taken as often as `test` says, never or once; None: once.
+        """
         size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
         carried = list(carried)
         outer = frame.open_loop
@@ -315,8 +319,17 @@ class GridProgram:
                 else:  # a single step stands at its start
                     at = part.start if part.is_single_step(size) else offset
                     valid = ix.minimum(size, ix.sub(extent, at))
-                inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
-                scf.YieldOp(step(inner, op.inner_iter_args))
+                tiles = {axis: Tile(size, offset, valid)}
+                inner = Frame(op.body, tiles, frame, part.known)
+                times = test(inner)
+                if times is None:
+                    scf.YieldOp(step(inner, op.inner_iter_args))
+                else:  # a loop, which bufferization does in place
+                    once = scf.ForOp(ix.value(0), times, ix.value(1), op.inner_iter_args)
+                    with ir.InsertionPoint(once.body):
+                        inner = Frame(once.body, tiles, frame, part.known)
+                        scf.YieldOp(step(inner, once.inner_iter_args))
+                    scf.YieldOp(once.results)
             frame.open_loop = outer
             carried = list(op.results)
         return carried

@@ -147,7 +147,8 @@ def _stream(program: GridProgram, chunk: Any) -> None:
         frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))
         return [program.tile_of(r.updated, frame) for r in kernel.running]
 
-    finals = program.loop(root, kernel.stream, _stream_ranges(program, chunk), starts, step)
+    ranges = _stream_ranges(program, chunk)
+    finals = program.loop(root, kernel.stream, ranges, starts, step, program.loads.is_live)
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
 
 

@@ -75,16 +75,19 @@ def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:
         forms = constraints(condition)
         known = forms is not None and begins_known(forms, stream)
         (kept if known else data).append(condition)
-    data = [c for c in data if not c.is_const and _pays(kernel, c, on_gpu)]
-    if not data:
+    stream_op = op if op.name == STREAM else op.regions[0].blocks[0].operations[0].operation
+    useful = [c for c in data if not c.is_const and _pays(kernel, c, on_gpu)]
+    if not useful:
+        if data:
+            write_live(stream_op.opview, T.conjunction(kept), values)
         return
+    data = useful
     grid = _TileGrid.of(kernel, T.conjunction(data))
     condition = T.conjunction(may_hold(c, _Ranges(kernel, values, grid, name)) for c in data)
-    first, end = _live_span(grid, condition, values, op.location)
-    if op.name == PRIVATE:
-        op = op.regions[0].blocks[0].operations[0].operation
+    first, end, *flags = _live_tiles(grid, condition, values, op.location, each=not on_gpu)
     bounds = _bounds(kernel, grid, values, first, end)
-    write_live(op.opview, T.conjunction([*kept, *conjuncts(condition_of(bounds))]), values)
+    live = [*kept, *conjuncts(condition_of(bounds)), *(_flag(grid, values, f) for f in flags)]
+    write_live(stream_op.opview, T.conjunction(live), values)
     names = [axis.name for axis in kernel.axes]
     text = " and ".join(
         T.show(c, lambda t: names[t.attr] if t.op == "index" else None) for c in data
@@ -125,6 +128,13 @@ class _TileGrid:
 
     def coordinate(self, axis: int) -> Term:
         return T.index(self.cut.index(axis))
+
+    def places(self) -> list[Term]:
+        """The coordinates in terms of the axes."""
+        sizes = [T.const(self.axes[a].size, "index") for a in self.cut]
+        return [
+            T.make("floordiv", T.index(a), n) for a, n in zip(self.cut, sizes, strict=True)
+        ]
 
     def extents(self) -> list[FusedAxis]:
         found = []
@@ -186,11 +196,12 @@ def _number(number: Index, values: nests.Values) -> Term:
     return T.const(number, "index") if ix.is_static(number) else scalar_term(number, values)
 
 
-def _live_span(
-    grid: _TileGrid, condition: Term, values: nests.Values, location: Any
-) -> tuple[Any, Any]:
+def _live_tiles(
+    grid: _TileGrid, condition: Term, values: nests.Values, location: Any, *, each: bool
+) -> list[Any]:
     """The number of the first tile of the stream that may have a live point, and that behind the
-    last one, for each tile of the other axes."""
+    last one, for each tile of the other axes. With `each` also whether a tile may, for all tiles.
+    """
     axes = grid.extents()
     stream = len(axes) - 1
     rows = list(range(stream))
@@ -199,12 +210,12 @@ def _live_span(
     region = FusedRegion(values, axes)
     op = ir.Operation.create(
         GLOBAL,
-        results=[region.type(rows, "i32")] * 2,
+        results=[region.type(rows, "i32")] * 2 + [region.type([*rows, stream], "i32")] * each,
         operands=[a.extent for a in axes if a.extent is not None],
         attributes={
             "domain": ir.DenseI64ArrayAttr.get([a.size for a in axes]),
             "axis_names": ir.ArrayAttr.get([ir.StringAttr.get(f"{a.name}_tile") for a in axes]),
-            "resultSegmentSizes": ir.DenseI32ArrayAttr.get(N.segment_sizes(2)),
+            "resultSegmentSizes": ir.DenseI32ArrayAttr.get(N.segment_sizes(2 + each)),
             **TILE.entry([1] * stream + [at_once]),
         },
         regions=1,
@@ -219,8 +230,12 @@ def _live_span(
         ):
             number = T.make("cast", T.make("select", condition, here, none), dtype="i32")
             found.append(region.reduce(combiner, number, rows, reduced=[stream], loc=location))
+        if each:
+            one, none = T.const(1, "i32"), T.const(0, "i32")
+            flag = T.make("select", condition, one, none)
+            found.append(region.map(flag, [*rows, stream], location))
         produce(found)
-    return op.results[0], op.results[1]
+    return list(op.results)
 
 
 def _bounds(
@@ -228,10 +243,7 @@ def _bounds(
 ) -> list[Linear]:
     """The forms that are 0 or more between two tiles of the stream, in its own axes."""
     stream, size = kernel.stream, kernel.axes[kernel.stream].size
-    places = [
-        T.make("floordiv", T.index(a), T.const(kernel.axes[a].size, "index"))
-        for a in grid.cut if a != stream
-    ]  # fmt: skip
+    places = grid.places()[:-1]
     position = linear(T.index(stream))
     assert position is not None
     starts, stops = (
@@ -239,3 +251,8 @@ def _bounds(
         for array in (first, end)
     )
     return [position.plus(starts, -1), stops.plus(position, -1).shifted(-1)]
+
+
+def _flag(grid: _TileGrid, values: nests.Values, flags: Any) -> Term:
+    """Whether the tile that a point lies in may have a live one."""
+    return T.make("ne", T.read(values.key(flags), *grid.places(), dtype="i32"), T.const(0, "i32"))
