@@ -143,8 +143,8 @@ class _Intervals:
         if t.op == "cast" and t.args[0].dtype == "i1":
             held = self.truth(t.args[0])  # true is 1
             one, zero = T.const(1, "index"), T.const(0, "index")
-            ends = (T.make("select", c, one, zero) for c in (held.must, held.may))
-            return Interval(*ends)
+            low, high = (T.make("select", c, one, zero) for c in (held.must, held.may))
+            return Interval(low, high)
         operands = [self.number(a) for a in t.args]
         if any(o is None for o in operands):
             return None
@@ -173,14 +173,13 @@ def _arithmetic(t: Term, operands: list[Interval]) -> Interval | None:
                     return _scaled(b, int(a.value), sure)
         case "floordiv" if t.args[1].is_const and t.args[1].value > 0:
             by = T.const(int(t.args[1].value), "index")
-            ends = (T.make("floordiv", end, by) for end in (x.low, x.high))
-            return Interval(*ends, sure)
+            return Interval(T.make("floordiv", x.low, by), T.make("floordiv", x.high, by), sure)
     return None
 
 
 def _scaled(x: Interval, factor: int, sure: Term) -> Interval:
-    ends = [T.make("mul", end, T.const(factor, "index")) for end in (x.low, x.high)]
-    return Interval(*(ends if factor >= 0 else reversed(ends)), sure)
+    low, high = (T.make("mul", end, T.const(factor, "index")) for end in (x.low, x.high))
+    return Interval(low, high, sure) if factor >= 0 else Interval(high, low, sure)
 
 
 _BITS = {"i8": 8, "i16": 16, "i32": 32}

@@ -20,7 +20,13 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.intervals import may_hold
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, read_live, read_region
-from neptune_mlir.analysis.masks import begins_known, condition_of, conjuncts, constraints
+from neptune_mlir.analysis.masks import (
+    affine_part,
+    begins_known,
+    condition_of,
+    conjuncts,
+    constraints,
+)
 from neptune_mlir.analysis.neutral import OddValues, follow_nests, is_identity
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import Values
@@ -30,7 +36,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.region import write_live
 from neptune_mlir.transforms.registry import register, remark
 
-LARGEST = 200  # nodes of a condition that reads data
+LARGEST = 256  # nodes of a condition that reads data
 
 
 @register("prune-masks", "find where streams have no live point, and record it in `live`")
@@ -54,12 +60,12 @@ def prune_stream(stream: N.StreamOp) -> None:
     nests, _ = read_region(body, values, in_body=True, corrections=True)
     odd = OddValues(nests, [values.key(a) for a in body.arguments])
     axis = stream.axis.value
-    before = conjuncts(read_live(stream, values))
+    before = read_live(stream, values)
     made = {nest.key for nest in nests} | {values.key(a) for a in body.arguments}
     found = [
         condition
         for condition in candidates(nests)
-        if condition not in before
+        if not _stands_in(before, condition)
         and not any(read.attr in made for read in _all_reads(condition))
         and (_bounds(condition, axis) or _may_fail(condition))
         and is_dead(condition, nests, axis, odd)
@@ -67,7 +73,7 @@ def prune_stream(stream: N.StreamOp) -> None:
     if not found:
         return
     live: dict[Term, None] = {}
-    for condition in [*before, *found]:
+    for condition in [*conjuncts(before), *found]:
         forms = constraints(condition) if _bounds(condition, axis) else None
         parts = [condition] if forms is None else conjuncts(condition_of(forms))
         live.update(dict.fromkeys(p for p in parts if not p.is_const))
@@ -81,6 +87,12 @@ def prune_stream(stream: N.StreamOp) -> None:
 
 def _all_reads(condition: Term) -> list[Term]:
     return T.leaves(condition, "read")
+
+
+def _stands_in(live: Term, condition: Term) -> bool:
+    forms, known = constraints(condition), affine_part(live)
+    stands = forms is not None and all(form in known for form in forms)
+    return stands or condition in conjuncts(live)
 
 
 def _bounds(condition: Term, axis: int) -> bool:

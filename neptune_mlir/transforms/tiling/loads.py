@@ -115,8 +115,8 @@ class Loads:
         return Emitter(lambda leaf: self._values[leaf.attr]).emit(scalar)
 
     def is_live(self, frame: Frame) -> Any:
-        """1 where the tile at hand may be live, 0 where it is not, by the elements that `live` reads
-        for a whole tile; None where it reads none but those that bound the stream."""
+        """1 where the tile at hand may be live, 0 where it is not, by what `live` reads for a whole
+        tile; None where it reads nothing but what bounds the stream."""
         found = []
         for part in conjuncts(self._kernel.live):
             reads = elements(part)

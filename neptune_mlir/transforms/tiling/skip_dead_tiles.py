@@ -53,7 +53,7 @@ from neptune_mlir.transforms.tiling.kernel import TileKernel, read_kernel
 TILES_AT_ONCE = 64  # that one step of the loop over tiles looks at
 
 
-@register("skip-dead-tiles", "find which tiles of streams have a live point by data that masks read")
+@register("skip-dead-tiles", "find the tiles of streams that masks made of data leave")
 def skip_dead_tiles(module: Any) -> None:
     on_gpu = CHIP.on(module.operation)
     for function in functions(module):
@@ -83,7 +83,8 @@ def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:
         return
     data = useful
     grid = _TileGrid.of(kernel, T.conjunction(data))
-    condition = T.conjunction(may_hold(c, _Ranges(kernel, values, grid, name)) for c in data)
+    ranges = _Ranges(kernel, values, grid, name)
+    condition = T.conjunction(may_hold(c, ranges) for c in data)
     first, end, *flags = _live_tiles(grid, condition, values, op.location, each=not on_gpu)
     bounds = _bounds(kernel, grid, values, first, end)
     live = [*kept, *conjuncts(condition_of(bounds)), *(_flag(grid, values, f) for f in flags)]
@@ -132,18 +133,14 @@ class _TileGrid:
     def places(self) -> list[Term]:
         """The coordinates in terms of the axes."""
         sizes = [T.const(self.axes[a].size, "index") for a in self.cut]
-        return [
-            T.make("floordiv", T.index(a), n) for a, n in zip(self.cut, sizes, strict=True)
-        ]
+        return [T.make("floordiv", T.index(a), n) for a, n in zip(self.cut, sizes, strict=True)]
 
     def extents(self) -> list[FusedAxis]:
         found = []
         for a in self.cut:
             count: Index = ix.ceildiv(self.axes[a].extent, self.axes[a].size)
-            static = ix.is_static(count)
-            found.append(
-                FusedAxis(count if static else DYNAMIC, None if static else count, self.axes[a].name)
-            )
+            known = (count, None) if ix.is_static(count) else (DYNAMIC, count)
+            found.append(FusedAxis(*known, self.axes[a].name))
         return found
 
 
