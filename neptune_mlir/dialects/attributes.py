@@ -117,7 +117,10 @@ DERIVATION = Attribute(
 TILE = Attribute(
     "tile", NUMBERS, "a fused op",
     "the tile size of each axis; 0: not cut",
-    writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
+    writers=(
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.skip_dead_tiles",
+    ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "transforms.fusion.privatize",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
@@ -165,7 +168,10 @@ IDENTITY = Attribute(
 KERNEL = Attribute(
     "kernel", TEXT, "scf.forall",
     "the name of the kernel",
-    writers=("transforms.gpu.points_to_kernels", "transforms.tiling.lower_to_tiles"),
+    writers=(
+        "transforms.gpu.points_to_kernels", "transforms.tiling.extrema",
+        "transforms.tiling.lower_to_tiles",
+    ),
     readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
 TARGET = Attribute(
