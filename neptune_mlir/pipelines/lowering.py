@@ -23,7 +23,14 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
-from neptune_mlir.pipelines.cases import Case, blocks_of, few_rows, longer, stream_length
+from neptune_mlir.pipelines.cases import (
+    Case,
+    blocks_of,
+    few_rows,
+    least_rows,
+    longer,
+    stream_length,
+)
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -105,7 +112,8 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
-        self.cases, self.cut_cases = longer(self.module), few_rows(self.module)
+        self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows))
+        self.cut_cases = few_rows(self.module)
         self.length = stream_length(self.module)
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
