@@ -83,7 +83,8 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
     (stream,) = found
-    if not contractions(nests_of(stream, Values())):
+    products = contractions(nests_of(stream, Values()))
+    if not any(left.axes != right.axes for _, left, right in products):
         return ()
     dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
     rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
