@@ -116,7 +116,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     last product.
 
     Args:
-        plan: of the program for any call, one launch.
+        plan: of the program for any call, one kernel.
         variant: of that with smaller tiles.
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
@@ -139,7 +139,8 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     * one row beside those that share its operand: fewer than the program for any call has.
     """
     rows = int(case.knob.partition(":")[2])
-    tiles = _product(variant.launches[0].grid[1:])  # (the first are the chunks)
+    stream = variant.launches[len(plan.launches) - 1]
+    tiles = _product(stream.grid[1:])  # (the first are the chunks)
     whole, chip = _programs(plan), ["multiprocessors"]
     if rows > SMALL:
         quarter = ["le", ["mul", 4, tiles], chip]
@@ -154,8 +155,8 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
 
 
 def _programs(plan: Plan) -> Expression:
-    (launch,) = plan.launches
-    return _product(launch.grid)
+    """Those of a program of one kernel, which others may look at masks for before."""
+    return _product(plan.launches[-1].grid)
 
 
 def _product(grid: Sequence[Expression]) -> Expression:
