@@ -122,7 +122,8 @@ TILE = Attribute(
         "transforms.tiling.skip_dead_tiles",
     ),
     readers=(
-        "analysis.tile_axes", "dialects.verify", "driver.explain", "transforms.fusion.privatize",
+        "analysis.tile_axes", "dialects.verify", "driver.explain", "pipelines.cases",
+        "transforms.fusion.privatize",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
