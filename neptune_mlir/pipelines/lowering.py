@@ -114,7 +114,7 @@ class Lowering:
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows))
-        self.cut_cases = few_rows(self.module)
+        self.cut_cases = few_rows(self.module) if self.way.cut else ()
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
@@ -224,7 +224,7 @@ class RaisedProgram:
         knobs = base.way.few.get(name, ()) if base.alone else ()
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
-        cut = base.cut_cases if base.alone and base.way.cut and not self.schedule else ()
+        cut = base.cut_cases if base.alone and not self.schedule else ()
         cut = tuple(replace(case, length=base.length) for case in cut)
         for case in (*base.cases, *some, *cut):
             for variant in self.variant(base, target, case):
