@@ -249,6 +249,14 @@ def axes_of(root: Term) -> frozenset[int]:
     return root.axes
 
 
+def conjunction(conditions: Iterable[Term]) -> Term:
+    """The conjunction of conditions; true of none."""
+    result = const(True, "i1")
+    for condition in conditions:
+        result = make("and", result, condition)
+    return result
+
+
 def leaves(root: Term, op: str) -> list[Term]:
     if op == "ref" and not root.has_ref:
         return []

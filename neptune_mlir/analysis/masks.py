@@ -118,6 +118,11 @@ def constraints(comparison: Term) -> list[Linear] | None:
     }[op]  # fmt: skip
 
 
+def begins_known(forms: Iterable[Linear], axis: int) -> bool:
+    """Whether forms read nothing along an axis: what bounds it is known before it begins."""
+    return not any(axis in read.axes for form in forms for read in form.reads)
+
+
 def affine_part(condition: Term) -> list[Linear]:
     """The affine conjuncts of a condition: all of them are >= 0 wherever it holds."""
     found: dict[Linear, None] = {}

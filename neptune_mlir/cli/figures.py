@@ -27,9 +27,9 @@ def measure(kernel: Any, source: Any, knobs: str, arguments: Sequence[Any]) -> d
     shapes = [np.shape(a) if isinstance(a, np.ndarray) else None for a in arguments]
     costs = kernel_costs(module, source.text, plan.entry, shapes, workers.count())
     rows = []
-    for launch, seconds in zip(plan.launches, kernel.launch_times(*arguments), strict=True):
-        row: dict[str, Any] = {"kernel": launch.kernel, "s": seconds}
-        cost = costs.get(launch.kernel)
+    for name, seconds in kernel.launch_times(*arguments):
+        row: dict[str, Any] = {"kernel": name, "s": seconds}
+        cost = costs.get(name)
         if cost is not None and seconds > 0:
             limit = max(cost.flops / roof.flops, cost.bytes / roof.bytes)
             row |= {

@@ -57,11 +57,16 @@ def report(bundle: Bundle) -> Iterator[str]:
         yield "made with " + ", ".join(f"{name} {v}" for name, v in made["tools"].items())
     yield ""
     yield from _plan(bundle.plan, bundle.facts.get("alignment", ()))
+    names = [argument.name for argument in bundle.plan.arguments]
+    for variant in bundle.facts.get("variants", ()):
+        yield ""
+        yield f"variant where {describe(variant['when'], names)}: {variant['size']} bytes"
+        yield from _launches(bundle.plan_of(variant))
     for image in bundle.facts.get("images", ()):
         yield ""
         case = ""
         if "when" in image:
-            case = f" where {describe(image['when'], [a.name for a in bundle.plan.arguments])}"
+            case = f" where {describe(image['when'], names)}"
         yield f"{image['target']}{case}: {image['size']} bytes, {', '.join(image['tools'])}"
         if "plan" in image:
             yield from _launches(bundle.plan_of(image))

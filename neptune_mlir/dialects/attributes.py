@@ -52,7 +52,7 @@ CHIP = Attribute(
     "chip", TEXT, "builtin.module",
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
-    readers=("transforms.schedule.tile",),
+    readers=("transforms.schedule.tile", "transforms.tiling.skip_dead_tiles"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -129,10 +129,13 @@ RUNNING = Attribute(
 TILE = Attribute(
     "tile", NUMBERS, "a fused op",
     "the tile size of each axis; 0: not cut",
-    writers=("transforms.schedule.tile", "transforms.tiling.lower_to_tiles"),
+    writers=(
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.skip_dead_tiles",
+    ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
-        "driver.page.tiles", "transforms.fusion.privatize",
+        "driver.page.tiles", "pipelines.cases", "transforms.fusion.privatize",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
@@ -178,7 +181,10 @@ IDENTITY = Attribute(
 KERNEL = Attribute(
     "kernel", TEXT, "scf.forall",
     "the name of the kernel",
-    writers=("transforms.gpu.points_to_kernels", "transforms.tiling.lower_to_tiles"),
+    writers=(
+        "transforms.gpu.points_to_kernels", "transforms.tiling.extrema",
+        "transforms.tiling.lower_to_tiles",
+    ),
     readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
 TARGET = Attribute(

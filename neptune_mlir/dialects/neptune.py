@@ -363,7 +363,7 @@ class GlobalOp(Neptune.Operation, name="global", traits=_PURE):
     Its nests read the results of a `neptune.private`: they re-base each private value from its
     own reference to the global one with the same corrections as rolling update, join them over
     the chunk axis, and compute the results. They share the op's domain, whose axis 0 is the
-    chunk axis.
+    chunk axis. (`skip-dead-tiles` writes one with sizes of its own, without a private.)
 
     Attributes that `tile` may add: `neptune.tile` as in `neptune.stream`, and `neptune.tile_few`,
     sizes of a second kernel for when there are no more chunks than its first size.

@@ -179,7 +179,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
     def made_with_cases(lowering: Lowering, tiles: str) -> Any:
         """All begun before the first is waited for: their code generators run side by side."""
         base = begin(lowering)
-        variants = program.variants(lowering, tiles, target, base.plan)
+        variants = program.variants(lowering, tiles, target)
         begun = [(case, begin(variant)) for case, variant in variants]
         bundle = base.finish()
         for case, variant in begun:
@@ -278,9 +278,7 @@ def emit_text(
 
             plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
-            for case, variant in program.variants(
-                lowering, str(lowering.module), target, plan
-            ):
+            for case, variant in program.variants(lowering, str(lowering.module), target):
                 when = case.condition or few(case, plan, plan_of(variant))
                 texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"

@@ -99,8 +99,9 @@ class Kernel:
         for `GpuExecutable.prepare` and `CpuExecutable.prepare`."""
         return self._executable.prepare(*arguments, **named)
 
-    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[float]:
-        """The seconds that each kernel of a call takes, on CPUs (the median), in order.
+    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[tuple[str, float]]:
+        """The name of each kernel of a call and the seconds that it takes, on CPUs (the median), in
+        order.
 
         Raises:
             UsageError: the kernel is one for GPUs.

@@ -7,25 +7,28 @@
   smaller ones where streams are short.
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
+* Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
 
-The program is made once more for each case, and the bundle holds these images with a condition
-(`when`) that the runtime looks at.
+The program is made once more for each case, and the bundle holds these images (for CPUs
+`variants`) with a condition (`when`) that the runtime looks at.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
-from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER
-from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER, TILE
+from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.transforms.schedule.tile_room import contractions
 
 SHORT = 1024  # points of a stream
 LONG = 4096
@@ -73,6 +76,24 @@ def few_rows(module: Any) -> tuple[Case, ...]:
     return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
 
 
+def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
+    """Calls with few rows, of a fused program that has one stream, with products, whose rows only
+    a call knows: the only axis but the stream that is cut in tiles of more than one point."""
+    found = streams(module)
+    if not limits or len(found) != 1 or not TILE.on(found[0].operation):
+        return ()
+    (stream,) = found
+    products = contractions(nests_of(stream, Values()))
+    if not any(left.axes != right.axes for _, left, right in products):
+        return ()
+    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
+    rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
+    place = _argument_of(list(stream.extents)[dynamic.index(rows[0])]) if len(rows) == 1 else None
+    if place is None:
+        return ()
+    return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
+
+
 def stream_length(module: Any) -> Expression | None:
     """How long the stream of a fused program is that has one: a number, or a dimension of an
     argument; None where it is neither."""
@@ -95,7 +116,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     last product.
 
     Args:
-        plan: of the program for any call, one launch.
+        plan: of the program for any call, one kernel.
         variant: of that with smaller tiles.
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
@@ -118,7 +139,8 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     * one row beside those that share its operand: fewer than the program for any call has.
     """
     rows = int(case.knob.partition(":")[2])
-    tiles = _product(variant.launches[0].grid[1:])  # (the first are the chunks)
+    stream = variant.launches[len(plan.launches) - 1]
+    tiles = _product(stream.grid[1:])  # (the first are the chunks)
     whole, chip = _programs(plan), ["multiprocessors"]
     if rows > SMALL:
         quarter = ["le", ["mul", 4, tiles], chip]
@@ -133,8 +155,8 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
 
 
 def _programs(plan: Plan) -> Expression:
-    (launch,) = plan.launches
-    return _product(launch.grid)
+    """Those of a program of one kernel, which others may look at masks for before."""
+    return _product(plan.launches[-1].grid)
 
 
 def _product(grid: Sequence[Expression]) -> Expression:
@@ -161,6 +183,10 @@ def _argument_of(extent: Any) -> tuple[int, int] | None:
 def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     """The bundle with the images of a variant of its program, each for calls that meet the
     condition (an expression of the launch plan); of several that do, the last one counts."""
+    if "images" not in bundle.facts:
+        made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
+        facts = {**bundle.facts, "variants": [*bundle.facts.get("variants", ()), made]}
+        return replace(bundle, code=bundle.code + variant.code, facts=facts)
     own: dict[str, Any] = {}  # where it differs
     if variant.plan != bundle.plan:
         own["plan"] = variant.plan.to_json()

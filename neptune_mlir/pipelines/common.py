@@ -39,6 +39,7 @@ IMPORT = (
 TO_TILES = (
     Step("free-references"),
     Step("lower-correct"),
+    Step("skip-dead-tiles"),
     Step("lower-to-tiles"),
     Step("canonicalize"),
     Step("cse"),

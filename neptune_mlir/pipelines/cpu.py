@@ -12,7 +12,9 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
+from neptune_mlir.pipelines.gpu import Begun
 from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Constant, Plan
 from neptune_mlir.targets.cpu import CpuTarget, host
@@ -20,6 +22,12 @@ from neptune_mlir.targets.cpu import CpuTarget, host
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
 KNOBS = {"streamed": "rows:128;stream:128"}
+# Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
+FEW_ROWS = ((2, "rows:1"),)
+
+
+def ways(target: str) -> tuple[Way, ...]:
+    return (Way(KNOBS, rows=FEW_ROWS),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
@@ -92,6 +100,14 @@ UNFUSED = (
 PIPELINE: tuple[str, ...] = tuple(
     step.name for step in (*common.IMPORT, Step("apply-schedule"), *common.TO_TILES, *FROM_TILES)
 )
+
+
+def begin_tiles(
+    module: Any, entry: str | None = None, facts: dict[str, Any] | None = None
+) -> Begun:
+    """`compile_tiles`, done: nothing of it runs in the background."""
+    made = compile_tiles(module, entry, facts)
+    return Begun(made.plan, lambda: made)
 
 
 def compile_tiles(

@@ -23,15 +23,22 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
-from neptune_mlir.pipelines.cases import Case, blocks_of, few_rows, longer, stream_length
+from neptune_mlir.pipelines.cases import (
+    Case,
+    blocks_of,
+    few_rows,
+    least_rows,
+    longer,
+    stream_length,
+)
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
-from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
+from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 # the levels of docs/architecture.md that are MLIR and the same for every target
 COMMON_LEVELS = ("neptune", "fused", "tile")
@@ -49,6 +56,7 @@ class Lowering:
     cases: tuple[Case, ...] = ()
     cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
     length: Any = None  # of its stream, in terms of the launch plan
+    alone: bool = False  # whether it is one kernel, but for those that look at masks
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
 
@@ -110,8 +118,10 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
-        self.cases, self.cut_cases = longer(self.module), few_rows(self.module)
+        self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows))
+        self.cut_cases = few_rows(self.module) if self.way.cut else ()
         self.length = stream_length(self.module)
+        self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
         legal.check_when_asked(self.module, "fused")
@@ -208,19 +218,18 @@ class RaisedProgram:
                 refused += found
 
     def variants(
-        self, base: Lowering, tiles: str, target: str, plan: Plan
+        self, base: Lowering, tiles: str, target: str
     ) -> Iterator[tuple[Case, Lowering]]:
         """The tile programs of the variants that are selected at launch.
 
         Args:
-            base: that for any, `tiles` its text and `plan` the launch plan that it became.
+            base: that for any, and `tiles` its text.
         """
         name = base.facts["schedule"]
-        one = len(plan.launches) == 1
-        knobs = base.way.few.get(name, ()) if one else ()
+        knobs = base.way.few.get(name, ()) if base.alone else ()
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
-        cut = base.cut_cases if one and base.way.cut and not self.schedule else ()
+        cut = base.cut_cases if base.alone and not self.schedule else ()
         cut = tuple(replace(case, length=base.length) for case in cut)
         for case in (*base.cases, *some, *cut):
             for variant in self.variant(base, target, case):

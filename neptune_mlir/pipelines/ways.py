@@ -22,6 +22,7 @@ class Way:
             second for those with short streams.
         cut: how streams are cut into chunks for calls with few rows; None: they are not.
         smaller: a further knob for a variant whose code spills.
+        rows: numbers of rows of a stream, and a further knob for calls with no more than that.
         needs: a knob; who sets it to 0 does not want this way.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
@@ -33,6 +34,7 @@ class Way:
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cut: Way | None = None
     smaller: str = ""
+    rows: tuple[tuple[int, str], ...] = ()
     needs: str = ""
 
     def bound(self, schedule: str, knob: str) -> Way:

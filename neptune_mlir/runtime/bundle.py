@@ -5,7 +5,8 @@ bytes 0..16       "neptune-bundle-1\\n": the format of this list
 17..48            SHA-256 of all that follows
 49..56            length of the header, little-endian
 then              the header, JSON: abi, target, plan, facts, and where data lies behind it
-then              code; images of a fat bundle by offset and size (facts, "images")
+then              code; images of a fat bundle by offset and size (facts, "images"); for a CPU one
+                  object file, then those for some calls alone by size (facts, "variants")
 then              data of the plan's constants, each once and at a multiple of 64 bytes of this part
 """
 
@@ -71,7 +72,8 @@ class Bundle:
         Raises:
             InputError: one is missing (a program that was quoted without its data).
         """
-        plans = [self.plan, *(self.plan_of(image) for image in self.facts.get("images", ()))]
+        images = (*self.facts.get("images", ()), *self.facts.get("variants", ()))
+        plans = [self.plan, *map(self.plan_of, images)]
         wanted = {constant.sha256 for plan in plans for constant in plan.constants}
         if not wanted <= set(data):
             raise InputError(

@@ -5,8 +5,8 @@ checks them and evaluates the plan (`cpu_call.CpuCall`); later ones only fill in
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
-from neptune_mlir.runtime.plan import Argument, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
 
 _CALLS_LIMIT = 1024  # signatures whose calls are kept
 
@@ -38,14 +38,9 @@ class CpuExecutable:
         self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
         self.plan: Plan = self.bundle.plan
         check_machine(self.bundle.facts.get("machine", {}))
-        names = sorted({launch.kernel for launch in self.plan.launches})
-        self._engine, addresses = load(self.bundle.code, [f"_mlir_ciface_{n}" for n in names])
-        self._kernels = dict(zip(names, addresses, strict=True))
-        self._entry = NativeEntry(self.plan, self._kernels)
         self._calls: dict[Any, CpuCall] = {}  # by workers, arguments and `out=` at a glance
-        self._constants = [
-            elements(self.bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
-        ]
+        self._variants = [*_variants(self.bundle)]  # the last one is for any call
+        self._loaded: dict[int, _Loaded] = {}
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         call, addresses, outs = self._find(arguments, out)
@@ -61,15 +56,19 @@ class CpuExecutable:
         call, addresses, _ = self._find(arguments, out)
         return call.prepared(addresses, keep=(arguments, out))
 
-    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[float]:
-        """The seconds that each launch of the plan takes (the median), in order."""
+    def launch_times(self, *arguments: Any, repeat: int = 5) -> list[tuple[str, float]]:
+        """The kernel of each launch of a call and the seconds that it takes (the median), in order."""
+        views, scalars = check(self.plan, arguments, view)
+        loaded = self._load([v.shape if v else None for v in views], scalars, workers.count())
         clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
-        entry = NativeEntry(self.plan, self._kernels, clock)
+        entry = NativeEntry(loaded.plan, loaded.kernels, clock)
         found = []
         for _ in range(repeat + 1):
             call, addresses, _ = self._find(arguments, None)
             found.append(call.launch_times(entry, addresses))
-        return [float(t) for t in np.median(found[1:], axis=0)]
+        seconds = np.median(found[1:], axis=0)
+        names = [launch.kernel for launch in loaded.plan.launches]
+        return [(name, float(t)) for name, t in zip(names, seconds, strict=True)]
 
     def _find(
         self, arguments: tuple[Any, ...], out: Any
@@ -95,17 +94,19 @@ class CpuExecutable:
         self, arguments: tuple[Any, ...], outs: tuple[Any, ...], signature: Any
     ) -> tuple[CpuCall, list[int], tuple[Any, ...]]:
         """Check a call and evaluate the plan for it. Raises ArgumentError."""
-        plan, count = self.plan, workers.count()
-        views, scalars = check(plan, arguments, view)
+        count = workers.count()
+        views, scalars = check(self.plan, arguments, view)
         shapes = tuple(v.shape if v else None for v in views)
-        check_equal(plan, shapes, scalars)
+        check_equal(self.plan, shapes, scalars)
+        loaded = self._load(shapes, scalars, count)
+        plan = loaded.plan
         sizes = [
             tuple(int(evaluate(e, shapes, scalars, count)) for e in b.shape) for b in plan.buffers
         ]
         arrays = {("argument", k): v for k, v in enumerate(views) if v}
-        arrays |= {("constant", k): v for k, v in enumerate(self._constants)}
+        arrays |= {("constant", k): v for k, v in enumerate(loaded.constants)}
         targets = _targets(plan, outs, sizes, arrays)
-        call = CpuCall(self._entry, plan, arrays, scalars, sizes, targets, arguments, count)
+        call = CpuCall(loaded.entry, plan, arrays, scalars, sizes, targets, arguments, count)
         # what was copied to be read (fields of records, say) has another address in each call
         as_seen = all(v.owner is a for v, a in zip(views, arguments, strict=True) if v)
         if signature is not None and as_seen:
@@ -115,6 +116,56 @@ class CpuExecutable:
         addresses = [v.address for v in (*views, *targets) if v]
         call.lent = () if as_seen else tuple(v.owner for v in views if v)
         return call, addresses, tuple(t.owner for t in targets)
+
+    def _load(self, shapes: Sequence[Any], scalars: Sequence[Any], count: int) -> _Loaded:
+        """The code for a call with these shapes and numbers."""
+        number = next(
+            k for k, v in enumerate(self._variants)
+            if v.when is None or evaluate(v.when, shapes, scalars, count)
+        )  # fmt: skip
+        if number not in self._loaded:
+            self._loaded[number] = _Loaded.of(self._variants[number], self.bundle.data)
+        return self._loaded[number]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """Code for the calls that meet a condition (None: for any), and its plan."""
+
+    when: Expression | None
+    plan: Plan
+    code: bytes
+
+
+def _variants(bundle: Bundle) -> Iterator[_Variant]:
+    """Those of a bundle; the first whose condition a call meets is for it."""
+    end = len(bundle.code)
+    for made in reversed(bundle.facts.get("variants", ())):
+        start = end - made["size"]
+        yield _Variant(made["when"], bundle.plan_of(made), bundle.code[start:end])
+        end = start
+    yield _Variant(None, bundle.plan, bundle.code[:end])
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A variant in this process: addresses of its kernels by name; `engine` keeps its code in
+    memory."""
+
+    plan: Plan
+    kernels: Mapping[str, int]
+    entry: NativeEntry
+    constants: Sequence[ArrayView]
+    engine: Any
+
+    @classmethod
+    def of(cls, variant: _Variant, data: Mapping[str, bytes]) -> _Loaded:
+        plan = variant.plan
+        names = sorted({launch.kernel for launch in plan.launches})
+        engine, addresses = load(variant.code, [f"_mlir_ciface_{n}" for n in names])
+        kernels = dict(zip(names, addresses, strict=True))
+        held = [elements(data[c.sha256], c.dtype, c.shape) for c in plan.constants]
+        return cls(plan, kernels, NativeEntry(plan, kernels), held, engine)
 
 
 def _targets(

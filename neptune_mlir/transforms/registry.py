@@ -44,6 +44,7 @@ _MODULES: dict[str, str] = {
     "tile": "neptune_mlir.transforms.schedule.tile",
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
+    "skip-dead-tiles": "neptune_mlir.transforms.tiling.skip_dead_tiles",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
     "outline-kernels": "neptune_mlir.transforms.cpu.outline_kernels",

@@ -40,6 +40,12 @@ class TileContraction:
         g = self.generic
         return [d for d in range(len(g.extents)) if not g.reduced[d] and not self.b.uses(d)]
 
+    @property
+    def blocked_rows(self) -> list[int]:
+        """That of these loops which goes by blocks, if there is any."""
+        extents = self.generic.extents
+        return [max(self.rows, key=lambda d: extents[d])] if self.rows else []
+
 
 def product_operands(block: Any) -> tuple[int, int] | None:
     """Positions of a and b when the body is `yield acc + a * b` (with extf on a and b)."""
@@ -202,8 +208,7 @@ class _Blocks:
     def __init__(self, em: VectorEmitter, c: TileContraction, start: Any):
         self.em, self.c, self.g, self.start = em, c, c.generic, start
         g = self.g
-        rows = c.rows
-        self.m = max(rows, key=lambda d: g.extents[d]) if rows else None
+        self.m = next(iter(c.blocked_rows), None)
         self.outer = [
             d for d in range(len(g.extents)) if not g.reduced[d] and d not in (self.m, c.v)
         ]
@@ -216,6 +221,9 @@ class _Blocks:
         extent = g.extents[c.v]
         vectors = -(-extent // em.lanes)
         mr, nr = choose_block(rows, vectors, em.registers)
+        live = None  # rows
+        if self.m is not None and g.live and g.live[self.m] is not None:
+            live = em.sub(g.end(em, self.m, rows), g.lows[self.m])
 
         def at(position: list[Index]) -> None:
             for d, i in zip(self.outer, position, strict=True):
@@ -233,7 +241,8 @@ class _Blocks:
                         self._block(size_m, size, extent - j if isinstance(j, int) else None)
                         return []
 
-                    em.loop(low, high, size_m, block) if size_m else None
+                    end = high if live is None else em.minimum(high, live)
+                    em.loop(low, end, size_m, block) if size_m else None
 
             def whole_columns(j: Index, _: list[Any]) -> list[Any]:
                 columns(j, nr)

@@ -11,7 +11,8 @@ each other are one *class*. A class has a bound where every load and store of it
   reductions end at the bound, and all other loops at the end of the vector that it is in, since
   reductions read whole vectors.
 
-Contractions read blocks, whatever is live, so what they touch has no bound.
+Contractions read blocks, whatever is live, so what they touch has no bound, but for the rows of a
+block where nothing reduces along them: those end at the block that the bound is in.
 """
 
 from __future__ import annotations
@@ -30,28 +31,32 @@ class LiveSizes:
     """The bounds of the loops of a kernel's ops.
 
     Args:
-        is_contraction: whether a `linalg.generic` reads its operands in blocks.
+        rows_of: the loops over rows of a `linalg.generic` that reads its operands in blocks; None
+            for others.
     """
 
     def __init__(
-        self, em: VectorEmitter, function: Any, is_contraction: Callable[[Any], bool]
+        self, em: VectorEmitter, function: Any, rows_of: Callable[[Any], list[int] | None]
     ) -> None:
         self._em = em
         self._rounded: dict[Any, Any] = {}  # bounds -> the ends of the vectors that they are in
         self._parent: dict[Node, Node] = {}
         self._sizes: dict[Node, set[Any]] = {}  # of loads and stores; None: one that is no bound
         self._reduced: set[Node] = set()
+        self._rows: set[Node] = set()  # of contractions
         self._tiles: dict[Any, Any] = {}  # a tile, or another name of it -> the tile
         self._generics: list[Any] = []
         self._order: dict[Any, dict[Any, int]] = {}  # of the ops of a block
         self._collect(function)
         for op in self._generics:
-            self._index(op, is_contraction(op))
+            self._index(op, rows_of(op))
         self._bounds = {
             root: next(iter(found)) for root, found in self._by_class(self._sizes).items()
             if len(found) == 1 and None not in found
         }  # fmt: skip
         self._reducing = {self._find(node) for node in self._reduced}
+        for root in self._reducing & {self._find(node) for node in self._rows}:
+            self._bounds.pop(root, None)
         for op in self._generics:
             for root in {self._find((op, d)) for d in range(_loops(op))} & self._bounds.keys():
                 if not self._dominates(self._bounds[root], op):
@@ -114,14 +119,17 @@ class LiveSizes:
             plain = offsets[d] == 0 and strides[d] == 1
             self._sizes.setdefault((tile, d), set()).add(known if plain else None)
 
-    def _index(self, op: Any, contraction: bool) -> None:
+    def _index(self, op: Any, rows: list[int] | None) -> None:
         """Loops of an op and the dimensions that they index."""
         maps = [ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"]]
         inputs = int(next(iter(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))))
         loops = [(op, d) for d in range(maps[0].n_dims)]
         divides = any(o.operation.name in DIVISIONS for o in op.regions[0].blocks[0].operations)
-        if contraction or divides:
+        if divides:
             self._no_bound(loops)
+        elif rows is not None:
+            self._no_bound(loop for loop in loops if loop[1] not in rows)
+            self._rows.update(loops[d] for d in rows)
         self._reduced.update(loop for loop, is_reduced in zip(loops, _reduced(op), strict=True)
                              if is_reduced)  # fmt: skip
         for k, (value, indexing) in enumerate(zip(op.operands, maps, strict=True)):

@@ -119,7 +119,7 @@ class _GridKernel:
 
         self.function.operation.walk(visit)
         wishes: dict[Slot, set[int | None]] = {}
-        contracts: list[Any] = []
+        rows: dict[Any, list[int]] = {}  # of contractions
         for op in generics:
             known = [v for v in op.operands if v in self.views]
             if not all(v in self.views for v in op.operands if _is_memref(v)):
@@ -127,8 +127,8 @@ class _GridKernel:
             generic = self._generic(op)
             contraction = tile_contract.match(generic)
             wished = None
-            if self._contraction(generic) is not None:
-                contracts.append(op)
+            if (found := self._contraction(generic)) is not None:
+                rows[op] = found.blocked_rows
             if contraction is not None and contraction.b.view is not None:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
@@ -143,7 +143,7 @@ class _GridKernel:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
-        self.live = LiveSizes(self.em, self.function.operation, lambda op: op in contracts)
+        self.live = LiveSizes(self.em, self.function.operation, rows.get)
         for value, view in list(self.views.items()):
             wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
             if len(wish) == 1 and None not in wish:

@@ -19,9 +19,11 @@ from neptune_mlir.dialects.nests import (
     build_correct,
     build_map,
     build_reduce,
+    emit_read,
     tensor_type,
 )
-from neptune_mlir.dialects.op_names import PRODUCE
+from neptune_mlir.dialects.op_names import PRODUCE, YIELD
+from neptune_mlir.dialects.scalars import Emitter
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import FusedAxis, factors
 
@@ -112,6 +114,28 @@ def produce(values: Sequence[Any]) -> None:
     ir.Operation.create(
         PRODUCE, operands=list(values), attributes={"operandSegmentSizes": sizes}
     )
+
+
+def write_live(stream: Any, condition: Term, values: Values) -> None:
+    """Replace the `live` region of a stream by a condition over its axes."""
+    region = stream.operation.regions[2]
+    count = len(list(stream.domain))
+    location = stream.operation.location
+    if len(region.blocks):
+        block = region.blocks[0]
+        for op in reversed(list(block.operations)):
+            op.operation.erase()
+    else:
+        index = ir.IndexType.get(stream.operation.context)
+        block = region.blocks.append(*[index] * count, arg_locs=[location] * count)
+
+    def leaf(t: Term) -> Any:
+        if t.op == "read":
+            return emit_read(t, count, values)
+        return block.arguments[t.attr] if t.op == "index" else values[t.attr]
+
+    with ir.InsertionPoint(block), location:
+        ir.Operation.create(YIELD, operands=[Emitter(leaf).emit(condition)])
 
 
 def is_plain_read(term: Term) -> bool:

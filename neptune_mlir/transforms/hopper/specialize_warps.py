@@ -287,7 +287,8 @@ def _check_load(load: Load, forall: Any) -> None:
 
 
 def _check_position(value: Any, forall: Any) -> None:
-    """The producer must be able to compute a position: from loop variables and arguments."""
+    """The producer must be able to compute a position: from loop variables, arguments and elements
+    of tensors that are there when the kernel begins."""
     if not is_inside(value, forall):
         return
     if isinstance(value.owner, ir.Block):
@@ -296,9 +297,10 @@ def _check_position(value: Any, forall: Any) -> None:
             raise Unshared("a loop carries the position of a load")
         return
     op = value.owner.operation
-    if op.name.split(".")[0] not in ("arith", "affine"):
+    known = op.name == "tensor.extract" and not is_inside(op.operands[0], forall)
+    if not known and op.name.split(".")[0] not in ("arith", "affine"):
         raise Unshared(f"'{op.name}' computes the position of a load")
-    for operand in op.operands:
+    for operand in list(op.operands)[known:]:
         _check_position(operand, forall)
 
 

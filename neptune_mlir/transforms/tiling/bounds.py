@@ -67,15 +67,18 @@ def live_ranges(
         from_end: begin with the partial tiles where `live` ends the stream.
     """
     lows, highs, low_full, high_full, some, every = [], [], [], [], [], []
+    begins, ends = False, False  # inside of a tile
     for form in live:
         c, rest = form.coefficient(axis), form.without(axis)
         least, most = _extremes(rest, box)
         if c > 0:
             lows.append(ix.ceildiv(ix.scale(most, -1), c))
             low_full.append(ix.ceildiv(ix.scale(least, -1), c))
+            begins |= not _between_tiles(form, axis, size, box)
         elif c < 0:
             highs.append(ix.add(ix.floordiv(most, -c), 1))
             high_full.append(ix.add(ix.floordiv(least, -c), 1))
+            ends |= not _between_tiles(form, axis, size, box)
         else:
             some.append(most)
             every.append(least)
@@ -83,16 +86,18 @@ def live_ranges(
     last = ix.maximum(first, ix.minimum(stop, *highs))
     if some:
         last = _where(_all_nonnegative(some), last, first)
-    full_from = ix.minimum(last, ix.maximum(first, *(ix.round_up(low, size) for low in low_full)))
+    full_from = first
+    if begins:
+        full_from = ix.minimum(last, ix.maximum(first, *(ix.round_up(n, size) for n in low_full)))
     full_to = ix.maximum(full_from, ix.round_down(ix.minimum(stop, *high_full), size))
     if every:
         condition = _all_nonnegative(every)
         full_from = _where(condition, full_from, first)
         full_to = _where(condition, full_to, first)
-    ranges = [Range(first, full_from, False)] if lows else []
+    ranges = [Range(first, full_from, False)] if begins else []
     ranges.append(Range(full_from, full_to, True, [*live, exists]))
-    if highs or some or not divides:
-        ranges.insert(0 if from_end and highs else len(ranges), Range(full_to, last, False))
+    if ends or some or not divides:
+        ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False))
     return ranges
 
 
@@ -111,6 +116,16 @@ def live_span(
             highs.append(ix.add(ix.floordiv(most, -c), 1))
     first = ix.maximum(0, *lows) if lows else 0
     return first, ix.maximum(first, ix.minimum(stop, *highs))
+
+
+def _between_tiles(form: Linear, axis: int, size: int, box: Box) -> bool:
+    """Whether a form turns 0 at a boundary of tiles of an axis: each of them lies on one side."""
+    c, rest = form.coefficient(axis), form.without(axis)
+    offset = rest.constant if c > 0 else rest.constant + 1
+    if abs(c) != 1 or any(n % size for n in (offset, *(n for _, n in rest.atoms))):
+        return False
+    ranges = [box(atom) for atom, _ in rest.ordered()]
+    return all(low is high or (ix.is_static(low) and low == high) for low, high in ranges)
 
 
 def _extremes(form: Linear, box: Box) -> tuple[Index, Index]:

@@ -45,6 +45,11 @@ from neptune_mlir.transforms.tiling.slices import Tile
 ACCUMULATOR = "accumulator"  # key of the running element in a reduction's scalar code
 
 
+def ranged_type(read: Term) -> str:
+    """The type that the smallest and the largest of integers are held in."""
+    return read.dtype if read.dtype in ("index", "i64") else "i32"
+
+
 class Frame:
     """One loop level: the axes it binds, and the tile tensors made in it so far."""
 
@@ -198,17 +203,25 @@ class GridProgram:
         )
 
     def _extreme(self, read: Term, combiner: str) -> Any:
-        """The smallest ("min") or the largest ("max") of the numbers that a program reads."""
+        """The smallest ("min") or the largest ("max") of the numbers that a program reads, as
+        index."""
+        found = tensor.ExtractOp(self.extreme(read, combiner), []).result
+        held = ranged_type(read)
+        return found if held == "index" else cast(found, held, "index")
+
+    def extreme(self, read: Term, combiner: str) -> Any:
+        """The same as a tensor of no dimensions (`ranged_type`); of booleans they are 0 and 1."""
         tile, axes = self.loads.tile(read, self.root)
-        kind = ir.RankedTensorType(tile.type).element_type
+        held = ranged_type(read)
         with self.root.here():
-            neutral = constant(identity_value(combiner, read.dtype), read.dtype)
-            start = linalg.fill(neutral, outs=[tensor.empty([], kind)])
+            neutral = constant(identity_value(combiner, held), held)
+            start = linalg.fill(neutral, outs=[tensor.empty([], mlir_type(held))])
             maps = [_axes_map(axes, axes), _axes_map(axes, [])]
             op = _generic_op([tile], start, maps, ["reduction"] * len(axes))
             block = op.regions[0].blocks[0]
             with ir.InsertionPoint(block):
                 here = block.arguments[0]
+                here = here if held == read.dtype else cast(here, read.dtype, held)
                 for dim, axis in enumerate(axes):
                     at = self.root.tile(axis)
                     if at.ragged:  # the rest is padding
@@ -217,8 +230,7 @@ class GridProgram:
                         here = arith.SelectOp(inside.result, here, neutral).result
                 combine = {"min": arith.MinSIOp, "max": arith.MaxSIOp}[combiner]
                 linalg.YieldOp([combine(block.arguments[1], here).result])
-            found = tensor.ExtractOp(op.results[0], []).result
-            return found if read.dtype == "index" else cast(found, read.dtype, "index")
+            return op.results[0]
 
     # ---- nests
 
@@ -284,8 +296,12 @@ class GridProgram:
         ranges: Sequence[Range],
         carried: Sequence[Any],
         step: Callable[[Frame, Sequence[Any]], list[Any]],
+        test: Callable[[Frame], Any] = lambda frame: None,
     ) -> list[Any]:
-        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`."""
+        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`.
+
+        Each tile is taken as often as `test` says, never or once; None: once.
+        """
         size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
         carried = list(carried)
         outer = frame.open_loop
@@ -303,8 +319,17 @@ class GridProgram:
                 else:  # a single step stands at its start
                     at = part.start if part.is_single_step(size) else offset
                     valid = ix.minimum(size, ix.sub(extent, at))
-                inner = Frame(op.body, {axis: Tile(size, offset, valid)}, frame, part.known)
-                scf.YieldOp(step(inner, op.inner_iter_args))
+                tiles = {axis: Tile(size, offset, valid)}
+                inner = Frame(op.body, tiles, frame, part.known)
+                times = test(inner)
+                if times is None:
+                    scf.YieldOp(step(inner, op.inner_iter_args))
+                else:  # a loop, which bufferization does in place
+                    once = scf.ForOp(ix.value(0), times, ix.value(1), op.inner_iter_args)
+                    with ir.InsertionPoint(once.body):
+                        inner = Frame(once.body, tiles, frame, part.known)
+                        scf.YieldOp(step(inner, once.inner_iter_args))
+                    scf.YieldOp(once.results)
             frame.open_loop = outer
             carried = list(op.results)
         return carried

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import AccessIndex, position_of
+from neptune_mlir.algebra.access import AccessIndex, elements, position_of
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.analysis.masks import Linear, affine_part
+from neptune_mlir.analysis.masks import Linear, affine_part, conjuncts, constraints
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.scalars import Emitter, cast
 from neptune_mlir.ir import affine as ix
@@ -78,7 +78,17 @@ class Loads:
 
     def are_known(self, reads: Iterable[Term], frame: Frame) -> bool:
         """Whether each of these elements is one number in a frame."""
-        return all(frame.binds(a) and frame.tile(a).size == 1 for r in reads for a in r.axes)
+        return all(self._is_one(index, frame) for read in reads for index in read.args)
+
+    def _is_one(self, index: Term, frame: Frame) -> bool:
+        """Whether an index of a read is one number in a frame."""
+        position = position_of(index)
+        if position is None or any(not frame.binds(a) for a in index.axes):
+            return False
+        if position.lookup is not None and not self.are_known([position.lookup], frame):
+            return False
+        size = 1 if position.axis is None else frame.tile(position.axis).size
+        return size == 1 or position.divisor % size == 0
 
     def element(self, read: Term, frame: Frame) -> Any:
         """The one element, as index, that `read` takes in a frame."""
@@ -103,6 +113,27 @@ class Loads:
             return self.element(atom, frame)
         scalar = T.make("cast", atom, dtype="index")
         return Emitter(lambda leaf: self._values[leaf.attr]).emit(scalar)
+
+    def is_live(self, frame: Frame) -> Any:
+        """1 where the tile at hand may be live, 0 where it is not, by what `live` reads for a whole
+        tile; None where it reads nothing but what bounds the stream."""
+        found = []
+        for part in conjuncts(self._kernel.live):
+            reads = elements(part)
+            positions = T.substitute(part, {r: T.const(0, r.dtype) for r in reads}).axes
+            if reads and not positions and constraints(part) is None:
+                found += [part] if self.are_known(reads, frame) else []
+        if not found:
+            return None
+
+        def leaf(t: Term) -> Any:
+            if t.op == "sym":
+                return self._values[t.attr]
+            index = self.element(t, frame)
+            return index if t.dtype == "index" else cast(index, "index", t.dtype)
+
+        with frame.here():
+            return cast(Emitter(leaf).emit(T.conjunction(found)), "i1", "index")
 
     # ---- slices
 

@@ -26,7 +26,7 @@ from neptune_mlir.transforms.tiling.bodies import split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
-from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, slice_operands
+from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
 
@@ -116,7 +116,7 @@ def _lower(
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
-        frame = Frame(forall.body, _grid_tiles(kernel, grid, ids))
+        frame = Frame(forall.body, grid_tiles(kernel.axes, grid, ids))
         program = GridProgram(kernel, values, frame)
         if kernel.stream is not None:
             _stream(program, chunk)
@@ -133,20 +133,6 @@ def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
     return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
 
 
-def _grid_tiles(kernel: TileKernel, grid: Sequence[int], ids: Sequence[Any]) -> dict[int, Tile]:
-    tiles: dict[int, Tile] = {}
-    for k, axis in enumerate(kernel.axes):
-        if axis.role == "whole":
-            tiles[k] = Tile(axis.size, 0, axis.extent)
-    for k, program_id in zip(grid, ids, strict=False):
-        axis = kernel.axes[k]
-        offset = ix.scale(program_id, axis.size)
-        full = axis.divides or axis.size == 1
-        valid = axis.size if full else ix.minimum(axis.size, ix.sub(axis.extent, offset))
-        tiles[k] = Tile(axis.size, offset, valid)
-    return tiles
-
-
 def _stream(program: GridProgram, chunk: Any) -> None:
     """The loops over the streamed axis; afterwards the final values are known to `program`."""
     kernel, root = program.kernel, program.root
@@ -161,7 +147,8 @@ def _stream(program: GridProgram, chunk: Any) -> None:
         frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))
         return [program.tile_of(r.updated, frame) for r in kernel.running]
 
-    finals = program.loop(root, kernel.stream, _stream_ranges(program, chunk), starts, step)
+    ranges = _stream_ranges(program, chunk)
+    finals = program.loop(root, kernel.stream, ranges, starts, step, program.loads.is_live)
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis.tile_axes import TileAxis
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.scalars import constant
 from neptune_mlir.ir import affine as ix
@@ -25,6 +26,21 @@ class Tile:
     @property
     def ragged(self) -> bool:
         return not ix.is_static(self.valid) or self.valid < self.size
+
+
+def grid_tiles(
+    axes: Sequence[TileAxis], grid: Sequence[int], ids: Sequence[Index]
+) -> dict[int, Tile]:
+    """Where a program stands that has these numbers along the axes `grid`, and all of those that
+    are not cut."""
+    tiles = {k: Tile(a.size, 0, a.extent) for k, a in enumerate(axes) if a.role == "whole"}
+    for k, program_id in zip(grid, ids, strict=False):
+        axis = axes[k]
+        offset = ix.scale(program_id, axis.size)
+        full = axis.divides or axis.size == 1
+        valid = axis.size if full else ix.minimum(axis.size, ix.sub(axis.extent, offset))
+        tiles[k] = Tile(axis.size, offset, valid)
+    return tiles
 
 
 def _mixed(indices: Sequence[Index]) -> tuple[list[Any], list[int]]:

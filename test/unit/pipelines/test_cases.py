@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from neptune_mlir import ops
+from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import cases
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
 
 PLAN = Plan("f", (Argument("tensor", "f16", (None,), "x"),), (), (), (Launch("f_0", (8,), ()),), ())
@@ -86,3 +90,25 @@ def test_long_streams_are_cut_sooner(heads, keys, wanted):
     variant = replace(PLAN, launches=(Launch("f_0", (8, HEADS), ()),))
     when = cases.few(case, PLAN, variant)
     assert bool(evaluate(when, [(1, heads, 64, 8), (1, heads, keys, 8)], (), 132)) == wanted
+
+
+def test_a_call_with_few_rows_has_code_of_its_own():
+    rng = np.random.default_rng(0)
+    program = ops.attention(head_dim=8)
+    made = compiler.compile_text(program.to_mlir(), "attention", "cpu", None, None)
+    (variant,) = made.facts["variants"]
+    assert variant["when"] == ["le", ["dim", 0, 2], 2]
+    assert made.plan_of(variant).launches[0].grid != made.plan.launches[0].grid
+    kernel = CpuExecutable(made.to_bytes())
+    for queries in (1, 2, 3, 130):
+        q, k, v = (rng.standard_normal((2, 1, n, 8)).astype(np.float32) for n in (queries, 70, 70))
+        np.testing.assert_allclose(kernel(q, k, v), program.reference(q, k, v), atol=1e-6)
+    half = replace(made, code=made.code[: -variant["size"]], facts={})
+    small = CpuExecutable(half)  # without: the same numbers
+    np.testing.assert_allclose(small(q[:, :, :2], k, v), kernel(q[:, :, :2], k, v), atol=1e-6)
+
+
+def test_lone_nests_and_known_rows_have_no_variants():
+    for program in (ops.softmax(), ops.attention(head_dim=8, q_len=64)):
+        made = compiler.compile_text(program.to_mlir(), "test", "cpu", None, None)
+        assert "variants" not in made.facts

@@ -101,15 +101,17 @@ def test_masks_that_silence_a_sum(body: Any) -> None:
         lambda f, x: op("mul", op("exp", x), op("select", causal(f), x, T.const(0.0))),
         # log may be -inf, and -inf - -inf is not -inf
         lambda f, x: op("exp", op("sub", op("select", causal(f), x, MINUS_INF), op("log", x))),
-        lambda f, x: op(
-            "select", op("or", causal(f), op("lt", f.index("j"), T.const(2, "index"))), x,
-            T.const(0.0),
-        ),
         lambda f, x: op("select", op("lt", x, T.const(1.0)), x, T.const(0.0)),
     ],
 )  # fmt: skip
 def test_masks_that_do_not(body: Any) -> None:
     assert live_of(sum_stream(body)) == "true"
+
+
+def test_a_disjunction_is_kept_whole() -> None:
+    first = lambda f: op("lt", f.index("j"), T.const(2, "index"))  # noqa: E731
+    module = sum_stream(lambda f, x: op("select", op("or", causal(f), first(f)), x, T.const(0.0)))
+    assert live_of(module) == "((i1 <= i0) | (i1 < 2))"
 
 
 def test_the_identity_depends_on_the_combiner() -> None:
