@@ -102,6 +102,12 @@ FREE = Mark(
     writers=("transforms.fusion.free_references", "transforms.tiling.emit"),
     readers=("transforms.gpu.keep_references", "transforms.tiling.emit"),
 )  # fmt: skip
+APART = Attribute(
+    "apart", TEXT, "neptune.reduce",
+    "why it is not fused with reductions that it reads, or that read it",
+    writers=("transforms.fusion.defer",),
+    readers=("dialects.program", "transforms.fusion.plan"),
+)  # fmt: skip
 PROOF = Attribute(
     "proof", TEXT, "neptune.stream",
     "how the corrections were proved",

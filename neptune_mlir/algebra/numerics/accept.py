@@ -24,7 +24,8 @@ from functools import lru_cache
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction, Solution, Unsolvable
-from neptune_mlir.algebra.numerics.stress import LENGTH, Report, stress
+from neptune_mlir.algebra.numerics.alike import forget_verdicts, stressed
+from neptune_mlir.algebra.numerics.stress import LENGTH, Report
 from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import Term, leaves
 
@@ -91,20 +92,31 @@ def accept(
             _DEFINITIONS.clear()
         _DEFINITIONS[itself] = written
     written = definition_of(chain, outputs)
-    return _accepted(itself, written, axis, frozenset(nonneg), numerics)
+    found = _accepted(itself, written, axis, frozenset(nonneg), numerics)
+    if isinstance(found, Unsolvable):
+        raise found.with_traceback(None)
+    return found
 
 
-@lru_cache(maxsize=64)  # one program is planned several times while it is compiled
+@lru_cache(maxsize=256)  # one program is planned several times while it is compiled
 def _accepted(
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str
+) -> tuple[Solution, Report] | Unsolvable:
+    try:
+        return _first_good(form, written, axis, nonneg, numerics)
+    except Unsolvable as reason:
+        return reason
+
+
+def _first_good(
     form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str
 ) -> tuple[Solution, Report]:
     report = None
     for empty_rows in (False, True):
         solution = solve_chain(form.chain, axis, numerics=numerics, empty_rows=empty_rows)
-        found = stress(
-            written.chain, solution, axis, outputs=dict(written.outputs),
-            fused_outputs=dict(form.outputs), nonneg=nonneg,
-        )  # fmt: skip
+        found = stressed(
+            written.chain, solution, axis, dict(written.outputs), dict(form.outputs), nonneg
+        )
         if found.ok:
             return solution, found
         report = report or found
@@ -122,6 +134,7 @@ def forget() -> None:
     """Drop what is kept of chains that were tested."""
     _accepted.cache_clear()
     worse_result.cache_clear()
+    forget_verdicts()
     _DEFINITIONS.clear()
 
 
@@ -130,9 +143,9 @@ def worse_result(
     form: Definition, written: Definition, axis: int, nonneg: frozenset[Any]
 ) -> str | None:
     """The reduction of a chain, not fused, that gives a worse result than its definition does."""
-    found = stress(
-        written.chain, form.chain, axis, outputs=dict(written.outputs),
-        fused_outputs=dict(form.outputs), nonneg=nonneg, plans=((LENGTH, 1),),
+    found = stressed(
+        written.chain, form.chain, axis, dict(written.outputs), dict(form.outputs), nonneg,
+        plans=((LENGTH, 1),),
     )  # fmt: skip
     if found.failure is None:
         return None

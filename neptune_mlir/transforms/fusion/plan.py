@@ -17,6 +17,7 @@ from neptune_mlir.algebra.numerics.accept import Definition, accept, worse_resul
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import APART
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
@@ -165,6 +166,20 @@ def _blame(
     written.refused.update([one] if one else moved.values())
 
 
+def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
+    """Exclude what `defer` found to be wrong with the program fused: each such reduction from
+    those that it needs, and that need it."""
+    for key, nest in program.nests.items():
+        reason = APART.find(nest.op.operation)
+        if reason is None:
+            continue
+        remark(nest.location, f"not fused: {reason}")
+        related = grouping.needs.names(grouping.needs.of(key) | grouping.needs.on(key))
+        for other in related:
+            grouping.excluded.setdefault(key, set()).add(other)
+            grouping.excluded.setdefault(other, set()).add(key)
+
+
 def _plan(
     program: NestProgram, numerics: str, stored: set[str], written: Written | None
 ) -> list[Fusion]:
@@ -172,6 +187,7 @@ def _plan(
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
     grouping = Grouping(program, excluded, stored)
+    _keep_apart(program, grouping)
     place = {op.operation: k for k, op in enumerate(program.block.operations)}
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
     seeds.sort(key=lambda k: (

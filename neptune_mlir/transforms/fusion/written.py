@@ -45,6 +45,10 @@ class Written:
         self._was = {now: key for key, now in self.keys.items()}
         self._of_rest = {self.keys[r]: k for k, r in self.rests.items() if r in self.keys}
 
+    def was(self, key: str) -> str:
+        """What a nest was called, or the reduction that it is what is left of."""
+        return self._of_rest.get(key) or self._was[key]
+
     def moved_in(self, group: Group) -> dict[str, str]:
         """The reductions of a group of which a factor moved, and what they were called."""
         return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
