@@ -108,6 +108,12 @@ APART = Attribute(
     writers=("transforms.fusion.defer",),
     readers=("dialects.program", "transforms.fusion.plan"),
 )  # fmt: skip
+TESTED = Attribute(
+    "tested", TEXTS, "func.func",
+    "chains of which factors moved, by their content, and what the stress test said of them",
+    writers=("transforms.fusion.defer",),
+    readers=("transforms.fusion.plan", "transforms.fusion.rolling_update"),
+)  # fmt: skip
 PROOF = Attribute(
     "proof", TEXT, "neptune.stream",
     "how the corrections were proved",

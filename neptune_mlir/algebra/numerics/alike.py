@@ -7,6 +7,7 @@ windows that are alike. The test looks at no name, so what it said of one it say
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction, Solution
-from neptune_mlir.algebra.numerics.stress import PLANS, Report, stress
+from neptune_mlir.algebra.numerics.stress import LENGTH, PLANS, Report, stress
 from neptune_mlir.algebra.terms import Term
 
 KEPT = 256  # verdicts
@@ -33,7 +34,7 @@ class _Test:
 def stressed(
     chain: Sequence[Reduction], solution: Solution | Sequence[Reduction], axis: int,
     outputs: Mapping[str, Term], fused_outputs: Mapping[str, Term], nonneg: Collection[Any],
-    plans: Sequence[tuple[int, int]] = PLANS,
+    length: int = LENGTH, plans: Sequence[tuple[int, int]] = PLANS,
 ) -> Report:  # fmt: skip
     """`stress`, once for all chains that are alike."""
     naming = _Naming()
@@ -42,17 +43,29 @@ def stressed(
     )
     content = (
         naming.chain(chain), fused, axis, naming.outputs(outputs), naming.outputs(fused_outputs),
-        frozenset(naming.number(k) for k in naming.known & set(nonneg)), tuple(plans),
+        frozenset(naming.number(k) for k in naming.known & set(nonneg)), length, tuple(plans),
     )  # fmt: skip
 
     def run() -> Report:
         return stress(
             chain, solution, axis, outputs=outputs, fused_outputs=fused_outputs, nonneg=nonneg,
-            plans=plans,
+            length=length, plans=plans,
         )  # fmt: skip
 
     report, names = _verdict(_Test(content, run, tuple(naming.table)))
     return _renamed(report, dict(zip(names, naming.table, strict=True)))
+
+
+def digest(
+    chain: Sequence[Reduction], axis: int, outputs: Mapping[str, Term], nonneg: Collection[Any]
+) -> str:
+    """Text that chains have in common which are alike, the same in every process."""
+    naming = _Naming()
+    content = [
+        (T.key(body), *rest) for body, *rest in naming.chain(chain)
+    ], [(number, T.key(t)) for number, t in naming.outputs(outputs)]  # fmt: skip
+    never = sorted(naming.number(k) for k in naming.known & set(nonneg))
+    return hashlib.sha256(repr((content, axis, never)).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=KEPT)
@@ -93,12 +106,12 @@ class _Naming:
 
         return T.rewrite(t, rule)
 
-    def chain(self, chain: Sequence[Reduction]) -> Hashable:
+    def chain(self, chain: Sequence[Reduction]) -> tuple[tuple[Any, ...], ...]:
         return tuple(
             (self.term(r.body), self.number(r.name), r.combiner, r.dtype, r.axes) for r in chain
         )
 
-    def outputs(self, outputs: Mapping[str, Term]) -> Hashable:
+    def outputs(self, outputs: Mapping[str, Term]) -> tuple[tuple[int, Term], ...]:
         return tuple((self.number(name), self.term(t)) for name, t in outputs.items())
 
     def solution(self, solution: Solution) -> Hashable:

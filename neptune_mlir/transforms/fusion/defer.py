@@ -21,9 +21,10 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import defer as defer_term
 from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numerics.accept import Definition, Verdict
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import APART
+from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
@@ -103,15 +104,22 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
 @dataclass
 class Decision:
     """What a function must not do, for it to be exact: move factors out of the reductions `kept`
-    (by their keys), and fuse those `apart` (by the keys that they have behind it), and why."""
+    (by their keys), and fuse those `apart` (by the keys that they have behind it), and why; what
+    was said of chains that fuse (`Written.tested`), and the reductions whose definition is
+    `unknown` there; and what each chain was compared with, by its content."""
 
     kept: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
+    tested: dict[str, Verdict] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    definitions: dict[str, Definition] = field(default_factory=dict)
 
 
-def _decide(function: Any, numerics: str) -> Decision:
+def decide(function: Any, numerics: str) -> Decision:
     """Plan the fusions that are to come on a copy, until what they give is right."""
     decision = Decision()
+    if numerics == "fast":
+        return decision
     whole = is_small(NestProgram(function))
     for round in range(ROUNDS + whole * MORE_ROUNDS):
         trial = function.operation.clone()
@@ -128,6 +136,8 @@ def _decide(function: Any, numerics: str) -> Decision:
         written = Written(before, rests, program.nests, keys)
         _mark(now, decision)
         plan = plan_fusions(now, numerics, written)
+        decision.tested, decision.unknown = written.tested, written.unknown
+        decision.definitions = {f.content: f.definition for f in plan}
         if written.refused:
             decision.kept |= written.refused if round < ROUNDS else set(rests)
             continue
@@ -137,7 +147,8 @@ def _decide(function: Any, numerics: str) -> Decision:
         decision.kept |= wrong.factors
         if wrong.apart:
             decision.apart[wrong.apart] = f"fused with what it reads, {wrong.text}"
-    decision.kept |= set(rests)
+    decision.kept |= set(rests)  # nothing moves
+    decision.tested, decision.unknown = {}, set()
     return decision
 
 
@@ -151,11 +162,17 @@ def defer(module: Any) -> None:
     for function in functions(module):
         numerics = numerics_of(function)
         with collect_remarks():  # the plan's own come from whoever fuses
-            decision = Decision() if numerics == "fast" else _decide(function, numerics)
+            decision = decide(function, numerics)
         program = NestProgram(function)
-        for key in decision.kept:
+        for key in sorted(decision.kept):
             remark(program.nests[key].location, f"'{key}' keeps its factors: fused without them it "
                    "would lose digits, or leave the range of its type")  # fmt: skip
+        for key in sorted(decision.unknown):
+            remark(program.nests[key].location, f"what '{key}' is fused with is compared with the "
+                   "program as it is when factors have moved: what it was before takes more than "
+                   "is fused")  # fmt: skip
         _defer_all(program, numerics, decision.kept)
         erase_dead(program.block)
         _mark(NestProgram(function), decision)
+        if decision.tested:
+            TESTED.set(function.operation, [f"{k} {v}" for k, v in sorted(decision.tested.items())])

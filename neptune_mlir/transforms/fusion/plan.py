@@ -13,11 +13,18 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.numerics.accept import Definition, accept, worse_result
+from neptune_mlir.algebra.numerics.accept import (
+    Definition,
+    Verdict,
+    accept,
+    length_of,
+    worse_result,
+)
+from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import APART
+from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
@@ -26,7 +33,7 @@ from neptune_mlir.transforms.registry import remark
 
 # Reductions of a chain that does not fuse up to which what moved in it is tested: the others are
 # tested in the shorter chains that are tried after it.
-TESTED = 4
+AT_MOST = 4
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class Fusion:
     outputs: dict[str, Term]  # what the stream gives, over its reductions
     nonneg: frozenset[str]  # what it reads that is never negative
     report: Report | None  # of the stress test, where that was asked
+    content: str  # what chains that are alike have in common (`alike.digest`)
+    definition: Definition  # what it was compared with, where that is known
 
 
 def chain_of(program: NestProgram, group: Group) -> list[Reduction]:
@@ -148,22 +157,28 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
 
 def _blame(
     written: Written, group: Group, form: Definition, before: Definition,
-    nonneg: frozenset[str], reason: Unsolvable,
+    nonneg: frozenset[str], length: int, reason: Unsolvable,
 ) -> None:  # fmt: skip
     """Refuse what moved in a group that is not as exact as it was: fused, or, where nothing fuses
     it for another reason, as it stands."""
     moved = written.moved_in(group)
     culprit = reason.reduction
     if reason.obligation != "accuracy":
-        if len(form.chain) > TESTED or written.passed.issuperset(moved.values()):
+        if len(form.chain) > AT_MOST or written.passed.issuperset(moved.values()):
             return
-        worse = worse_result(form, before, group.stream, nonneg)
+        worse = worse_result(form, before, group.stream, nonneg, length)
         if worse is None:
             written.passed.update(moved.values())
             return
         culprit = worse
     one = moved.get(culprit)
     written.refused.update([one] if one else moved.values())
+
+
+def tested_in(function: Any) -> dict[str, Verdict]:
+    """What `defer` heard of chains whose definition is not in the program any more."""
+    found = (text.split(maxsplit=1) for text in TESTED.find(function.operation, ()))
+    return {content: Verdict.of(said) for content, said in found}
 
 
 def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
@@ -184,6 +199,7 @@ def _plan(
     program: NestProgram, numerics: str, stored: set[str], written: Written | None
 ) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
+    tested = tested_in(program.function)
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
     grouping = Grouping(program, excluded, stored)
@@ -203,14 +219,19 @@ def _plan(
         chain, outputs = chain_of(program, group), _results_of(program, group)
         form = Definition(tuple(chain), tuple(outputs.items()))
         before = written.definition(program, group, form) if written else None
+        content = digest(chain, group.stream, outputs, nonneg)
+        length = length_of(chain, outputs, group.axes[group.stream].size)
         try:
             solution, report = accept(
-                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
-            )
+                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before,
+                verdict=tested.get(content), length=length,
+            )  # fmt: skip
+            if written and report:
+                written.note(group, content, before, Verdict(solution.empty_rows, report.runs))
             refused, why = _too_many(chain, solution)
         except Unsolvable as reason:
             if written and before:
-                _blame(written, group, form, before, nonneg, reason)
+                _blame(written, group, form, before, nonneg, length, reason)
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
@@ -225,7 +246,10 @@ def _plan(
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
         location = program.nests[seed].location
-        plan.append(Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report))
+        plan.append(Fusion(
+            group, tuple(chain), solution, last, location, outputs, nonneg, report, content,
+            before or form,
+        ))  # fmt: skip
         grouping.fuse(group)
         for key, times in group.heavy.items():
             remark(
