@@ -31,7 +31,7 @@ from neptune_mlir.transforms.fusion.written import Written
 LENGTH = 24  # extents of what is streamed, or compared with positions of it
 FEW = (8, 8, 4, 2, 1)  # of other loops, by their number: rows are judged one by one
 KEPT = 64  # static extents up to which they stay what they are, along the stream
-NARROW = 4  # and elsewhere
+NARROW = 8  # and elsewhere
 MOST = 12  # reductions of a program that is judged as a whole
 
 
