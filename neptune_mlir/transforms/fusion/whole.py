@@ -196,7 +196,7 @@ def wrong_in(
     after = SmallProgram(now, loops)
     definition = before.whole()
     whole = after.renamed(definition, written.keys)
-    if whole is None:
+    if whole is None or not whole.inputs:
         return None
 
     def wrong(fusions: Sequence[Fusion]) -> str:
