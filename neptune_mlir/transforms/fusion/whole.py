@@ -60,7 +60,7 @@ def is_small(program: NestProgram) -> bool:
     modelled = all(_is_modelled(program, n.body) for n in program.nests.values())
     wide = {n.dtype == "f64" for n in program.nests.values() if T.is_float(n.dtype)}
     custom = any(n.combiner == "custom" for n in reductions)
-    return 1 < len(reductions) <= MOST and modelled and not custom and wide == {False}
+    return 0 < len(reductions) <= MOST and modelled and not custom and wide == {False}
 
 
 def _is_modelled(program: NestProgram, body: Term) -> bool:
