@@ -13,7 +13,7 @@ saw nothing is tried again with these cases spelled out (`empty`), which costs a
 
 What a chain is compared with is its definition: the chain itself, or, where factors of it were
 moved behind reductions (`deferral`), the reductions as they were before. Who moves factors keeps
-what was said of such chains (`Verdict`, by their content), for whoever plans them later.
+what was said of such chains (`TestedChain`, by their content), for whoever plans them later.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def length_of(chain: Sequence[Reduction], outputs: Mapping[str, Term], extent: i
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TestedChain:
     """A chain that passed: in which form, and on how many inputs."""
 
     empty_rows: bool
@@ -83,7 +83,7 @@ class Verdict:
         return f"{int(self.empty_rows)} {self.runs}"
 
     @classmethod
-    def of(cls, text: str) -> Verdict:
+    def of(cls, text: str) -> TestedChain:
         """What `str` gave."""
         empty_rows, runs = text.split()
         return cls(empty_rows == "1", int(runs))
@@ -97,7 +97,7 @@ def accept(
     nonneg: Collection[Any] = (),
     numerics: str = "default",
     written: Definition | None = None,
-    verdict: Verdict | None = None,
+    passed: TestedChain | None = None,
     length: int = LENGTH,
 ) -> tuple[Solution, Report | None]:
     """The first form that passes, and how it did (None for `fast`, which asks nobody).
@@ -107,16 +107,16 @@ def accept(
         nonneg: inputs that are never negative.
         written: the definition, where it is not the chain itself.
         length: of the stream, see `length_of`.
-        verdict: what the test said of this chain, where it was compared with its definition before.
+        passed: what the test said of this chain, where it was compared with its definition before.
 
     Raises:
         Unsolvable: there is none; says which value would be lost, and on which input.
     """
     if numerics == "fast":
         return solve_chain(chain, axis, numerics=numerics), None
-    if verdict is not None:
-        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=verdict.empty_rows)
-        return solution, Report({}, {}, verdict.runs, None)
+    if passed is not None:
+        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=passed.empty_rows)
+        return solution, Report({}, {}, passed.runs, None)
     itself = Definition(tuple(chain), tuple(outputs.items()))
     found = _accepted(itself, written or itself, axis, frozenset(nonneg), numerics, length)
     if isinstance(found, Unsolvable):

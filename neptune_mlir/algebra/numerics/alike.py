@@ -23,7 +23,7 @@ KEPT = 256  # verdicts
 
 
 @dataclass(frozen=True)
-class _Test:
+class _Unnamed:
     """A stress test by its content: equal where only names differ."""
 
     content: Hashable
@@ -52,7 +52,7 @@ def stressed(
             length=length, plans=plans,
         )  # fmt: skip
 
-    report, names = _verdict(_Test(content, run, tuple(naming.table)))
+    report, names = _verdict(_Unnamed(content, run, tuple(naming.table)))
     return _renamed(report, dict(zip(names, naming.table, strict=True)))
 
 
@@ -69,7 +69,7 @@ def digest(
 
 
 @lru_cache(maxsize=KEPT)
-def _verdict(test: _Test) -> tuple[Report, tuple[Any, ...]]:
+def _verdict(test: _Unnamed) -> tuple[Report, tuple[Any, ...]]:
     """What was said of a test, and the names that its content had then."""
     report = test.run()
     if report.failure is not None:  # the data are large, and have names of their own

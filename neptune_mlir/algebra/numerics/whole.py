@@ -167,8 +167,9 @@ def wrong_values(
     """
     names, results = list(definition.inputs), list(definition.results)
     dtypes = tuple(d for _, d in definition.inputs.values())
-    places = definition.exponents and frozenset(
-        k for k, name in enumerate(names) if name in definition.exponents
+    exponents = definition.exponents
+    places = None if exponents is None else frozenset(
+        k for k, name in enumerate(names) if name in exponents
     )
     exact = _Run(definition, written, np.float64)
     unfused = _Run(definition, written, np.float32, IN_ORDER)
@@ -176,7 +177,7 @@ def wrong_values(
         fused = _Run(whole, now, np.float32, plan)
         programs = Programs(
             fused, unfused, exact, dtypes, tuple(definition.results.values()), places,
-            lambda many, of: [run.prepare(many) for run in of],
+            _prepare,
         )  # fmt: skip
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
@@ -227,3 +228,8 @@ class _Run:
         if id(arguments) not in self.known:
             self.prepare([arguments])
         return self.known[id(arguments)][1]
+
+
+def _prepare(many: Sequence[Sequence[Any]], runs: Sequence[Any]) -> None:
+    for run in runs:
+        run.prepare(many)

@@ -21,7 +21,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import defer as defer_term
 from neptune_mlir.algebra.growth import Ranges
-from neptune_mlir.algebra.numerics.accept import Definition, Verdict
+from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
@@ -110,7 +110,7 @@ class Decision:
 
     kept: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
-    tested: dict[str, Verdict] = field(default_factory=dict)
+    tested: dict[str, TestedChain] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     definitions: dict[str, Definition] = field(default_factory=dict)
 

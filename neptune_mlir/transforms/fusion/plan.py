@@ -8,6 +8,7 @@ the rest is tried again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.numerics.accept import (
     Definition,
-    Verdict,
+    TestedChain,
     accept,
     length_of,
     worse_result,
@@ -110,7 +111,7 @@ def _nonneg(program: NestProgram) -> set[str]:
     }  # fmt: skip
 
 
-def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
+def _too_many(chain: Sequence[Reduction], solution: Solution) -> tuple[str, str]:
     """The reduction with which a stream carries more than it can, and why; or nothing."""
     count, last = len(solution.running), chain[-1].name
     if len(chain) == 1 or count <= MAX_VALUES:
@@ -155,18 +156,58 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
     return found
 
 
-def _blame(
-    written: Written, group: Group, form: Definition, before: Definition,
-    nonneg: frozenset[str], length: int, reason: Unsolvable,
-) -> None:  # fmt: skip
+@dataclass(frozen=True)
+class _Planned:
+    """A group as `accept` sees it: what it computes, what it computed before factors moved, where
+    that is known, and what chains that are alike have in common."""
+
+    group: Group
+    nonneg: frozenset[str]
+    form: Definition
+    before: Definition | None
+    content: str
+    length: int
+
+
+def _planned(
+    program: NestProgram, group: Group, nonneg: frozenset[str], written: Written | None
+) -> _Planned:
+    chain, outputs = chain_of(program, group), _results_of(program, group)
+    form = Definition(tuple(chain), tuple(outputs.items()))
+    before = written.definition(program, group, form) if written else None
+    content = digest(chain, group.stream, outputs, nonneg)
+    length = length_of(chain, outputs, group.axes[group.stream].size)
+    return _Planned(group, nonneg, form, before, content, length)
+
+
+def _accept(
+    planned: _Planned, numerics: str, tested: Mapping[str, TestedChain], written: Written | None
+) -> tuple[Solution, Report | None]:
+    """The form of a chain; what was said of it is noted in `written`. Raises Unsolvable."""
+    solution, report = accept(
+        planned.form.chain, planned.group.stream, dict(planned.form.outputs),
+        nonneg=planned.nonneg, numerics=numerics, written=planned.before,
+        passed=tested.get(planned.content), length=planned.length,
+    )  # fmt: skip
+    if written and report:
+        said = TestedChain(solution.empty_rows, report.runs)
+        written.note(planned.group, planned.content, planned.before, said)
+    return solution, report
+
+
+def _blame(written: Written, planned: _Planned, reason: Unsolvable) -> None:
     """Refuse what moved in a group that is not as exact as it was: fused, or, where nothing fuses
     it for another reason, as it stands."""
+    group, form, before = planned.group, planned.form, planned.before
+    assert before is not None
     moved = written.moved_in(group)
     culprit = reason.reduction
     if reason.obligation != "accuracy":
         if len(form.chain) > AT_MOST or written.passed.issuperset(moved.values()):
             return
-        worse = worse_result(form, before, group.stream, nonneg, length)
+        worse = worse_result(
+            form, before, group.stream, planned.nonneg, planned.length
+        )
         if worse is None:
             written.passed.update(moved.values())
             return
@@ -175,10 +216,10 @@ def _blame(
     written.refused.update([one] if one else moved.values())
 
 
-def tested_in(function: Any) -> dict[str, Verdict]:
+def tested_in(function: Any) -> dict[str, TestedChain]:
     """What `defer` heard of chains whose definition is not in the program any more."""
     found = (text.split(maxsplit=1) for text in TESTED.find(function.operation, ()))
-    return {content: Verdict.of(said) for content, said in found}
+    return {content: TestedChain.of(said) for content, said in found}
 
 
 def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
@@ -216,22 +257,13 @@ def _plan(
         group = grouping.best(seed)
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
-        chain, outputs = chain_of(program, group), _results_of(program, group)
-        form = Definition(tuple(chain), tuple(outputs.items()))
-        before = written.definition(program, group, form) if written else None
-        content = digest(chain, group.stream, outputs, nonneg)
-        length = length_of(chain, outputs, group.axes[group.stream].size)
+        planned = _planned(program, group, nonneg, written)
         try:
-            solution, report = accept(
-                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before,
-                verdict=tested.get(content), length=length,
-            )  # fmt: skip
-            if written and report:
-                written.note(group, content, before, Verdict(solution.empty_rows, report.runs))
-            refused, why = _too_many(chain, solution)
+            solution, report = _accept(planned, numerics, tested, written)
+            refused, why = _too_many(planned.form.chain, solution)
         except Unsolvable as reason:
-            if written and before:
-                _blame(written, group, form, before, nonneg, length, reason)
+            if written and planned.before:
+                _blame(written, planned, reason)
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
@@ -246,9 +278,10 @@ def _plan(
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
         location = program.nests[seed].location
+        form = planned.form
         plan.append(Fusion(
-            group, tuple(chain), solution, last, location, outputs, nonneg, report, content,
-            before or form,
+            group, form.chain, solution, last, location, dict(form.outputs), nonneg, report,
+            planned.content, planned.before or form,
         ))  # fmt: skip
         grouping.fuse(group)
         for key, times in group.heavy.items():

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.numerics.stress import positions
+from neptune_mlir.algebra.numerics.accept import SHORT
+from neptune_mlir.algebra.numerics.stress import LENGTH, positions
 from neptune_mlir.algebra.numerics.stress_inputs import scores_of
 from neptune_mlir.algebra.numerics.whole import (
     NestStep,
@@ -28,10 +29,10 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.plan import Fusion
 from neptune_mlir.transforms.fusion.written import Written
 
-LENGTH = 24  # extents of what is streamed, or compared with positions of it
-FEW = (8, 8, 4, 2, 1)  # of other loops, by their number: rows are judged one by one
-KEPT = 64  # static extents up to which they stay what they are, along the stream
-NARROW = 8  # and elsewhere
+# Extents of loops that are not streamed, nor compared with positions of one that is, by their
+# number: rows are judged one by one.
+FEW = (8, 8, 4, 2, 1)
+NARROW = 8  # static extents that stay what they are, but along the stream
 MOST = 12  # reductions of a program that is judged as a whole
 
 
@@ -99,7 +100,7 @@ class SmallProgram:
         """A small extent for a class of them."""
         static = self.classes.static(of)
         if of in self._long:
-            return static if static and static <= KEPT else LENGTH
+            return static if static and static <= SHORT else LENGTH
         return static if static and static <= NARROW else self._few
 
     def extents(self, key: str) -> tuple[int, ...]:

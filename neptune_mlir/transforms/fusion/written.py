@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.numerics.accept import Definition, Verdict
+from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import Nest
 from neptune_mlir.dialects.program import NestProgram
@@ -42,7 +42,7 @@ class Written:
     keys: Mapping[str, str]
     refused: set[str] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
-    tested: dict[str, Verdict] = field(default_factory=dict)
+    tested: dict[str, TestedChain] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Written:
         return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
 
     def note(
-        self, group: Group, content: str, definition: Definition | None, verdict: Verdict
+        self, group: Group, content: str, definition: Definition | None, verdict: TestedChain
     ) -> None:
         """A chain passed, compared with its definition, or with itself where that is not known."""
         moved = self.moved_in(group)

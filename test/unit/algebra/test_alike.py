@@ -8,7 +8,7 @@ import pytest
 from neptune_mlir.algebra.chain import Unsolvable
 from neptune_mlir.algebra.numerics import accept as acceptance
 from neptune_mlir.algebra.numerics import alike
-from neptune_mlir.algebra.numerics.accept import Definition, Verdict, accept, length_of
+from neptune_mlir.algebra.numerics.accept import Definition, TestedChain, accept, length_of
 from neptune_mlir.algebra.terms import ref as ref_to
 from neptune_mlir.algebra.terms import rewrite, term
 from support.chains import AXIS, ZOO, exp, read, reduction, ref
@@ -99,9 +99,9 @@ def test_what_was_planned_before_decides_nothing(tests):
 def test_a_verdict_needs_no_test(tests):
     chain, outputs = softmax_sum("x", "m", "l")
     solution, report = accept(chain, AXIS, outputs)
-    verdict = Verdict.of(str(Verdict(solution.empty_rows, report.runs)))
+    verdict = TestedChain.of(str(TestedChain(solution.empty_rows, report.runs)))
     count = len(tests)
-    again, said = accept(chain, AXIS, outputs, verdict=verdict)
+    again, said = accept(chain, AXIS, outputs, passed=verdict)
     assert len(tests) == count and said.runs == report.runs and said.ok
     assert [r.body for r in again.running] == [r.body for r in solution.running]
     assert again.finals == solution.finals
