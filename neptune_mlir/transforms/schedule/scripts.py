@@ -227,6 +227,8 @@ def choose(
 def _computes_ahead(function: Any) -> bool:
     """Whether some product has a factor that is worth computing ahead."""
     program = NestProgram(function)
+    if all(nest.kind == "map" for nest in program.nests.values()):
+        return False  # and nothing is inlined for the question
     for key, nest in program.nests.items():  # producers come first
         program.nests[key] = replace(nest, body=inlined(program, nest.body))
     return bool(factors_ahead.found_in(program))
