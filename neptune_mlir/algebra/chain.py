@@ -101,6 +101,7 @@ class Solution:
         proofs: original name -> obligations of a final value that is more than a running one.
         steps: the derivation, for people.
         facts: what is known of the running values (hypotheses of the proofs).
+        empty_rows: whether it spells out rows that saw nothing (`algebra.empty`).
     """
 
     running: tuple[Running, ...]
@@ -108,6 +109,7 @@ class Solution:
     steps: tuple[str, ...] = ()
     proofs: dict[str, Proof] = field(default_factory=dict)
     facts: Facts = field(default_factory=lambda: Facts(frozenset()))
+    empty_rows: bool = False
 
     def mapped(self, change: Callable[[Term], Term]) -> Solution:
         """The same with `change` applied to every term that is evaluated."""

@@ -63,34 +63,43 @@ def evaluate(
 
     `known`: the values of all operands of the term, which are not computed again.
     """
-    done: dict[Term, Array] = dict(known or {})
-    for n in walk(t) if known is None else (t,):
-        args = [done[a] for a in n.args]
-        kind = domain.cast(n.dtype)
-        if n.op == "const":
-            value = np.asarray(n.value, dtype=kind).reshape(domain.unit)
-        elif n.op == "index":
-            span = range(domain.extents[n.attr])
-            positions = np.arange(lo, hi) if n.attr == axis and hi >= 0 else np.array(span)
-            place = n.attr + domain.lead
-            value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
-        elif n.op == "read":
-            clipped = any(reads(i) for i in n.args)
-            value = _read(domain, n.attr, args, clipped).astype(kind)
-        elif n.op == "ref":
-            value = refs[n.attr]
-        elif n.op == "sym":
-            value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape(domain.unit)
-        elif n.op == "cast":
-            value = args[0].astype(kind)
-            if domain.floating is np.float32 and n.dtype in ("f16", "bf16"):
-                value = rounded(value, n.dtype)
-        elif n.op == "div":
-            value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
-        else:
-            value = OPERATORS[n.op].array(*args)
-        done[n] = value if value.dtype == kind else value.astype(kind)
+    if known is not None:
+        return _value(t, [known[a] for a in t.args], domain, refs, axis, lo, hi)
+    done: dict[Term, Array] = {}
+    for n in walk(t):
+        done[n] = _value(n, [done[a] for a in n.args], domain, refs, axis, lo, hi)
     return done[t]
+
+
+def _value(
+    n: Term, args: list[Array], domain: Domain, refs: Mapping[Any, Array], axis: int, lo: int,
+    hi: int,
+) -> Array:  # fmt: skip
+    """The value of one node, given those of its operands."""
+    kind = domain.cast(n.dtype)
+    if n.op == "const":
+        value = np.asarray(n.value, dtype=kind).reshape(domain.unit)
+    elif n.op == "index":
+        span = range(domain.extents[n.attr])
+        positions = np.arange(lo, hi) if n.attr == axis and hi >= 0 else np.array(span)
+        place = n.attr + domain.lead
+        value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
+    elif n.op == "read":
+        clipped = any(reads(i) for i in n.args)
+        value = _read(domain, n.attr, args, clipped).astype(kind)
+    elif n.op == "ref":
+        value = refs[n.attr]
+    elif n.op == "sym":
+        value = np.asarray(domain.scalars[n.attr], dtype=kind).reshape(domain.unit)
+    elif n.op == "cast":
+        value = args[0].astype(kind)
+        if domain.floating is np.float32 and n.dtype in ("f16", "bf16"):
+            value = rounded(value, n.dtype)
+    elif n.op == "div":
+        value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
+    else:
+        value = OPERATORS[n.op].array(*args)
+    return value if value.dtype == kind else value.astype(kind)
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:

@@ -107,7 +107,8 @@ def solve_chain(
         chain.conclude(_read(final), _read(shown))
         _refuse_refuted(chain, reduction)
     return Solution(
-        tuple(chain.running), chain.results, tuple(chain.steps), chain.proofs, chain.facts
+        tuple(chain.running), chain.results, tuple(chain.steps), chain.proofs, chain.facts,
+        empty_rows,
     )
 
 

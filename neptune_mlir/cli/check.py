@@ -99,9 +99,8 @@ def three_ways(
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of, other than through a sum; None where that cannot
     be told."""
-    from neptune_mlir.algebra.numerics.stress_inputs import scores_of
-    from neptune_mlir.algebra.terms import leaves
     from neptune_mlir.driver.compiler import nests_of
+    from neptune_mlir.transforms.fusion.whole import exponents_of
 
     module, programs = nests_of(source.text, source.name, "inline-maps")
     with module.context:
@@ -109,20 +108,9 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
         if len(found) != 1:
             return None
         (program,) = found
+        names = exponents_of(program)
         places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
-        reads = {
-            k: set() if n.combiner == "add" else {r.attr for r in leaves(n.body, "read")}
-            for k, n in program.nests.items()
-        }
-        pending = set().union(*(scores_of([n.body]) for n in program.nests.values()))
-        seen: set[Any] = set()
-        while pending:
-            key = pending.pop()
-            seen.add(key)
-            if key not in places and key not in reads:
-                return None  # something that no nest models
-            pending |= reads.get(key, set()) - seen
-        return frozenset(places[key] for key in seen if key in places)
+        return None if names is None else frozenset(places[name] for name in names)
 
 
 def _as_wide(value: Any) -> Any:

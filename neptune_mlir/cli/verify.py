@@ -33,7 +33,6 @@ def execute(options: argparse.Namespace) -> int:
     import numpy as np
 
     from neptune_mlir.algebra import smtlib
-    from neptune_mlir.algebra.numerics.accept import definition_of
     from neptune_mlir.algebra.numerics.stress import stress
     from neptune_mlir.driver.compiler import planned_fusions
 
@@ -54,7 +53,7 @@ def execute(options: argparse.Namespace) -> int:
             passed &= "refuted" not in verdicts
         if options.smt2:
             smt2 += [s for o in solution.obligations for s in smtlib.scripts(o, solution.facts)]
-        written = definition_of(fusion.chain, fusion.outputs)
+        written = fusion.definition
         tested = stress(
             written.chain, solution, fusion.group.stream, outputs=dict(written.outputs),
             fused_outputs=fusion.outputs, nonneg=fusion.nonneg, length=options.length,

@@ -102,6 +102,18 @@ FREE = Mark(
     writers=("transforms.fusion.free_references", "transforms.tiling.emit"),
     readers=("transforms.gpu.keep_references", "transforms.tiling.emit"),
 )  # fmt: skip
+APART = Attribute(
+    "apart", TEXT, "neptune.reduce",
+    "why it is not fused with reductions that it reads, or that read it",
+    writers=("dialects.program", "transforms.fusion.defer"),
+    readers=("dialects.program", "transforms.fusion.plan"),
+)  # fmt: skip
+TESTED = Attribute(
+    "tested", TEXTS, "func.func",
+    "chains of which factors moved, by their content, and what the stress test said of them",
+    writers=("transforms.fusion.defer",),
+    readers=("transforms.fusion.plan", "transforms.fusion.rolling_update"),
+)  # fmt: skip
 PROOF = Attribute(
     "proof", TEXT, "neptune.stream",
     "how the corrections were proved",

@@ -13,7 +13,7 @@ from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
+from neptune_mlir.dialects.attributes import APART, NUMERICS, PRECISION
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, Values, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.op_names import PRODUCE, STREAM, YIELD
 from neptune_mlir.dialects.scalars import NoTermForm
@@ -134,6 +134,8 @@ class NestProgram:
                 new = build_reduce(
                     self.values, nest.combiner, body, *shape, nest.result_axes, names=nest.names
                 )
+        if APART.on(nest.op.operation):
+            APART.set(new.owner, APART.of(nest.op.operation))
         self.replace(key, new)
         self.nests[key] = read_nest(new.owner, self.values)
 
@@ -302,6 +304,22 @@ class ExtentClasses:
 
     def _set_static(self, node: Any, size: int) -> None:
         self._static[self._find(node)] = size
+
+    def of_loop(self, key: str, loop: int) -> Any:
+        """The class of a nest's loop: equal ones are of equal extent."""
+        return self._find((key, "loop", loop))
+
+    def of_dim(self, key: str, dim: int) -> Any:
+        """The class of a dimension of a tensor."""
+        return self._find((key, "dim", dim))
+
+    def of_value(self, value: Any, program: NestProgram) -> Any:
+        """The class of the extents that are this index value."""
+        return self._find(self._value_node(value, program))
+
+    def static(self, found: Any) -> int | None:
+        """The extent of a class, where the program knows it."""
+        return self._static.get(self._find(found))
 
     def same(self, a: tuple[str, int], b: tuple[str, int]) -> bool:
         """Are loops `(nest key, loop)` a and b of equal extent?"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
@@ -30,6 +31,8 @@ from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.fusion.defer import decide
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
 from neptune_mlir.transforms.registry import Remark
 from neptune_mlir.transforms.schedule import scripts as schedules
@@ -78,14 +81,21 @@ def nests_of(text: str, source: str, *passes: str) -> tuple[Any, list[NestProgra
 
 @bindings.exclusive
 def planned_fusions(text: str, source: str) -> list[Fusion]:
-    """What `rolling-update` makes of every function of a program, by the shipped schedules."""
+    """What `rolling-update` makes of every function of a program, by the shipped schedules, each
+    with what it was compared with."""
+    module, programs = nests_of(text, source, "inline-maps")
+    definitions: dict[str, Any] = {}
+    with bindings.source_name(source), module.context, registry.collect_remarks():
+        for program in programs:
+            definitions |= decide(program.function, numerics_of(program.function)).definitions
     module, programs = nests_of(text, source, "inline-maps", "defer")
     with bindings.source_name(source), module.context:
-        return [
+        found = [
             fusion
             for program in programs
             for fusion in plan_fusions(program, numerics_of(program.function))
         ]
+    return [replace(f, definition=definitions.get(f.content, f.definition)) for f in found]
 
 
 def _best(program: RaisedProgram, target: str, level: str) -> Lowering:

@@ -55,7 +55,11 @@ def compiled(text: str) -> Bundle:
 
 
 def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> Programs:
-    """A program three ways; on a simulator where the target is a GPU."""
+    """A program three ways; on a simulator where the target is a GPU.
+
+    There factors of products stay f32 (`narrow`): rounding them to the 16 bits of their partners is
+    what numerics.md says of matrix instructions, and no matter of which form was chosen.
+    """
     bundle = bundle or compiled(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
     run = _load(bundle) if target == CPU else simulated(text, target)
@@ -67,7 +71,7 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
 def simulated(text: str, target: str) -> Callable[..., Any]:
     from support.chips.run_kernels import Simulated
 
-    module, _ = lower_text(text, "program", target, None, "tile")
+    module, _ = lower_text(text, "program", target, None, "tile", "narrow:0")
     run = Simulated(module, target=target)
 
     def call(*arguments: Any) -> Any:

@@ -20,14 +20,7 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 QUICK, NIGHTLY, BATCH = 60, 3000, 50
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 
-# Over the bound, for two reasons that are left.
-# 1: where the weights of a projection grow by 1e4 at once, the coefficient so far is for a while
-#    that of the few elements behind the jump. Squares around it are larger than they end, and 17
-#    ulps are lost (unfused 1). Measured from the coefficient of which the squares are least, other
-#    programs lose more: the finish re-bases over a gap that is noise.
-# 14: a fourth power around a mean whose weights leave one element is 0 to the last bit unfused, and
-#    noise of 1e-33 beside values of 1e-12 where the mean is rounded otherwise than its element.
-# What is right has to go from the list.
+# Over the bound, and why. What is right has to go from the list.
 KNOWN: set[int] = set()
 
 

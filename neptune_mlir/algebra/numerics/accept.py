@@ -12,8 +12,8 @@ saw nothing is tried again with these cases spelled out (`empty`), which costs a
     fast      equal over the reals; for data that are known to be harmless
 
 What a chain is compared with is its definition: the chain itself, or, where factors of it were
-moved behind reductions (`deferral`), the reductions as they were before. The definition that was
-given with a chain holds for it from then on: whoever plans the same chain later hears the same.
+moved behind reductions (`deferral`), the reductions as they were before. Who moves factors keeps
+what was said of such chains (`TestedChain`, by their content), for whoever plans them later.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from functools import lru_cache
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction, Solution, Unsolvable
-from neptune_mlir.algebra.numerics.stress import LENGTH, Report, stress
+from neptune_mlir.algebra.numerics.alike import forget_verdicts, stressed
+from neptune_mlir.algebra.numerics.stress import LENGTH, Report
 from neptune_mlir.algebra.solver import solve_chain
-from neptune_mlir.algebra.terms import Term, leaves
+from neptune_mlir.algebra.terms import Term, is_float, leaves
+
+SHORT = 64  # extents up to which a test may take them as they are
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,36 @@ class Definition:
         return all(n.attr in known for _, t in self.outputs for n in leaves(t, "ref"))
 
 
-_DEFINITIONS: dict[Definition, Definition] = {}  # of chains of which factors were moved
-_MOST = 256
+def length_of(chain: Sequence[Reduction], outputs: Mapping[str, Term], extent: int) -> int:
+    """The length of the stream for a test: a short extent that the program divides by is what it
+    is, for a mean is another thing than a sum over some number.
+
+    Args:
+        extent: of the stream, where it is known; else negative.
+    """
+    if not 1 < extent <= SHORT:
+        return LENGTH
+    terms = [*(r.body for r in chain), *outputs.values()]
+    numbers = [n.value for t in terms for n in leaves(t, "const") if is_float(n.dtype)]
+    divided = any(n == extent or abs(n * extent - 1) < 1e-6 for n in numbers)
+    return extent if divided else LENGTH
 
 
-def definition_of(chain: Sequence[Reduction], outputs: Mapping[str, Term]) -> Definition:
-    """What this chain is compared with."""
-    itself = Definition(tuple(chain), tuple(outputs.items()))
-    return _DEFINITIONS.get(itself, itself)
+@dataclass(frozen=True)
+class TestedChain:
+    """A chain that passed: in which form, and on how many inputs."""
+
+    empty_rows: bool
+    runs: int
+
+    def __str__(self) -> str:
+        return f"{int(self.empty_rows)} {self.runs}"
+
+    @classmethod
+    def of(cls, text: str) -> TestedChain:
+        """What `str` gave."""
+        empty_rows, runs = text.split()
+        return cls(empty_rows == "1", int(runs))
 
 
 def accept(
@@ -72,6 +97,8 @@ def accept(
     nonneg: Collection[Any] = (),
     numerics: str = "default",
     written: Definition | None = None,
+    passed: TestedChain | None = None,
+    length: int = LENGTH,
 ) -> tuple[Solution, Report | None]:
     """The first form that passes, and how it did (None for `fast`, which asks nobody).
 
@@ -79,31 +106,45 @@ def accept(
         outputs: what the fused program gives, over `ref` of the reductions.
         nonneg: inputs that are never negative.
         written: the definition, where it is not the chain itself.
+        length: of the stream, see `length_of`.
+        passed: what the test said of this chain, where it was compared with its definition before.
 
     Raises:
         Unsolvable: there is none; says which value would be lost, and on which input.
     """
     if numerics == "fast":
         return solve_chain(chain, axis, numerics=numerics), None
+    if passed is not None:
+        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=passed.empty_rows)
+        return solution, Report({}, {}, passed.runs, None)
     itself = Definition(tuple(chain), tuple(outputs.items()))
-    if written is not None:
-        if len(_DEFINITIONS) >= _MOST:
-            _DEFINITIONS.clear()
-        _DEFINITIONS[itself] = written
-    written = definition_of(chain, outputs)
-    return _accepted(itself, written, axis, frozenset(nonneg), numerics)
+    found = _accepted(itself, written or itself, axis, frozenset(nonneg), numerics, length)
+    if isinstance(found, Unsolvable):
+        raise found.with_traceback(None)
+    return found
 
 
-@lru_cache(maxsize=64)  # one program is planned several times while it is compiled
+@lru_cache(maxsize=256)  # one program is planned several times while it is compiled
 def _accepted(
-    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str
-) -> tuple[Solution, Report]:
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str,
+    length: int,
+) -> tuple[Solution, Report] | Unsolvable:  # fmt: skip
+    try:
+        return _first_good(form, written, axis, nonneg, numerics, length)
+    except Unsolvable as reason:
+        return reason
+
+
+def _first_good(
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], numerics: str,
+    length: int,
+) -> tuple[Solution, Report]:  # fmt: skip
     report = None
     for empty_rows in (False, True):
         solution = solve_chain(form.chain, axis, numerics=numerics, empty_rows=empty_rows)
-        found = stress(
-            written.chain, solution, axis, outputs=dict(written.outputs),
-            fused_outputs=dict(form.outputs), nonneg=nonneg,
+        found = stressed(
+            written.chain, solution, axis, dict(written.outputs), dict(form.outputs), nonneg,
+            length=length,
         )  # fmt: skip
         if found.ok:
             return solution, found
@@ -122,17 +163,17 @@ def forget() -> None:
     """Drop what is kept of chains that were tested."""
     _accepted.cache_clear()
     worse_result.cache_clear()
-    _DEFINITIONS.clear()
+    forget_verdicts()
 
 
 @lru_cache(maxsize=64)
 def worse_result(
-    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any]
+    form: Definition, written: Definition, axis: int, nonneg: frozenset[Any], length: int = LENGTH
 ) -> str | None:
     """The reduction of a chain, not fused, that gives a worse result than its definition does."""
-    found = stress(
-        written.chain, form.chain, axis, outputs=dict(written.outputs),
-        fused_outputs=dict(form.outputs), nonneg=nonneg, plans=((LENGTH, 1),),
+    found = stressed(
+        written.chain, form.chain, axis, dict(written.outputs), dict(form.outputs), nonneg,
+        length=length, plans=((length, 1),),
     )  # fmt: skip
     if found.failure is None:
         return None

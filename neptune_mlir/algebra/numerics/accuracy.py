@@ -375,3 +375,8 @@ class Comparison:
     @property
     def ok(self) -> bool:
         return self.excess <= 1
+
+    @property
+    def verdict(self) -> str:
+        """What is wrong, for people."""
+        return self.example or f"off by {self.fused:.3g} ulps, unfused {self.unfused:.3g}"

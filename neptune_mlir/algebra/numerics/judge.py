@@ -39,6 +39,8 @@ class Programs:
     results: tuple[str, ...]
     # arguments that exponents are made of, other than through a sum; None where nobody knows
     exponents: frozenset[int] | None = None
+    # told of the arguments that some of these will run on, where that is cheaper together
+    prepare: Callable[[Sequence[Sequence[Any]], Sequence[Run]], Any] = lambda many, runs: None
 
     @property
     def roles(self) -> list[str]:
@@ -106,22 +108,26 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
         return found
     # From here on it costs more: does float64 know, and is it luck?
     generator = np.random.default_rng(seed)
-    near = [
-        programs.exact(_changed(wiggled, programs, arguments, generator)) for _ in range(WIGGLES)
-    ]
+    close = [_changed(wiggled, programs, arguments, generator) for _ in range(WIGGLES)]
     all_moved = partial(jittered, constants=False)
-    unequal = programs.exact(_changed(all_moved, programs, arguments, generator))
-    jitters = [
-        programs.unfused(_changed(all_moved, programs, arguments, generator)) for _ in near
-    ] if any(c.strangers for c in found) else []  # fmt: skip
+    apart = _changed(all_moved, programs, arguments, generator)
+    odd = any(c.strangers for c in found)
+    moved = [_changed(all_moved, programs, arguments, generator) for _ in close if odd]
+    programs.prepare([*close, apart], [programs.exact])
+    programs.prepare(moved, [programs.unfused])
+    near, unequal = [programs.exact(a) for a in close], programs.exact(apart)
+    jitters = [programs.unfused(a) for a in moved]
     found = [Comparison(dtype) for dtype in programs.results]
     hidden = programs.hidden(arguments)
     _run(programs, arguments, found, near, unequal, jitters, hidden)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, OFTEN):
-        while found[0].runs < runs:
-            changed = _changed(jittered, programs, arguments, generator)
+        more = [
+            _changed(jittered, programs, arguments, generator) for _ in range(found[0].runs, runs)
+        ]
+        programs.prepare(more, [programs.fused, programs.unfused, programs.exact])
+        for changed in more:
             _run(programs, changed, found, hidden=hidden)
         if not any(1 < c.excess <= CLOSE for c in found):
             break

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,10 @@ class StressInput:
         return PLAIN | found if is_float(self.dtype) else found
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return _names_of(self)
+
+    @property
     def _turned(self) -> tuple[int, ...]:
         """The shape with the streamed dimension last, where `hostile` has it."""
         if self.along is None:
@@ -59,19 +64,34 @@ class StressInput:
         return (*others, self.shape[self.along])
 
     def made(self, form: hostile.Form, generator: Any) -> Array:
-        if not is_float(self.dtype):
-            found = np.asarray(form(generator, self._turned), np.int64)
-        else:
-            found = rounded(form(generator, self._turned), self.dtype)
-        if self.along is None:
-            return np.asarray(found.reshape(self.shape))
-        return np.moveaxis(found, -1, self.along)
+        found = np.asarray(form(generator, self._turned))
+        return found.reshape(self.shape) if self.along is None else np.moveaxis(
+            found, -1, self.along)  # fmt: skip
 
-    def plain(self, generator: Any) -> Array:
+    def stack(self, names: Sequence[str | None], numbers: Sequence[int]) -> Array:
+        """An array for each name of a form, ordinary ones for None, from these seeds."""
+        generator, shape = np.random.default_rng(numbers), (len(names), *self.shape)
         if is_float(self.dtype):
-            return self.made(PLAIN["normal"], generator)
-        high = 2 if self.dtype in ("i1", "i8") else 3
-        return np.asarray(generator.integers(0, high, self.shape))
+            found = generator.standard_normal(shape)
+        else:
+            found = generator.integers(0, 2 if self.dtype in ("i1", "i8") else 3, shape)
+        special = _special(self, tuple(numbers))
+        for k, name in enumerate(names):
+            if name is not None:
+                found[k] = special[name]
+        return rounded(found, self.dtype) if is_float(self.dtype) else found
+
+
+@lru_cache(maxsize=512)
+def _names_of(tensor: StressInput) -> tuple[str, ...]:
+    return tuple(tensor.forms)
+
+
+@lru_cache(maxsize=512)
+def _special(tensor: StressInput, numbers: tuple[int, ...]) -> dict[str, Array]:
+    """An array of every form that an input may have."""
+    generator = np.random.default_rng([*numbers, 1])
+    return {name: tensor.made(form, generator) for name, form in tensor.forms.items()}
 
 
 def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str]]]:
@@ -79,7 +99,7 @@ def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str
     floats = [key for key, t in tensors.items() if is_float(t.dtype)]
     conditions = [key for key, t in tensors.items() if t.dtype in ("i1", "i8")]
     alone = len(floats) == 1
-    forms = {key: list(tensors[key].forms) for key in (*floats, *conditions)}
+    forms = {key: tensors[key].names for key in (*floats, *conditions)}
     if not forms:
         yield "normal", {}
     for key in floats:
@@ -111,19 +131,12 @@ def inputs(
     `only`: the names of those that are wanted (all when None).
     """
     tensors = _tensors(terms, axis, extents)
-    generator = np.random.default_rng(seed)
-    names: list[str] = []
-    stacks: dict[Any, list[Array]] = {key: [] for key in tensors}
-    forms = {key: tensor.forms for key, tensor in tensors.items()}
-    for name, chosen in _cases(tensors):
-        if only is not None and name not in only:
-            continue
-        names.append(name)
-        for key, tensor in tensors.items():
-            form = forms[key][chosen[key]] if key in chosen else None
-            made = tensor.made(form, generator) if form else tensor.plain(generator)
-            stacks[key].append(made)
-    return names, {key: np.stack(arrays) for key, arrays in stacks.items()}
+    cases = [c for c in _cases(tensors) if only is None or c[0] in only]
+    stacks = {
+        key: tensor.stack([chosen.get(key) for _, chosen in cases], (seed, number))
+        for number, (key, tensor) in enumerate(tensors.items())
+    }
+    return [name for name, _ in cases], stacks
 
 
 def scores_of(terms: Sequence[Term]) -> set[Any]:

@@ -15,22 +15,27 @@ worse keep their factors.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.deferral import defer as defer_term
 from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.inline_maps import inlined
 from neptune_mlir.transforms.fusion.plan import plan_fusions
+from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
-ROUNDS = 3  # plans that are made, each with fewer factors that move
+ROUNDS = 3  # plans that are made, each with fewer factors that move,
+MORE_ROUNDS = 16  # and, of programs that are judged as a whole, with fewer fusions
 
 
 def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> str | None:
@@ -96,27 +101,60 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
     return rests
 
 
-def _harmful(function: Any, numerics: str) -> set[str]:
-    """Reductions that must keep their factors, for what they are fused with to be exact."""
-    apart: set[str] = set()
-    for _ in range(ROUNDS):
+@dataclass
+class Decision:
+    """What a function must not do, for it to be exact: move factors out of the reductions `kept`
+    (by their keys), and fuse those `apart` (by the keys that they have behind it), and why; what
+    was said of chains that fuse (`Written.tested`), and the reductions whose definition is
+    `unknown` there; and what each chain was compared with, by its content."""
+
+    kept: set[str] = field(default_factory=set)
+    apart: dict[str, str] = field(default_factory=dict)
+    tested: dict[str, TestedChain] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+
+
+def decide(function: Any, numerics: str) -> Decision:
+    """Plan the fusions that are to come on a copy, until what they give is right."""
+    decision = Decision()
+    if numerics == "fast":
+        return decision
+    whole = is_small(NestProgram(function))
+    for round in range(ROUNDS + whole * MORE_ROUNDS):
         trial = function.operation.clone()
         program = NestProgram(trial)
         before = {key: nest.body for key, nest in program.nests.items()}
-        rests = _defer_all(program, numerics, apart)
-        if not rests:
-            return apart
+        rests = _defer_all(program, numerics, decision.kept)
+        if not rests and not whole:
+            return decision
         alive = program.needed()
         erase_dead(program.block)
         now = NestProgram(trial)
         tensors = {r.attr for body in before.values() for r in T.reads(body)} - set(before)
         keys = {key: now.values.key(program.values[key]) for key in (*alive, *tensors)}
         written = Written(before, rests, program.nests, keys)
-        plan_fusions(now, numerics, written)
-        if not written.refused:
-            return apart
-        apart |= written.refused
-    return apart | set(rests)
+        _mark(now, decision)
+        plan = plan_fusions(now, numerics, written)
+        decision.tested, decision.unknown = written.tested, written.unknown
+        decision.definitions = {f.content: f.definition for f in plan}
+        if written.refused:
+            decision.kept |= written.refused if round < ROUNDS else set(rests)
+            continue
+        wrong = wrong_in(NestProgram(function), now, plan, written) if whole else None
+        if wrong is None:
+            return decision
+        decision.kept |= wrong.factors
+        if wrong.apart:
+            decision.apart[wrong.apart] = f"fused with what it reads, {wrong.text}"
+    decision.kept |= set(rests)  # nothing moves
+    decision.tested, decision.unknown = {}, set()
+    return decision
+
+
+def _mark(program: NestProgram, decision: Decision) -> None:
+    for key, reason in decision.apart.items():
+        APART.set(program.nests[key].op.operation, reason)
 
 
 @register("defer", "move loop-invariant factors behind reductions")
@@ -124,10 +162,17 @@ def defer(module: Any) -> None:
     for function in functions(module):
         numerics = numerics_of(function)
         with collect_remarks():  # the plan's own come from whoever fuses
-            apart = set() if numerics == "fast" else _harmful(function, numerics)
+            decision = decide(function, numerics)
         program = NestProgram(function)
-        for key in apart:
+        for key in sorted(decision.kept):
             remark(program.nests[key].location, f"'{key}' keeps its factors: fused without them it "
                    "would lose digits, or leave the range of its type")  # fmt: skip
-        _defer_all(program, numerics, apart)
+        for key in sorted(decision.unknown):
+            remark(program.nests[key].location, f"what '{key}' is fused with is compared with the "
+                   "program as it is when factors have moved: what it was before takes more than "
+                   "is fused")  # fmt: skip
+        _defer_all(program, numerics, decision.kept)
         erase_dead(program.block)
+        _mark(NestProgram(function), decision)
+        if decision.tested:
+            TESTED.set(function.operation, [f"{k} {v}" for k, v in sorted(decision.tested.items())])

@@ -534,8 +534,8 @@ class Dependencies:
         return self._numbers[key]
 
     def names(self, keys: int) -> Iterator[str]:
-        """The nests of a set, in program order."""
-        return (self._names[k] for k in _bits(keys))
+        """The nests of a set, in program order; other ops are left out."""
+        return (self._names[k] for k in _bits(keys) if k < len(self._names))
 
     def bit(self, key: str) -> int:
         return 1 << self._numbers[key]

@@ -8,15 +8,24 @@ the rest is tried again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.numerics.accept import Definition, accept, worse_result
+from neptune_mlir.algebra.numerics.accept import (
+    Definition,
+    TestedChain,
+    accept,
+    length_of,
+    worse_result,
+)
+from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
@@ -25,7 +34,7 @@ from neptune_mlir.transforms.registry import remark
 
 # Reductions of a chain that does not fuse up to which what moved in it is tested: the others are
 # tested in the shorter chains that are tried after it.
-TESTED = 4
+AT_MOST = 4
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class Fusion:
     outputs: dict[str, Term]  # what the stream gives, over its reductions
     nonneg: frozenset[str]  # what it reads that is never negative
     report: Report | None  # of the stress test, where that was asked
+    content: str  # what chains that are alike have in common (`alike.digest`)
+    definition: Definition  # what it was compared with, where that is known
 
 
 def chain_of(program: NestProgram, group: Group) -> list[Reduction]:
@@ -100,7 +111,7 @@ def _nonneg(program: NestProgram) -> set[str]:
     }  # fmt: skip
 
 
-def _too_many(chain: list[Reduction], solution: Solution) -> tuple[str, str]:
+def _too_many(chain: Sequence[Reduction], solution: Solution) -> tuple[str, str]:
     """The reduction with which a stream carries more than it can, and why; or nothing."""
     count, last = len(solution.running), chain[-1].name
     if len(chain) == 1 or count <= MAX_VALUES:
@@ -145,18 +156,58 @@ def _stored_anyway(program: NestProgram, plan: list[Fusion]) -> set[str]:
     return found
 
 
-def _blame(
-    written: Written, group: Group, form: Definition, before: Definition,
-    nonneg: frozenset[str], reason: Unsolvable,
-) -> None:  # fmt: skip
+@dataclass(frozen=True)
+class _Planned:
+    """A group as `accept` sees it: what it computes, what it computed before factors moved, where
+    that is known, and what chains that are alike have in common."""
+
+    group: Group
+    nonneg: frozenset[str]
+    form: Definition
+    before: Definition | None
+    content: str
+    length: int
+
+
+def _planned(
+    program: NestProgram, group: Group, nonneg: frozenset[str], written: Written | None
+) -> _Planned:
+    chain, outputs = chain_of(program, group), _results_of(program, group)
+    form = Definition(tuple(chain), tuple(outputs.items()))
+    before = written.definition(program, group, form) if written else None
+    content = digest(chain, group.stream, outputs, nonneg)
+    length = length_of(chain, outputs, group.axes[group.stream].size)
+    return _Planned(group, nonneg, form, before, content, length)
+
+
+def _accept(
+    planned: _Planned, numerics: str, tested: Mapping[str, TestedChain], written: Written | None
+) -> tuple[Solution, Report | None]:
+    """The form of a chain; what was said of it is noted in `written`. Raises Unsolvable."""
+    solution, report = accept(
+        planned.form.chain, planned.group.stream, dict(planned.form.outputs),
+        nonneg=planned.nonneg, numerics=numerics, written=planned.before,
+        passed=tested.get(planned.content), length=planned.length,
+    )  # fmt: skip
+    if written and report:
+        said = TestedChain(solution.empty_rows, report.runs)
+        written.note(planned.group, planned.content, planned.before, said)
+    return solution, report
+
+
+def _blame(written: Written, planned: _Planned, reason: Unsolvable) -> None:
     """Refuse what moved in a group that is not as exact as it was: fused, or, where nothing fuses
     it for another reason, as it stands."""
+    group, form, before = planned.group, planned.form, planned.before
+    assert before is not None
     moved = written.moved_in(group)
     culprit = reason.reduction
     if reason.obligation != "accuracy":
-        if len(form.chain) > TESTED or written.passed.issuperset(moved.values()):
+        if len(form.chain) > AT_MOST or written.passed.issuperset(moved.values()):
             return
-        worse = worse_result(form, before, group.stream, nonneg)
+        worse = worse_result(
+            form, before, group.stream, planned.nonneg, planned.length
+        )
         if worse is None:
             written.passed.update(moved.values())
             return
@@ -165,13 +216,35 @@ def _blame(
     written.refused.update([one] if one else moved.values())
 
 
+def tested_in(function: Any) -> dict[str, TestedChain]:
+    """What `defer` heard of chains whose definition is not in the program any more."""
+    found = (text.split(maxsplit=1) for text in TESTED.find(function.operation, ()))
+    return {content: TestedChain.of(said) for content, said in found}
+
+
+def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
+    """Exclude what `defer` found to be wrong with the program fused: each such reduction from
+    those that it needs, and that need it."""
+    for key, nest in program.nests.items():
+        reason = APART.find(nest.op.operation)
+        if reason is None:
+            continue
+        remark(nest.location, f"not fused: {reason}")
+        related = grouping.needs.names(grouping.needs.of(key) | grouping.needs.on(key))
+        for other in related:
+            grouping.excluded.setdefault(key, set()).add(other)
+            grouping.excluded.setdefault(other, set()).add(key)
+
+
 def _plan(
     program: NestProgram, numerics: str, stored: set[str], written: Written | None
 ) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
+    tested = tested_in(program.function)
     excluded: dict[str, set[str]] = {}
     plan: list[Fusion] = []
     grouping = Grouping(program, excluded, stored)
+    _keep_apart(program, grouping)
     place = {op.operation: k for k, op in enumerate(program.block.operations)}
     seeds = [k for k, nest in program.nests.items() if nest.kind == "reduce"]
     seeds.sort(key=lambda k: (
@@ -184,17 +257,13 @@ def _plan(
         group = grouping.best(seed)
         if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
             continue  # nothing to share a loop with
-        chain, outputs = chain_of(program, group), _results_of(program, group)
-        form = Definition(tuple(chain), tuple(outputs.items()))
-        before = written.definition(program, group, form) if written else None
+        planned = _planned(program, group, nonneg, written)
         try:
-            solution, report = accept(
-                chain, group.stream, outputs, nonneg=nonneg, numerics=numerics, written=before
-            )
-            refused, why = _too_many(chain, solution)
+            solution, report = _accept(planned, numerics, tested, written)
+            refused, why = _too_many(planned.form.chain, solution)
         except Unsolvable as reason:
-            if written and before:
-                _blame(written, group, form, before, nonneg, reason)
+            if written and planned.before:
+                _blame(written, planned, reason)
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
@@ -209,7 +278,11 @@ def _plan(
         members = [*group.running, *group.finish]
         last = max((program.nests[k].op for k in members), key=lambda op: place[op.operation])
         location = program.nests[seed].location
-        plan.append(Fusion(group, tuple(chain), solution, last, location, outputs, nonneg, report))
+        form = planned.form
+        plan.append(Fusion(
+            group, form.chain, solution, last, location, dict(form.outputs), nonneg, report,
+            planned.content, planned.before or form,
+        ))  # fmt: skip
         grouping.fuse(group)
         for key, times in group.heavy.items():
             remark(

@@ -33,7 +33,7 @@ from neptune_mlir.algebra.solver import (
 )
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import DERIVATION, INNER, PROOF, RUNNING
+from neptune_mlir.dialects.attributes import DERIVATION, INNER, PROOF, RUNNING, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, reference
 from neptune_mlir.dialects.op_names import STREAM
 from neptune_mlir.dialects.program import (
@@ -393,6 +393,8 @@ def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False
             solution = lazily(solution, rescale_bound)
         StreamBuilder(program, group, solution, fusion.report, fusion.last).build()
         remark(fusion.location, _summary(group, solution))
+    if TESTED.on(function.operation):
+        TESTED.drop(function.operation)
     sort_block(program.block)
     erase_dead(program.block)
 

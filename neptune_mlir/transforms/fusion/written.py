@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.numerics.accept import Definition
+from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import Nest
 from neptune_mlir.dialects.program import NestProgram
@@ -32,6 +32,8 @@ class Written:
         keys: the keys in the program now of those of `moved` that are left, and of tensors.
         refused: reductions from which nothing may move; whoever tests a chain adds to it.
         passed: those that were as exact as before in some chain.
+        tested: the chains that passed, by content (`alike.digest`).
+        unknown: reductions in chains whose definition is not known as a whole.
     """
 
     before: Mapping[str, Term]
@@ -40,14 +42,30 @@ class Written:
     keys: Mapping[str, str]
     refused: set[str] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
+    tested: dict[str, TestedChain] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._was = {now: key for key, now in self.keys.items()}
         self._of_rest = {self.keys[r]: k for k, r in self.rests.items() if r in self.keys}
 
+    def was(self, key: str) -> str:
+        """What a nest was called, or the reduction that it is what is left of."""
+        return self._of_rest.get(key) or self._was[key]
+
     def moved_in(self, group: Group) -> dict[str, str]:
         """The reductions of a group of which a factor moved, and what they were called."""
         return {key: self._of_rest[key] for key in group.running if key in self._of_rest}
+
+    def note(
+        self, group: Group, content: str, definition: Definition | None, verdict: TestedChain
+    ) -> None:
+        """A chain passed, compared with its definition, or with itself where that is not known."""
+        moved = self.moved_in(group)
+        if moved and definition is not None:
+            self.tested[content] = verdict
+        elif moved:
+            self.unknown |= set(moved.values())
 
     def definition(
         self, program: NestProgram, group: Group, form: Definition

@@ -101,14 +101,20 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
 PARTS = ("", "fixed", "bound")  # of a script: all of it, or see `keep`
 
 
-def keep(script: Any, part: str) -> None:
+def keep(script: Any, part: str) -> set[str]:
     """Cut a script down to one of PARTS.
 
     "fixed": the steps of this project before the first that takes a number, as far
     as nothing else stands between them: what all bindings of the knobs have in common. "bound":
     the others. They run on what the first left and begin with the same functions, since a step
     hands on the functions that it is given.
+
+    Returns:
+        the passes that the module has been through already, where a part is left out.
     """
+    from neptune_mlir.transforms.schedule.transform_neptune import pass_of
+
+    had: set[str] = set()
     operations = list(_entry(script).regions[0].blocks[0].operations)
     *steps, end = operations
     fixed = 0
@@ -120,8 +126,11 @@ def keep(script: Any, part: str) -> None:
     elif part == "bound":
         for op in steps[:fixed]:
             if op.operation.name.startswith("transform_neptune."):
+                name = pass_of(op)
+                had |= {*registry.prerequisites(name, had), name}
                 op.operation.results[0].replace_all_uses_with(op.operation.operands[0])
                 op.operation.erase()
+    return had
 
 
 def _is_settled(op: Any) -> bool:
@@ -148,7 +157,7 @@ def apply(
 
     script = parse(text, payload.context, source)
     bind(script, values)
-    keep(script, part)
+    before = registry.done.set(registry.done.get() | keep(script, part))
     interpreter = module("dialects.transform.interpreter")
     token = transform_neptune.script_name.set(source)
     try:
@@ -161,6 +170,7 @@ def apply(
         raise ScheduleError(_readable(str(error), source)) from None
     finally:
         transform_neptune.script_name.reset(token)
+        registry.done.reset(before)
 
 
 def _readable(message: str, source: str) -> str:
@@ -217,6 +227,8 @@ def choose(
 def _computes_ahead(function: Any) -> bool:
     """Whether some product has a factor that is worth computing ahead."""
     program = NestProgram(function)
+    if all(nest.kind == "map" for nest in program.nests.values()):
+        return False  # and nothing is inlined for the question
     for key, nest in program.nests.items():  # producers come first
         program.nests[key] = replace(nest, body=inlined(program, nest.body))
     return bool(factors_ahead.found_in(program))

@@ -162,12 +162,12 @@ def _any_options(op: Any, state: Any) -> dict[str, Any]:
         name.replace("-", "_"): _number(op, state, value, f"option {name}")
         for name, value in zip(names, numbers, strict=True)
     }
-    spec = registry.lookup(_pass_of(op))
+    spec = registry.lookup(pass_of(op))
     said = registry.parse_options(spec, _attribute(op, "with", ""))
     return registry.checked(spec, said | options)
 
 
-def _pass_of(op: Any) -> str:
+def pass_of(op: Any) -> str:
     """The pass that an op runs."""
     fixed = _STEPS[type(op)][0]
     return fixed or str(_attribute(op, "name", ""))
@@ -262,7 +262,7 @@ class _RunsPass(transform.TransformOpInterface):
         options = _STEPS[type(op)][1](op, state)
         payload = list(state.get_payload_ops(op.operation.operands[0]))
         if payload:
-            name, scope = _pass_of(op), _scope(op, payload)
+            name, scope = pass_of(op), _scope(op, payload)
             for needed in registry.prerequisites(name, registry.done.get()):
                 if registry.is_loaded(needed):
                     registry.lookup(needed).run(scope)

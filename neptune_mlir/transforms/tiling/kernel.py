@@ -52,6 +52,12 @@ class TileKernel:
     finish_keys: list[str] = field(default_factory=list)  # of the final running values
     results: list[str] = field(default_factory=list)
     live: Term = TRUE
+    inner: Any = None  # the stream of a private op
+
+    @property
+    def schedule(self) -> Any:
+        """The op that has the tile sizes, and the choices."""
+        return (self.inner or self.op).operation
 
     def result_axes(self, key: str) -> tuple[int, ...]:
         """The axis of each dimension of a nest's result or a running value."""
@@ -76,7 +82,7 @@ def read_kernel(op: Any, values: nests.Values) -> TileKernel:
     if isinstance(op, N.PrivateOp):
         stream = op.body.blocks[0].operations[0].operation.opview
         kernel = _read_stream(stream, values)
-        kernel.op = op
+        kernel.op, kernel.inner = op, stream
         kernel.chunks = op.chunks.value if op.count is None else op.count
         return kernel
     if isinstance(op, N.StreamOp):

@@ -111,8 +111,8 @@ def _lower(
         [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
     )
     KERNEL.set(forall.operation, name)
-    if TUNED.on(kernel.op):
-        TUNED.set(forall.operation, TUNED.of(kernel.op))
+    if TUNED.on(kernel.schedule):
+        TUNED.set(forall.operation, TUNED.of(kernel.schedule))
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
@@ -191,7 +191,7 @@ def _begins_at_end(kernel: TileKernel, live: Sequence[Linear]) -> bool:
     Where numbers are made of positions, like a bias that falls with the distance, they are largest
     there, mostly.
     """
-    if not tuned(kernel.op.operation, "keeps", 1):
+    if not tuned(kernel.schedule, "keeps", 1):
         return False
     if any(form.coefficient(kernel.stream) > 0 for form in live):
         return True

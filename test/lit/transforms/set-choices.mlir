@@ -3,12 +3,15 @@
 // RUN: env NEPTUNE_TUNING=%S/Inputs/tuned.json neptune-opt %s --tile=warp_groups=1 | filecheck %s --check-prefix=BEFORE
 // RUN: env NEPTUNE_TUNING=%S/Inputs/tuned.json neptune-opt %s --tile=warp_groups=1 --set-choices="keeps=0 slots=2" | filecheck %s
 // RUN: neptune-opt %s --tile=warp_groups=1 --lower-to-tiles --set-choices=warps=8 | filecheck %s --check-prefix=TILES
+// RUN: neptune-opt %s --rolling-update --tile --privatize=chunks=2 --tile --set-choices=narrow=0 --lower-to-tiles | filecheck %s --check-prefix=CHUNKS
 // RUN: not neptune-opt %s --set-choices=keeps=2 2>&1 | filecheck %s --check-prefix=RANGE
 // RUN: not neptune-opt %s --set-choices=warps=3 2>&1 | filecheck %s --check-prefix=POWER
 
 // BEFORE: neptune.tuned = {slots = 3 : i64}
 // CHECK: neptune.tuned = {keeps = 0 : i64, slots = 2 : i64}
 // TILES: neptune.kernel = "stream_0", neptune.tuned = {warps = 8 : i64}
+// A chunk of a stream is a kernel too.
+// CHUNKS: neptune.kernel = "stream_0", neptune.tuned = {narrow = 0 : i64}
 // RANGE: error: choice 'keeps' is 2
 // RANGE: hint: 0 to 1
 // POWER: hint: 0 or a power of two up to 32

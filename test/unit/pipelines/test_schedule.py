@@ -4,7 +4,10 @@
 import pytest
 
 from neptune_mlir.dialects.context import make_context, parse
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, UsageError
+from neptune_mlir.frontend import notation as N
 from neptune_mlir.pipelines import common, runner
 from neptune_mlir.transforms.schedule import library, scripts
 
@@ -245,3 +248,18 @@ def test_deep_products_that_make_large_results_stay_together():
     module = parse(program.to_mlir())
     runner.run(module, common.IMPORT)
     assert scripts.choose(module, 132, apart=True) == "streamed"
+
+
+def test_what_the_fixed_part_ran_is_not_run_again():
+    """A lone sum behind the fixed part could be deferred and fused by a second run of the passes
+    that `privatize` starts from: it would have no tile sizes."""
+
+    p = N.Program("norm")
+    i, j, e = p.axis("i"), p.axis("j"), p.axis("e", 3)
+    at = {"x": (i, j), "u": (j,), "v": (j, e)}
+    x, u, v = (N.cast(p.input(n, *a, dtype="f16")[a], "f32") for n, a in at.items())
+    large = x * 1e20
+    rate = N.rsqrt(N.sum(u * (large * large), j) / N.sum(u, j) + 0.0)
+    p.output(N.sum(large * rate * u * v, j), i, e)
+    module, facts = compiler.lower_text(Source.of(p).text, "norm", "sm_80", None, "tile")
+    assert facts["kernels"] > 1 and "scf.forall" in str(module)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A whole program on inputs that hurt, fused and as written: the rule of `--check`, as it compiles.
+
+The stress test (`stress`) sees one chain, and what the chain reads is data to it. What follows a
+chain may still turn its errors into more: a sum that cancels, a norm of what is 0 but for rounding,
+a variance that overflows into a root. So the program is judged once more from its arguments to its
+results, by row, with the inputs and the bound that `neptune run --check=hostile` has (`hostile`,
+`judge`). Everything is evaluated with NumPy on small extents, all inputs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.chain import Solution
+from neptune_mlir.algebra.numeric import Array, Domain, evaluate, fold, fused
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.terms import Term, is_float, leaves
+
+PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
+IN_ORDER = (1, 1)  # the plan of the program as written
+SEED = 11
+MARGIN = 1.2  # times the bound: kernels add up in another order than NumPy does
+
+
+@dataclass(frozen=True)
+class NestStep:
+    """A map, or a reduction over the axes that its result lacks."""
+
+    key: str
+    combiner: str | None
+    body: Term
+    extents: tuple[int, ...]
+    axes: tuple[int, ...]  # of the result
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        return (self.key,)
+
+    @property
+    def tensors(self) -> set[str]:
+        return {n.attr for n in leaves(self.body, "read")}
+
+    def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
+        value = evaluate(self.body, domain, {})
+        folded = [k for k in range(len(self.extents)) if k not in self.axes]
+        if folded and self.combiner == "add" and plan == IN_ORDER:
+            value = _added_in_order(value, domain, folded)
+        elif folded and self.combiner is not None:
+            value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
+        return {self.key: _laid_out(value, domain, self.axes)}
+
+
+@dataclass(frozen=True)
+class StreamStep:
+    """A fused loop; its outputs are terms over `ref` of its reductions, with their axes."""
+
+    solution: Solution
+    axis: int
+    extents: tuple[int, ...]
+    outputs: tuple[tuple[str, Term, tuple[int, ...]], ...]
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        return tuple(key for key, _, _ in self.outputs)
+
+    @property
+    def tensors(self) -> set[str]:
+        terms = [r.body for r in self.solution.running]
+        terms += [r.correction.h for r in self.solution.running if r.correction]
+        terms += [*self.solution.finals.values(), *(t for _, t, _ in self.outputs)]
+        return {n.attr for t in terms for n in leaves(t, "read")}
+
+    def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
+        finals = fused(self.solution, self.axis, domain, *plan)
+        return {
+            key: _laid_out(evaluate(term, domain, finals), domain, axes)
+            for key, term, axes in self.outputs
+        }
+
+
+Step = NestStep | StreamStep
+
+
+def _added_in_order(value: Array, domain: Domain, folded: Sequence[int]) -> Array:
+    """A sum over some axes, one element after the other, as the unfused program has it."""
+    places = [1 + k for k in folded]
+    shape = [domain.extents[k - 1] if k in places else n for k, n in enumerate(value.shape)]
+    value = np.moveaxis(np.broadcast_to(value, shape), places, range(-len(places), 0))
+    value = np.add.accumulate(value.reshape(*value.shape[: -len(places)], -1), axis=-1)[..., -1]
+    return np.expand_dims(value, places)
+
+
+def _laid_out(value: Array, domain: Domain, axes: Sequence[int]) -> Array:
+    """A value over the axes of a domain as a tensor with some of them for dimensions."""
+    shape = [1 + a for a in axes]
+    sizes = [domain.extents[a] for a in axes]
+    whole = list(value.shape)
+    for place, size in zip(shape, sizes, strict=True):
+        whole[place] = size
+    rest = [k for k in range(1, len(whole)) if k not in shape]
+    value = np.broadcast_to(value, whole).transpose(0, *shape, *rest)
+    return value.reshape(value.shape[0], *sizes)
+
+
+@dataclass
+class WholeProgram:
+    """Steps by what they make, on small extents.
+
+    Attributes:
+        inputs: shape and element type of every tensor that no step makes.
+        scalars: numbers that no axis changes.
+        results: what is compared, with element types.
+        exponents: the inputs that exponents are made of, other than through a sum; None where
+            that cannot be told.
+    """
+
+    inputs: Mapping[str, tuple[tuple[int, ...], str]]
+    scalars: Mapping[Any, float]
+    results: Mapping[str, str]
+    exponents: frozenset[str] | None
+
+    def values(
+        self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
+        plan: tuple[int, int] = (0, 0),
+    ) -> list[Array]:  # fmt: skip
+        """The results for a batch of inputs, in float64 or in the types of the program."""
+        makers = {key: step for step in steps for key in step.makes}
+        found: dict[str, Array] = dict(data)
+
+        def need(key: str) -> None:
+            if key in found:
+                return
+            step = makers[key]
+            for tensor in sorted(step.tensors):
+                need(tensor)
+            domain = Domain(step.extents, found, self.scalars, kind, batched=True)
+            found.update(step.run(domain, plan))
+
+        with np.errstate(all="ignore"):
+            for key in self.results:
+                need(key)
+        count = len(next(iter(data.values())))
+        return [
+            np.broadcast_to(found[key], (count, *found[key].shape[1:])) for key in self.results
+        ]
+
+
+def wrong_values(
+    definition: WholeProgram, written: Sequence[Step], whole: WholeProgram, now: Sequence[Step],
+    plans: Sequence[tuple[int, int]] = PLANS,
+) -> str:  # fmt: skip
+    """The first input on which the steps `now` are not as right as those `written`, which result
+    it is and how far it is off; nothing where there is none.
+
+    Errors up to MARGIN times their bound pass: sums are added here in another order than kernels
+    have, and by how much a rounding error is over the bound is luck up to there.
+
+    Args:
+        definition: the program of the latter; `whole` has its inputs and results in the same
+            order, by the names that they have now.
+    """
+    names, results = list(definition.inputs), list(definition.results)
+    dtypes = tuple(d for _, d in definition.inputs.values())
+    exponents = definition.exponents
+    places = None if exponents is None else frozenset(
+        k for k, name in enumerate(names) if name in exponents
+    )
+    exact = _Run(definition, written, np.float64)
+    unfused = _Run(definition, written, np.float32, IN_ORDER)
+    for seed, plan in enumerate(plans, SEED):
+        fused = _Run(whole, now, np.float32, plan)
+        programs = Programs(
+            fused, unfused, exact, dtypes, tuple(definition.results.values()), places,
+            _prepare,
+        )  # fmt: skip
+        generator = np.random.default_rng(seed)
+        given = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
+        cases = list(hostile.cases(given, dtypes, names, programs.roles, seed))
+        programs.prepare([case.arguments for case in cases], [fused, unfused, exact])
+        for case in cases:
+            found = judge(programs, case.arguments)
+            for result, comparison in zip(results, found, strict=True):
+                if comparison.excess > MARGIN:
+                    return f"'{result}': {comparison.verdict} (input '{case.name}')"
+    return ""
+
+
+@dataclass
+class _Run:
+    """The steps of a program as a `judge.Run`; what was prepared is not computed again."""
+
+    program: WholeProgram
+    steps: Sequence[Step]
+    kind: Any
+    plan: tuple[int, int] = (0, 0)
+    known: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
+
+    def prepare(self, many: Sequence[Sequence[Any]]) -> None:
+        many = [arguments for arguments in many if id(arguments) not in self.known]
+        if not many:
+            return
+        stacks = {
+            key: np.stack([np.asarray(arguments[k]) for arguments in many])
+            for k, key in enumerate(self.program.inputs)
+        }
+        data = {k: v.astype(self._type(k), copy=False) for k, v in stacks.items()}
+        results = [
+            np.asarray(value, np.float64 if is_float(dtype) else None)
+            for value, dtype in zip(
+                self.program.values(self.steps, data, self.kind, self.plan),
+                self.program.results.values(), strict=True,
+            )
+        ]  # fmt: skip
+        for k, arguments in enumerate(many):
+            self.known[id(arguments)] = arguments, [r[k] for r in results]
+
+    def _type(self, key: str) -> Any:
+        dtype = self.program.inputs[key][1]
+        return np.float64 if is_float(dtype) else np.bool_ if dtype == "i1" else np.int64
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Array]:
+        if id(arguments) not in self.known:
+            self.prepare([arguments])
+        return self.known[id(arguments)][1]
+
+
+def _prepare(many: Sequence[Sequence[Any]], runs: Sequence[Any]) -> None:
+    for run in runs:
+        run.prepare(many)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs as `algebra.numerics.whole` judges them: nests, and streams to be, on small extents.
+
+A program that is not modelled altogether, or is too large, is not judged as a whole: then the
+stress test of each chain alone decides. Not modelled are positions other than loops and constants
+(digits, lookups), combiners of the program's own and 64-bit floats beside others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.numerics.accept import SHORT
+from neptune_mlir.algebra.numerics.stress import LENGTH, positions
+from neptune_mlir.algebra.numerics.stress_inputs import scores_of
+from neptune_mlir.algebra.numerics.whole import (
+    NestStep,
+    Step,
+    StreamStep,
+    WholeProgram,
+    wrong_values,
+)
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.program import ExtentClasses, NestProgram, top_level_op
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.plan import Fusion
+from neptune_mlir.transforms.fusion.written import Written
+
+# Extents of loops that are not streamed, nor compared with positions of one that is, by their
+# number: rows are judged one by one.
+FEW = (8, 8, 4, 2, 1)
+NARROW = 8  # static extents that stay what they are, but along the stream
+MOST = 12  # reductions of a program that is judged as a whole
+
+
+def exponents_of(program: NestProgram) -> frozenset[str] | None:
+    """The tensors from outside that exponents are made of, other than through a sum; None where
+    something that no nest models comes between."""
+    outside = {program.values.key(a) for a in program.block.arguments}
+    reads = {
+        k: set() if n.combiner == "add" else {r.attr for r in T.reads(n.body)}
+        for k, n in program.nests.items()
+    }
+    pending = set().union(*(scores_of([n.body]) for n in program.nests.values()))
+    seen: set[str] = set()
+    while pending:
+        key = pending.pop()
+        seen.add(key)
+        if key not in outside and key not in reads:
+            return None
+        pending |= reads.get(key, set()) - seen
+    return frozenset(seen & outside)
+
+
+def is_small(program: NestProgram) -> bool:
+    """Whether a program is judged as a whole."""
+    reductions = [n for n in program.nests.values() if n.kind == "reduce"]
+    modelled = all(_is_modelled(program, n.body) for n in program.nests.values())
+    wide = {n.dtype == "f64" for n in program.nests.values() if T.is_float(n.dtype)}
+    custom = any(n.combiner == "custom" for n in reductions)
+    return 0 < len(reductions) <= MOST and modelled and not custom and wide == {False}
+
+
+def _is_modelled(program: NestProgram, body: Term) -> bool:
+    positions = [i for r in T.reads(body) for i in r.args]
+    return all(i.op == "index" or (i.is_const and i.value == 0) for i in positions)
+
+
+class SmallProgram:
+    """A program as written, on small extents.
+
+    Args:
+        streamed: loops that fused forms stream, as pairs of a nest and a loop of it.
+    """
+
+    def __init__(self, program: NestProgram, streamed: Iterable[tuple[str, int]]):
+        self.program = program
+        self.classes = ExtentClasses(program)
+        self._long = {self.classes.of_loop(key, loop) for key, loop in streamed}
+        compared = [group for key, nest in program.nests.items() for group in self._compared(key)]
+        for _ in compared:  # what is compared with something long is as long
+            for group in compared:
+                self._long |= group if group & self._long else set()
+        others = {self.classes.of_loop(key, loop) for key, nest in program.nests.items()
+                  for loop in range(len(nest.domain))} - self._long  # fmt: skip
+        wide = sum(self.classes.static(c) not in range(1, NARROW + 1) for c in others)
+        self._few = FEW[min(wide, len(FEW) - 1)]
+        self.steps = [self._nest_step(key) for key in program.nests]
+
+    def _compared(self, key: str) -> list[set[Any]]:
+        """The classes of loops whose positions are compared with each other in a nest."""
+        comparisons = [n for n in T.walk(self.program.nests[key].body) if n.op in T.COMPARISONS]
+        found = [{self.classes.of_loop(key, k) for k in positions(n)} for n in comparisons]
+        return [group for group in found if len(group) > 1]
+
+    def size(self, of: Any) -> int:
+        """A small extent for a class of them."""
+        static = self.classes.static(of)
+        if of in self._long:
+            return static if static and static <= SHORT else LENGTH
+        return static if static and static <= NARROW else self._few
+
+    def extents(self, key: str) -> tuple[int, ...]:
+        loops = range(len(self.program.nests[key].domain))
+        return tuple(self.size(self.classes.of_loop(key, loop)) for loop in loops)
+
+    def _shape(self, key: str) -> tuple[int, ...]:
+        rank = ir.RankedTensorType(self.program.values[key].type).rank
+        return tuple(self.size(self.classes.of_dim(key, k)) for k in range(rank))
+
+    def _nest_step(self, key: str) -> NestStep:
+        nest = self.program.nests[key]
+        return NestStep(key, nest.combiner, nest.body, self.extents(key), nest.result_axes)
+
+    def fused_steps(self, fusions: Sequence[Fusion]) -> list[Step]:
+        """The program with these chains fused; what they took in is also there as it was."""
+        streams = [self._stream_step(f) for f in fusions]
+        made = {key for step in streams for key in step.makes}
+        return [*streams, *(step for step in self.steps if step.key not in made)]
+
+    def _stream_step(self, fusion: Fusion) -> StreamStep:
+        group, nests = fusion.group, self.program.nests
+        extents = [1] * len(group.axes)
+        for key in (*group.running, *group.inner, *group.finish):
+            for axis, extent in zip(group.loops(key), self.extents(key), strict=True):
+                extents[axis] = extent
+        outputs = tuple(
+            (key, term, group.result_axes(nests[key], group.loops(key)))
+            for key, term in fusion.outputs.items()
+        )
+        return StreamStep(fusion.solution, group.stream, tuple(extents), outputs)
+
+    def whole(self) -> WholeProgram:
+        """What the program reads and gives."""
+        program, nests = self.program, self.program.nests
+        inputs: dict[str, tuple[tuple[int, ...], str]] = {}
+        scalars: dict[Any, float] = {}
+        for nest in nests.values():
+            for n in T.walk(nest.body):
+                if n.op == "read" and n.attr not in nests:
+                    inputs[n.attr] = self._shape(n.attr), n.dtype
+                elif n.op == "sym":
+                    scalars[n.attr] = self._number(program.values[n.attr], n.dtype)
+        results = {key: nest.dtype for key, nest in nests.items() if self._is_result(key)}
+        return WholeProgram(inputs, scalars, results, exponents_of(program))
+
+    def renamed(self, definition: WholeProgram, keys: Mapping[str, str]) -> WholeProgram | None:
+        """What this program reads and gives, in the order of another one, by names of values that
+        correspond; None where they do not."""
+        own = self.whole()
+        inputs = {keys.get(k, k): of for k, of in definition.inputs.items()}
+        results = {keys.get(k, k): of for k, of in definition.results.items()}
+        if not own.inputs.items() <= inputs.items() or own.results != results:
+            return None
+        return WholeProgram(inputs, own.scalars, results, own.exponents)
+
+    def _number(self, value: Any, dtype: str) -> float:
+        """A number for a scalar: an extent where it is one."""
+        return float(self.size(self.classes.of_value(value, self.program))
+                     if dtype == "index" else LENGTH)  # fmt: skip
+
+    def _is_result(self, key: str) -> bool:
+        """Whether something that is no nest reads what a nest makes."""
+        inside = {nest.op.operation for nest in self.program.nests.values()}
+        users = {top_level_op(use.owner, self.program.block)
+                 for use in self.program.values[key].uses}  # fmt: skip
+        return any(user.name != "tensor.dim" for user in users - inside)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is to blame where a program is not as right as it was: factors that moved, or the
+    reduction `apart`, which is not to be fused with those that it reads."""
+
+    text: str
+    factors: frozenset[str] = frozenset()
+    apart: str = ""
+
+
+def wrong_in(
+    program: NestProgram, now: NestProgram, plan: Sequence[Fusion], written: Written
+) -> Wrong | None:
+    """What is wrong with a program whose factors have moved and whose chains are to fuse.
+
+    Args:
+        program: as written; `written` has the names that its values have `now`.
+    """
+    corrected = [f for f in plan if any(r.body.has_ref for r in f.chain)]
+    if not corrected and not written.rests:
+        return None
+    loops = [(key, k) for f in corrected for key, axes in f.group.running.items()
+             for k, axis in enumerate(axes) if axis == f.group.stream]  # fmt: skip
+    before = SmallProgram(program, [(written.was(key), k) for key, k in loops])
+    after = SmallProgram(now, loops)
+    definition = before.whole()
+    whole = after.renamed(definition, written.keys)
+    if whole is None or not whole.inputs:
+        return None
+
+    def wrong(fusions: Sequence[Fusion]) -> str:
+        return wrong_values(definition, before.steps, whole, after.fused_steps(fusions))
+
+    text = wrong(corrected)
+    if not text:
+        return None
+    if written.rests and (moved := wrong([])):
+        return Wrong(moved, frozenset(written.rests))
+    blamed = corrected[-1]
+    for fusion in corrected if len(corrected) > 1 else ():
+        if alone := wrong([fusion]):
+            blamed, text = fusion, alone
+            break
+    factors = frozenset(written.moved_in(blamed.group).values())
+    if factors:
+        return Wrong(text, factors)
+    return Wrong(text, apart=[r.name for r in blamed.chain if r.body.has_ref][-1])

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs whose chains are right, one by one, and whose results would not be: they stay apart."""
+
+import numpy as np
+import pytest
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.frontend import notation as N
+
+
+def rows():
+    p = N.Program("rows")
+    i, j = p.axis("i", 5), p.axis("j", 37)
+    return p, i, j, lambda name, dtype="f32": p.input(name, i, j, dtype=dtype)[i, j]
+
+
+def spread(x, j):
+    """A variance, and what is measured from the mean."""
+    d = x - N.sum(x, j) / 37.0
+    return N.sum(d * d, j) / 37.0, d
+
+
+def residual_spread():
+    """What a projection leaves has a variance: at 1e20 the coefficient's repair is not finite."""
+    p, i, j, read = rows()
+    x, y = read("x"), read("y")
+    rest = y - N.sum(x * y, j) / (N.sum(x * x, j) + 1e-6) * x
+    p.output(spread(rest, j)[0], i)
+    return p
+
+
+def masked_spread():
+    """A variance of weights of which a mask leaves one: 0 to the last bit, or noise."""
+    p, i, j, read = rows()
+    x, keep = read("x"), read("w", "i1")
+    e = N.exp(x * 2.0 - N.max(x, j))
+    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32")
+    d = e - N.sum(N.where(keep, e, 0.0), j) / count
+    p.output(N.sum(N.where(keep, d * d, 0.0), j) / count, i)
+    return p
+
+
+def standardized_logs():
+    """A log-sum-exp of what was standardized: the variance overflows before the mean does."""
+    p, i, j, read = rows()
+    variance, d = spread(read("x"), j)
+    z = d * N.rsqrt(variance + 1e-5)
+    m = N.max(z, j)
+    p.output(N.log(N.sum(N.exp(z - m), j)) + m, i)
+    return p
+
+
+def remarks_of(program):
+    _, facts = compiler.lower_text(Source.of(program).text, "program", "cpu", None, "fused")
+    return facts["remarks"]
+
+
+@pytest.mark.parametrize(
+    ("build", "lost"),
+    [(residual_spread, "is nan"), (masked_spread, "nan|ulps"), (standardized_logs, "is nan")],
+)
+def test_what_the_results_do_not_bear_is_not_fused(build, lost):
+    """Each remark has a place, the result that would be lost, by how much, and the input."""
+    import re
+
+    found = [r for r in remarks_of(build()) if "fused with what it reads" in r]
+    assert found
+    for text in found:
+        assert re.search(rf":\d+:\d+: remark: not fused: .*'\w+': .*({lost}).*\(input '.*'\)", text)
+
+
+def test_what_they_bear_is_fused():
+    p, i, j, read = rows()
+    p.output(spread(read("x"), j)[0], i)
+    found = remarks_of(p)
+    assert any("fused 2 reductions" in r for r in found)
+    assert not any("not fused" in r for r in found)
+
+
+def sum_of(body, key="total"):
+    return NestStep(key, "add", body, (4, 24), (0,))
+
+
+def test_sums_that_cancel_are_found():
+    """The rule itself: a variance multiplied out is no variance."""
+    at = T.index(0), T.index(1)
+    x, n = T.read("x", *at), T.const(24.0)
+    mean = T.make("div", T.read("sum", T.index(0)), n)
+    d = T.make("sub", x, mean)
+    squares = T.make("mul", x, x)
+    written = [sum_of(x, "sum"), sum_of(T.make("mul", d, d))]
+    square = T.make("mul", T.read("sum", T.index(0)), mean)
+    expanded = [
+        sum_of(x, "sum"), sum_of(squares, "squares"),
+        NestStep("total", None, T.make("sub", T.read("squares", T.index(0)),
+                                       T.rename_axes(square, {})), (4,), (0,)),
+    ]  # fmt: skip
+    program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset())
+    assert not wrong_values(program, written, program, written)
+    assert "'total'" in wrong_values(program, written, program, expanded)
+
+
+def test_results_have_their_dimensions_in_order():
+    at = T.index(1), T.index(0)
+    step = NestStep("y", None, T.read("x", *at), (3, 4), (0, 1))
+    program = WholeProgram({"x": ((4, 3), "f32")}, {}, {"y": "f32"}, frozenset())
+    data = np.arange(24.0).reshape(2, 4, 3)
+    (found,) = program.values([step], {"x": data}, np.float64)
+    assert (found == data.transpose(0, 2, 1)).all()
