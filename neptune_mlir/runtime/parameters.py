@@ -69,10 +69,12 @@ def tensor_map(driver: Driver, array: ArrayView, rows_dim: int, rows: int, colum
     encoded again only for another address or shape.
 
     Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
-    dimensions from the innermost outwards. What does not exist comes as 0, and is not written.
+    dimensions from the innermost outwards. Without panels the first axis is that of all columns.
+    What does not exist comes as 0, and is not written.
 
     Args:
         rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
+        columns: of whole panels; 0 for a map without panels, of boxes that begin at any column.
     """
     key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns)
     found = _maps.get(key)
@@ -95,11 +97,14 @@ def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns:
     ]
     steps = [step for _, step in axes]
     height, *others = (extent for extent, _ in axes)
-    extents = [_PANEL, height, array.shape[-1] // _PANEL, *others]
     if min(steps) < 0:
         raise ArgumentError("TMA does not support negative strides")
-    strides = [steps[0], _PANEL * size, *steps[1:]]
-    box = [_PANEL, rows, columns // _PANEL, *(1 for _ in rest)]
+    width, ones = array.shape[-1], [1 for _ in rest]
+    extents, strides, box = [width, height, *others], steps, [_PANEL, rows, *ones]
+    if columns:
+        extents = [_PANEL, height, width // _PANEL, *others]
+        strides = [steps[0], _PANEL * size, *steps[1:]]
+        box = [_PANEL, rows, columns // _PANEL, *ones]
     return driver.tensor_map(array.dtype, array.address, extents, strides, box)
 
 

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
+CHUNK = 8  # elements of 16 bits that the copy engine moves at least
+DEEP, WIDE = 16, 8  # what depths and widths of products are multiples of
+WIDEST = 256  # columns of a product
 ROW = 128  # bytes of a row of a panel
 ATOM = 1024  # bytes after which the swizzle repeats
 # registers a thread of the producer and of the consumers, by how many consumer groups a block has,
@@ -16,3 +19,18 @@ RESULT_BYTES = 32 << 10  # shared memory that results pass through
 RESERVED_BYTES = 2048  # shared memory for barriers and the queue of programs
 STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at once
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
+
+
+def panels(columns: int) -> int:
+    """How many panels a tile of so many columns has; the last may be partly filled."""
+    return -(-columns // PANEL)
+
+
+def padded(columns: int) -> int:
+    """The columns that a tile takes in shared memory."""
+    return panels(columns) * PANEL
+
+
+def tile_bytes(rows: int, columns: int) -> int:
+    """What a tile of 16-bit elements takes in shared memory."""
+    return rows * panels(columns) * ROW

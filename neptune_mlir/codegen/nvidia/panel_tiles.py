@@ -18,7 +18,8 @@ from neptune_mlir.targets import warp_groups
 
 @dataclass(frozen=True)
 class PanelTile:
-    """A tile in panels in shared memory; `address` is an i32 value."""
+    """A tile in panels in shared memory, the last of which may be partly filled; `address` is an
+    i32 value."""
 
     address: Any
     rows: int
@@ -29,6 +30,10 @@ class PanelTile:
     def panel(self) -> L.Shared:
         """The layout of a panel."""
         return L.Shared((self.rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
+
+    @property
+    def panels(self) -> int:
+        return warp_groups.panels(self.columns)
 
     @property
     def panel_bytes(self) -> int:
@@ -42,8 +47,7 @@ class PanelTile:
 def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
     """What a thread holds of a tile."""
     s = memory.s
-    rows = tile.rows * tile.columns // warp_groups.PANEL
-    panels = L.Shared((rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
+    panels = L.Shared((tile.rows * tile.panels, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
     whole = tile.panel_bytes % warp_groups.ATOM == 0  # else the swizzle counts on
     start = tile.pointer(memory)
 
@@ -69,7 +73,7 @@ def operand(
         memory.s.chip.operand_from_shared(
             threads, memory, SharedTile(tile.panel, n * tile.panel_bytes, tile.dtype), wanted
         )
-        for n in range(tile.columns // warp_groups.PANEL)
+        for n in range(tile.panels)
     ]
     along = wanted.step if wanted.deep == 0 else wanted.instruction.k  # a piece, along columns
 

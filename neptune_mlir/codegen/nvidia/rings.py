@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import element_bytes, element_of, nested, owner, shape_of
+from neptune_mlir.analysis.tiles import element_of, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.dialects.attributes import AGAIN, VIA
@@ -73,7 +73,9 @@ class Rings:
     def place(self) -> None:
         """Shared memory for the slots."""
         kinds = [ring_type(ring.type) for ring in self.created]
-        self.sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
+        self.sizes = [
+            warp_groups.tile_bytes(math.prod(t.shape[:-1]), t.shape[-1]) for t, _ in kinds
+        ]
         self.apart = [-(-size // warp_groups.ATOM) * warp_groups.ATOM for size in self.sizes]
         self.slots = [slots for _, slots in kinds]
         take = self.kernel.take_tiles

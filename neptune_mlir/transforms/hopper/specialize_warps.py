@@ -6,8 +6,9 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
 
 * every matmul has 64 rows a group, and fills the instruction;
 * every tile in shared memory, for products or for what makes their factors, is a load that TMA
-  can do: whole 128-byte panels of 64 columns, rows that end where the tensor ends, positions that
-  no computed tile decides;
+  can do: rows of whole chunks of 16 bytes, a tile that ends where the tensor ends, positions that
+  no computed tile decides. Rows lie in panels of 64 columns, the last of them partly filled: what
+  a panel has beyond the tensor's last column is 0;
 * no tile moves between threads otherwise (row reductions stay in a row's lanes).
 
 The loads and matmuls may stand in loops within loops. A kernel that qualifies is marked:
@@ -35,7 +36,6 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     foralls,
     is_inside,
-    is_multiple,
     load_window,
     nested,
     owner,
@@ -57,7 +57,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets.warp_groups import PANEL, REGISTERS
+from neptune_mlir.targets.warp_groups import CHUNK, DEEP, REGISTERS, WIDE, WIDEST, tile_bytes
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
@@ -179,7 +179,8 @@ class Load:
 
     @property
     def bytes(self) -> int:
-        return math.prod(self.window.shape) * 2
+        *rows, columns = self.window.shape
+        return tile_bytes(math.prod(rows), columns)
 
 
 def loads_of(forall: Any) -> list[Load]:
@@ -251,7 +252,7 @@ def _check_product(op: Any) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
-    if n % 8 or n > 256 or k % 16:
+    if n % WIDE or n > WIDEST or k % DEEP:
         raise Unshared(f"wgmma has no shape {m}x{n}x{k}")
     out = g.maps[-1]
     if out.index(p.m) != 0:
@@ -268,10 +269,14 @@ def _check_load(load: Load, forall: Any) -> None:
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
-    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
-        raise Unshared(f"rows of {shape[-1]} elements are not whole 128-byte panels of {PANEL}")
-    if not is_multiple(window.offsets[inner], PANEL):
-        raise Unshared(f"a load starts inside a 128-byte panel of {PANEL} elements")
+    if tensor.is_dynamic_dim(inner):
+        raise Unshared("rows have a length that only a call knows; compile it in")
+    if tensor.shape[inner] % CHUNK or shape[-1] % CHUNK:
+        row = tensor.shape[inner]
+        raise Unshared(
+            f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
+            f" so make both multiples of {CHUNK}"
+        )
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
@@ -330,10 +335,13 @@ def ends_with_tensor(op: Any, forall: Any) -> bool:
 def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
     extent."""
-    op = owner(window.valid[k]) if not isinstance(window.valid[k], int) else None
+    valid, dim = window.valid[k], window.dims[k]
+    if isinstance(valid, int) and isinstance(window.offsets[dim], int):
+        kind = ir.RankedTensorType(window.tensor.type)
+        return not kind.is_dynamic_dim(dim) and window.offsets[dim] + valid == kind.shape[dim]
+    op = owner(valid) if not isinstance(valid, int) else None
     if op is None or op.name != "affine.min":
         return False
-    dim = window.dims[k]
     offset = _linear(window.offsets[dim])
     bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
     if len(bounds) != 2 or offset is None:

@@ -29,7 +29,7 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
-from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES
+from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES, tile_bytes
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
@@ -108,15 +108,20 @@ def _fitting(shape: Shape, rows: int) -> int:
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
     by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
-    by_memory = (TILE_BYTES - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
+    by_memory = (TILE_BYTES - tile_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
 def _share_memory(shape: Shape, choice: Choice) -> bool:
     """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
     and two stages of what it streams."""
-    elements = (choice.rows + 2 * choice.stream) * (shape.depth + shape.width)
-    return 2 * elements * choice.blocks <= TILE_BYTES
+    taken = (choice.rows + 2 * choice.stream) * _row_bytes(shape)
+    return taken * choice.blocks <= TILE_BYTES
+
+
+def _row_bytes(shape: Shape) -> int:
+    """Of shared memory, for a row of each factor."""
+    return tile_bytes(1, shape.depth) + tile_bytes(1, shape.width)
 
 
 def columns(shape: Shape) -> int:

@@ -26,7 +26,8 @@ looks at the part that an axis plays, never at what the program is for:
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
-  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors.
+  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
+  groups, those that contractions sum over, to what an instruction takes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -209,7 +211,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
     if wishes.least:
-        chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
+        chosen |= _whole_pieces(narrow_axes(nests), domain, chosen, wishes.least)
+    if wishes.warp_groups:
+        chosen |= _whole_pieces(narrow_axes(nests, deep=True), domain, chosen, warp_groups.DEEP)
     return _within_pages(chosen, nests, domain)
 
 
@@ -315,10 +319,10 @@ def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
 
 
 def _whole_pieces(
-    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], unit: int
+    axes: set[int], domain: Sequence[int], chosen: dict[int, int], unit: int
 ) -> dict[int, int]:
     """Tile sizes, in multiples of `unit`, for axes that are not cut and do not divide by it."""
-    uncut = [a for a in narrow_axes(nests) if not chosen[a] and domain[a] > 1]
+    uncut = [a for a in axes if not chosen[a] and domain[a] > 1]
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 

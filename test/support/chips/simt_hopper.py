@@ -241,9 +241,9 @@ class HopperBlock(simt.Block):
         return [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
 
     def _bring(self, tensor_map: TensorMap, where: list[int], target: int) -> None:
-        source, exists = tensor_map.rows(where)
+        source, exists, there = tensor_map.rows(where)
         rows = np.zeros((len(source), ROW), np.uint8)
-        rows[exists] = self.memory.heap[source[exists][:, None] + np.arange(ROW)]
+        rows[exists, :there] = self.memory.heap[source[exists][:, None] + np.arange(there)]
         self.shared[swizzled(target, len(source))] = rows
 
     def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
@@ -276,9 +276,9 @@ class HopperBlock(simt.Block):
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
         for warp in self._warps(mask):
             for tensor_map, where, start in self.boxes[warp]:
-                target, exists = tensor_map.rows(where)
+                target, exists, there = tensor_map.rows(where)
                 rows = self.shared[swizzled(start, len(target))]
-                self.memory.heap[target[exists][:, None] + np.arange(ROW)] = rows[exists]
+                self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
             self.boxes[warp].clear()
 
     # ---- products of warp groups
