@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
+HALF = 32  # columns of narrower panels, with rows of 64 bytes
+ELEMENT = 2  # bytes
 CHUNK = 8  # elements of 16 bits that the copy engine moves at least
 DEEP, WIDE = 16, 8  # what depths and widths of products are multiples of
 WIDEST = 256  # columns of a product
@@ -21,16 +23,17 @@ STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at onc
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 
 
+def panel_of(columns: int) -> int:
+    """Columns of the panels of a loaded tile: half as many where only these are filled."""
+    return HALF if columns % PANEL and columns % HALF == 0 else PANEL
+
+
 def panels(columns: int) -> int:
-    """How many panels a tile of so many columns has; the last may be partly filled."""
+    """How many panels of 64 columns so many columns are; the last may be partly filled."""
     return -(-columns // PANEL)
 
 
-def padded(columns: int) -> int:
-    """The columns that a tile takes in shared memory."""
-    return panels(columns) * PANEL
-
-
 def tile_bytes(rows: int, columns: int) -> int:
-    """What a tile of 16-bit elements takes in shared memory."""
-    return rows * panels(columns) * ROW
+    """What a loaded tile of 16-bit elements takes in shared memory."""
+    width = panel_of(columns)
+    return rows * -(-columns // width) * width * ELEMENT

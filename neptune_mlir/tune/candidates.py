@@ -145,6 +145,6 @@ def _tiles(shape: Shape, choice: Choice) -> tuple[int, int]:
         return 0, choice.stream * (choice.rows + _columns(shape, choice)) * ELEMENT
     if is_deep(shape):
         return 0, PANEL * (choice.rows + choice.stream) * ELEMENT
-    once = warp_groups.tile_bytes(choice.rows, shape.depth)
-    widths = (shape.depth, shape.width)
-    return once, sum(warp_groups.tile_bytes(choice.stream, n) for n in widths)
+    depth, width = (-(-n // warp_groups.DEEP) * warp_groups.DEEP for n in (shape.depth, shape.width))
+    once = warp_groups.tile_bytes(choice.rows, depth)
+    return once, sum(warp_groups.tile_bytes(choice.stream, n) for n in (depth, width))

@@ -112,18 +112,18 @@ class ConsumerCompute(Compute):
         acc = None if fresh else self.registers(start, layout)
         transposed = g.maps[p.b].index(p.k) == 0
         if transposed:
-            b = self._descriptor(b_tile.address, b_tile.rows * warp_groups.ROW)
-            b_steps = [j * 16 * warp_groups.ROW >> 4 for j in range(k // 16)]
+            b = self._descriptor(b_tile.address, b_tile, b_tile.panel_bytes)
+            b_steps = [j * warp_groups.DEEP * b_tile.row_bytes >> 4 for j in range(k // 16)]
         else:
-            b = self._descriptor(b_tile.address, 16)
-            b_steps = [self._along(j, b_tile.rows) for j in range(k // 16)]
+            b = self._descriptor(b_tile.address, b_tile)
+            b_steps = [self._along(j, b_tile) for j in range(k // 16)]
         a: Any
         if isinstance(a_tile, PanelTile):
-            rows = s.constant(ROWS * warp_groups.ROW, s.i32)
+            rows = s.constant(ROWS * a_tile.row_bytes, s.i32)
             moved = s.op("arith.muli", [self.group, rows], s.i32)
             address = s.op("arith.addi", [a_tile.address, moved], s.i32)
-            a = self._descriptor(address, 16)
-            a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
+            a = self._descriptor(address, a_tile)
+            a_steps = [self._along(j, a_tile) for j in range(k // 16)]
         else:
             a = self.fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
@@ -131,17 +131,18 @@ class ConsumerCompute(Compute):
         dtype = element_of(g.inputs[p.b])
         return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
 
-    def _along(self, j: int, rows: int) -> int:
+    def _along(self, j: int, tile: PanelTile) -> int:
         """Of a descriptor, to the j-th 16 columns of a tile."""
-        panel, inside = divmod(j, warp_groups.PANEL // 16)
-        return (panel * rows * warp_groups.ROW >> 4) + hopper.step_along_rows(inside)
+        panel, inside = divmod(j, tile.width // warp_groups.DEEP)
+        return (panel * tile.panel_bytes >> 4) + hopper.step_along_rows(inside)
 
-    def _descriptor(self, address: Any, leading: int) -> Any:
+    def _descriptor(self, address: Any, tile: PanelTile, leading: int = 16) -> Any:
+        """`leading`: bytes from panel to panel, where these lie along the free axis."""
         s = self.s
         unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
         unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
         wide = s.op("arith.extui", [unit], s.i64)
-        bits = s.constant(hopper.descriptor_bits(leading, warp_groups.ATOM), s.i64)
+        bits = s.constant(hopper.descriptor_bits(leading, tile.row_bytes), s.i64)
         return s.op("arith.ori", [wide, bits], s.i64)
 
     def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
@@ -374,9 +375,10 @@ class SpecializedWriter(KernelWriter):
         *rows, columns = window.shape
         number, kind = self.signature.tensors.index(window.tensor), window.tensor.type
         offsets, inner = self.window(window).offsets, window.dims[-1]
-        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns)
+        panel = warp_groups.panel_of(columns)
+        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, panel)
         kind = ir.RankedTensorType(kind)
-        together = in_one_box(kind, window.offsets[inner], columns)
+        together = in_one_box(kind, window.offsets[inner], columns, panel)
         for copy in self.boxes.copies(tile, kind, together):
             place = target
             if copy.behind:

@@ -5,8 +5,10 @@ The table (`targets/tuned.py`) has what was measured to be best, by what a strea
 the chip, and how long it is. The rule serves all else. It takes three groups where a thread's
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
-diagonal). Otherwise it takes two. It streams as many elements as registers and shared memory hold
-(two stages, 16-bit elements). Plain products, which sum over nothing but the stream, and deep ones,
+diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
+for a tile of WORTH: each tile that is loaded then serves more rows, and what 64 rows more waste at
+the diagonal or at the end of the rows is little. It streams as many elements as registers and
+shared memory hold (two stages, 16-bit elements). Plain products, which sum over nothing but the stream, and deep ones,
 whose factors are cut along what they sum over, have as many columns as an instruction takes: each
 element that a program loads is then multiplied most often.
 
@@ -36,6 +38,8 @@ from neptune_mlir.transforms.schedule.tile_room import contractions
 ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 WIDE = 256  # columns of one instruction
+WORTH = 96  # streamed points of a tile of three groups
+LONG, LONG_TRIANGLE = 2048, 8192  # streams that are worth a group more (measured on an H200)
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
 
@@ -60,7 +64,7 @@ def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
     (2) short streams."""
     known = [e for e in _known(chip, shape) if e.start <= length and not few]
     entry = known[-1] if known and _is_possible(shape, known[-1].choice) else None
-    choice = entry.choice if entry else rule(shape, few)
+    choice = entry.choice if entry else rule(shape, few, length)
     tuned.note(Question(chip, shape, length, bool(few), choice, entry))
     return choice
 
@@ -77,20 +81,32 @@ def _is_possible(shape: Shape, choice: Choice) -> bool:
     return False
 
 
-def rule(shape: Shape, few: int = 0) -> Choice:
-    """What is taken where nothing was measured (`few` as in `choose`)."""
+def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
+    """What is taken where nothing was measured (the rest as in `choose`)."""
     if is_plain(shape):
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDE)
     fits = shape.width and registers(shape, 128) <= PRODUCT_REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    if not few and length >= (_long(shape) or length + 1):
+        groups = 3
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
         small = Choice(64, 64, keeps=False, resident=False, blocks=2)
         if _share_memory(shape, small):
             return small
     rows = 64 * (1 if few else groups)
     return Choice(rows, _fitting(shape, rows), keeps=not few)
+
+
+def _long(shape: Shape) -> int:
+    """The length from which on the rule takes three groups where it takes two for less; 0: none."""
+    if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
+        return 0
+    always = not shape.triangle and registers(shape, 128) <= PRODUCT_REGISTERS[3]
+    if always or _fitting(shape, ROWS[-1]) < WORTH:
+        return 0
+    return LONG_TRIANGLE if shape.triangle else LONG
 
 
 def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
@@ -107,7 +123,7 @@ def _fitting(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to 128, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
-    by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
+    by_registers = (PRODUCT_REGISTERS[rows // 64] - _padded(shape.width) // 2) * 4 // 3
     by_memory = (TILE_BYTES - tile_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
@@ -121,7 +137,12 @@ def _share_memory(shape: Shape, choice: Choice) -> bool:
 
 def _row_bytes(shape: Shape) -> int:
     """Of shared memory, for a row of each factor."""
-    return tile_bytes(1, shape.depth) + tile_bytes(1, shape.width)
+    return sum(tile_bytes(1, _padded(n)) for n in (shape.depth, shape.width))
+
+
+def _padded(extent: int) -> int:
+    """Of a product's depth or width: the pass `tile` pads them to what instructions take."""
+    return -(-extent // warp_groups.DEEP) * warp_groups.DEEP
 
 
 def columns(shape: Shape) -> int:
@@ -141,12 +162,15 @@ def is_deep(shape: Shape) -> bool:
 
 def registers(shape: Shape, stream: int) -> int:
     """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
-    return 3 * stream // 4 + shape.width // 2
+    return 3 * stream // 4 + _padded(shape.width) // 2
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:
     """From which lengths on other choices are better than for any length."""
-    return [e.start for e in _known(chip, shape) if e.start]
+    starts, own = [e.start for e in _known(chip, shape)], _long(shape)
+    if own and own < min(starts, default=own + 1):
+        starts.insert(0, own)
+    return [start for start in starts if start]
 
 
 def _known(chip: str, shape: Shape) -> list[Entry]:

@@ -27,7 +27,7 @@ looks at the part that an axis plays, never at what the program is for:
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
   target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
-  groups, those that contractions sum over, to what an instruction takes.
+  groups to multiples of 16 (of widths, which could be multiples of 8, half as many are slow).
 """
 
 from __future__ import annotations
@@ -210,10 +210,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if free and row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
-    if wishes.least:
-        chosen |= _whole_pieces(narrow_axes(nests), domain, chosen, wishes.least)
-    if wishes.warp_groups:
-        chosen |= _whole_pieces(narrow_axes(nests, deep=True), domain, chosen, warp_groups.DEEP)
+    chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain)
 
 
@@ -319,9 +316,12 @@ def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
 
 
 def _whole_pieces(
-    axes: set[int], domain: Sequence[int], chosen: dict[int, int], unit: int
+    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], wishes: Wishes
 ) -> dict[int, int]:
-    """Tile sizes, in multiples of `unit`, for axes that are not cut and do not divide by it."""
+    """Tile sizes that are multiples of what an instruction takes, for axes that are not cut and do
+    not divide by it."""
+    unit = warp_groups.DEEP if wishes.warp_groups else wishes.least
+    axes = narrow_axes(nests) if unit else set()
     uncut = [a for a in axes if not chosen[a] and domain[a] > 1]
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 

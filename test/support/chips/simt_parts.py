@@ -29,11 +29,16 @@ class TensorMap:
     def bytes(self) -> int:
         return int(np.prod(self.box)) * simt.SIZES[self.dtype]
 
+    @property
+    def row(self) -> int:
+        """Bytes of a row of a box."""
+        return self.box[0] * simt.SIZES[self.dtype]
+
     def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Addresses of the rows of 128 bytes of the box at `where`, which of them exist, and how
-        many bytes of these do: a row ends where the innermost axis does."""
+        """Addresses of the rows (of 128 or 64 bytes) of the box at `where`, which of them exist, and
+        how many bytes of these do: a row ends where the innermost axis does."""
         size = simt.SIZES[self.dtype]
-        assert self.box[0] == ROW // size and where[0] >= 0
+        assert self.row in (ROW, ROW // 2) and where[0] >= 0
         there = max(0, min(self.box[0], self.extents[0] - where[0])) * size
         sizes = self.box[1:]
         inside = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1]  # the first axis is fastest
@@ -43,14 +48,14 @@ class TensorMap:
         return start + np.array(self.strides, np.int64) @ at, exists, there
 
 
-def swizzled(start: int, rows: int) -> np.ndarray:
-    """Where the bytes of rows of 128 bytes lie, [rows, 128]: chunks of 16, swizzled by the row."""
-    place = start + np.arange(rows * ROW).reshape(rows, ROW)
-    return swizzle(place)
+def swizzled(start: int, rows: int, row: int = ROW) -> np.ndarray:
+    """Where the bytes of rows of `row` bytes lie, [rows, row]: chunks of 16, swizzled by the line of
+    128 bytes."""
+    return swizzle(start + np.arange(rows * row).reshape(rows, row), row)
 
 
-def swizzle(place: np.ndarray) -> np.ndarray:
-    return place ^ (place >> 7 & 7) << 4
+def swizzle(place: np.ndarray, row: int = ROW) -> np.ndarray:
+    return place ^ (place >> 7 & (row // 16 - 1)) << 4
 
 
 class Maps:
