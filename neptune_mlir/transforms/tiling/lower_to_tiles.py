@@ -136,7 +136,8 @@ def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
 def _grid_tiles(kernel: TileKernel, grid: Sequence[int], ids: Sequence[Any]) -> dict[int, Tile]:
     tiles: dict[int, Tile] = {}
     for k, axis in enumerate(kernel.axes):
-        if axis.role == "whole":
+        # (a loop that runs once is no reason to load again in each step of the loops around it)
+        if axis.role == "whole" or (axis.role == "loop" and axis.once):
             tiles[k] = Tile(axis.size, 0, axis.extent)
     for k, program_id in zip(grid, ids, strict=False):
         axis = kernel.axes[k]

@@ -129,6 +129,9 @@ PROGRAMS = {
         lambda: ops.attention(head_dim=40, v_dim=72, dtype="bf16"),
         [f16(1, 1, 130, 40), f16(1, 1, 100, 40), f16(1, 1, 100, 72)], 8e-3,
     ),
+    "head dim 96, panels of 32 columns": (
+        lambda: ops.attention(head_dim=96, dtype="f16", causal=True), [*f16(3, 1, 1, 200, 96)],
+    ),
     "head dims 72 and 160, panel by panel": (
         lambda: ops.attention(head_dim=72, v_dim=160, dtype="f16", causal=True),
         [f16(1, 1, 70, 72), f16(1, 1, 140, 72), f16(1, 1, 140, 160)],
