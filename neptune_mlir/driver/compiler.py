@@ -188,7 +188,9 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
                 smaller = program.variant(lowering, target, case, lowering.way.cut.smaller)
                 variant = begin(smaller[0]) if smaller else variant
                 found = finished(variant)
-            if found and not _spilled(found):
+            # (long streams are worth a few registers in memory, where the way takes such code)
+            long = case.condition and not case.schedule and lowering.way.spills
+            if found and _spilled(found) <= (SPILLED if long else 0):
                 when = case.condition or few(case, base.plan, variant.plan)
                 bundle = add(bundle, found, when)
         return bundle

@@ -16,6 +16,10 @@ ATOM = 1024  # bytes after which the swizzle repeats
 REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
+# streams that are worth a group more, if their tiles have so many points (measured on an H200)
+LONG, LONG_TRIANGLE, WORTH = 2048, 8192, 96
+SPILLED = 96  # bytes of a thread that kernels for long streams may keep in memory
+SECTOR = 16  # elements of 16 bits that memory gives at once
 TILE_BYTES = 208 << 10  # shared memory for the tiles of a block; results and barriers have the rest
 RESULT_BYTES = 32 << 10  # shared memory that results pass through
 RESERVED_BYTES = 2048  # shared memory for barriers and the queue of programs
@@ -26,6 +30,11 @@ STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 def panel_of(columns: int) -> int:
     """Columns of the panels of a loaded tile: half as many where only these are filled."""
     return HALF if columns % PANEL and columns % HALF == 0 else PANEL
+
+
+def padded(extent: int) -> int:
+    """A depth or a width of products, as the pass `tile` pads it."""
+    return -(-extent // DEEP) * DEEP
 
 
 def panels(columns: int) -> int:

@@ -6,11 +6,12 @@ the chip, and how long it is. The rule serves all else. It takes three groups wh
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
 diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
-for a tile of WORTH: each tile that is loaded then serves more rows, and what 64 rows more waste at
-the diagonal or at the end of the rows is little. It streams as many elements as registers and
-shared memory hold (two stages, 16-bit elements). Plain products, which sum over nothing but the stream, and deep ones,
-whose factors are cut along what they sum over, have as many columns as an instruction takes: each
-element that a program loads is then multiplied most often.
+for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
+waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
+for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers
+and shared memory hold (two stages, 16-bit elements). Plain products, which sum over nothing but the
+stream, and deep ones, whose factors are cut along what they sum over, have as many columns as an
+instruction takes: each element that a program loads is then multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
@@ -31,15 +32,23 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
-from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES, tile_bytes
+from neptune_mlir.targets.warp_groups import (
+    LONG,
+    LONG_TRIANGLE,
+    PANEL,
+    PRODUCT_REGISTERS,
+    SECTOR,
+    TILE_BYTES,
+    WORTH,
+    padded,
+    tile_bytes,
+)
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
 ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 WIDE = 256  # columns of one instruction
-WORTH = 96  # streamed points of a tile of three groups
-LONG, LONG_TRIANGLE = 2048, 8192  # streams that are worth a group more (measured on an H200)
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
 
@@ -106,7 +115,8 @@ def _long(shape: Shape) -> int:
     always = not shape.triangle and registers(shape, 128) <= PRODUCT_REGISTERS[3]
     if always or _fitting(shape, ROWS[-1]) < WORTH:
         return 0
-    return LONG_TRIANGLE if shape.triangle else LONG
+    aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
+    return LONG_TRIANGLE if shape.triangle and aligned else LONG
 
 
 def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
@@ -123,7 +133,7 @@ def _fitting(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to 128, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
-    by_registers = (PRODUCT_REGISTERS[rows // 64] - _padded(shape.width) // 2) * 4 // 3
+    by_registers = (PRODUCT_REGISTERS[rows // 64] - padded(shape.width) // 2) * 4 // 3
     by_memory = (TILE_BYTES - tile_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
@@ -137,12 +147,7 @@ def _share_memory(shape: Shape, choice: Choice) -> bool:
 
 def _row_bytes(shape: Shape) -> int:
     """Of shared memory, for a row of each factor."""
-    return sum(tile_bytes(1, _padded(n)) for n in (shape.depth, shape.width))
-
-
-def _padded(extent: int) -> int:
-    """Of a product's depth or width: the pass `tile` pads them to what instructions take."""
-    return -(-extent // warp_groups.DEEP) * warp_groups.DEEP
+    return sum(tile_bytes(1, padded(n)) for n in (shape.depth, shape.width))
 
 
 def columns(shape: Shape) -> int:
@@ -162,7 +167,7 @@ def is_deep(shape: Shape) -> bool:
 
 def registers(shape: Shape, stream: int) -> int:
     """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
-    return 3 * stream // 4 + _padded(shape.width) // 2
+    return 3 * stream // 4 + padded(shape.width) // 2
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:

@@ -35,7 +35,7 @@ class TensorMap:
         return self.box[0] * simt.SIZES[self.dtype]
 
     def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Addresses of the rows (of 128 or 64 bytes) of the box at `where`, which of them exist, and
+        """Addresses of the rows (128 or 64 bytes) of the box at `where`, which of them exist, and
         how many bytes of these do: a row ends where the innermost axis does."""
         size = simt.SIZES[self.dtype]
         assert self.row in (ROW, ROW // 2) and where[0] >= 0
@@ -49,8 +49,8 @@ class TensorMap:
 
 
 def swizzled(start: int, rows: int, row: int = ROW) -> np.ndarray:
-    """Where the bytes of rows of `row` bytes lie, [rows, row]: chunks of 16, swizzled by the line of
-    128 bytes."""
+    """Where the bytes of rows of `row` bytes lie, [rows, row]: chunks of 16, swizzled by the line
+    of 128 bytes."""
     return swizzle(start + np.arange(rows * row).reshape(rows, row), row)
 
 
