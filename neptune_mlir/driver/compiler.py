@@ -30,6 +30,7 @@ from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.targets.warp_groups import SPILLED
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
 from neptune_mlir.transforms.registry import Remark
 from neptune_mlir.transforms.schedule import scripts as schedules

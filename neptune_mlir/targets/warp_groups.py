@@ -17,7 +17,7 @@ REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (4
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
 # streams that are worth a group more, if their tiles have so many points (measured on an H200)
-LONG, LONG_TRIANGLE, WORTH = 2048, 8192, 96
+LONG, LONG_TRIANGLE, WORTH = 2 << 10, 8 << 10, 96
 SPILLED = 96  # bytes of a thread that kernels for long streams may keep in memory
 SECTOR = 16  # elements of 16 bits that memory gives at once
 TILE_BYTES = 208 << 10  # shared memory for the tiles of a block; results and barriers have the rest
@@ -27,13 +27,16 @@ STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at onc
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 
 
-def panel_of(columns: int) -> int:
-    """Columns of the panels of a loaded tile: half as many where only these are filled."""
-    return HALF if columns % PANEL and columns % HALF == 0 else PANEL
+def panel_of(columns: int, row: int) -> int:
+    """Columns of the panels of a loaded tile, of a tensor whose rows have `row` elements: half as
+    many where only these are filled, there too. (Half a panel is slow to bring where rows are not
+    aligned: it touches a sector more of three, not of five.)"""
+    halves = columns % HALF == row % HALF == 0
+    return HALF if columns % PANEL and halves else PANEL
 
 
 def padded(extent: int) -> int:
-    """A depth or a width of products, as the pass `tile` pads it."""
+    """A depth of products, as the pass `tile` pads it."""
     return -(-extent // DEEP) * DEEP
 
 
@@ -42,7 +45,6 @@ def panels(columns: int) -> int:
     return -(-columns // PANEL)
 
 
-def tile_bytes(rows: int, columns: int) -> int:
-    """What a loaded tile of 16-bit elements takes in shared memory."""
-    width = panel_of(columns)
-    return rows * -(-columns // width) * width * ELEMENT
+def tile_bytes(rows: int, columns: int, panel: int) -> int:
+    """What a loaded tile takes in shared memory, in panels of so many columns."""
+    return rows * -(-columns // panel) * panel * ELEMENT

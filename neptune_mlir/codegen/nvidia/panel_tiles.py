@@ -25,11 +25,7 @@ class PanelTile:
     rows: int
     columns: int
     dtype: str
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return warp_groups.panel_of(self.columns)
+    width: int  # columns of a panel
 
     @property
     def row_bytes(self) -> int:

@@ -235,7 +235,7 @@ class SpecializedWriter(KernelWriter):
 
     # ---- arguments
 
-    def _source(self, put: Any) -> Window:
+    def source(self, put: Any) -> Window:
         """Where the tile comes from that a put takes."""
         found = load_window(put.operands[1], self.forall)
         if found is None or not 1 <= len(found.shape) <= 2:
@@ -245,7 +245,7 @@ class SpecializedWriter(KernelWriter):
     def streamed_offsets(self) -> list[tuple[Any, ...]]:
         """Where the tiles stand that loops of the producer load."""
         puts = [op for op in nested(self.producer) if op.name == PUT]
-        return [self._source(op).offsets for op in puts if op.block != self.producer]
+        return [self.source(op).offsets for op in puts if op.block != self.producer]
 
     def uniform(self, word: Any) -> Any:
         """A value that is the same in a warp, where the compiler can see it."""
@@ -363,7 +363,7 @@ class SpecializedWriter(KernelWriter):
         rings.bind(groups, list(loop.results))
 
     def _put(self, op: Any) -> None:
-        s, ring, window = self.s, self.rings.rings[op.operands[0]], self._source(op)
+        s, ring, window = self.s, self.rings.rings[op.operands[0]], self.source(op)
         slot, parity = self.rings.slot(ring, self.rings.take(op.operands[0]))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -375,10 +375,9 @@ class SpecializedWriter(KernelWriter):
         *rows, columns = window.shape
         number, kind = self.signature.tensors.index(window.tensor), window.tensor.type
         offsets, inner = self.window(window).offsets, window.dims[-1]
-        panel = warp_groups.panel_of(columns)
-        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, panel)
+        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
         kind = ir.RankedTensorType(kind)
-        together = in_one_box(kind, window.offsets[inner], columns, panel)
+        together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
         for copy in self.boxes.copies(tile, kind, together):
             place = target
             if copy.behind:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
-from neptune_mlir.analysis.tiles import shape_of, tuned
+from neptune_mlir.analysis.tiles import load_window, shape_of, tuned
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import RESULT_BYTES, tile_bytes
+from neptune_mlir.targets.warp_groups import RESULT_BYTES, panel_of, tile_bytes
 from neptune_mlir.transforms.registry import remark
 
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
@@ -29,7 +31,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         rows: of the products of a kernel, at most.
         asked: 0 for nothing.
     """
-    size = _in_panels if CONSUMERS.on(forall) else _with_pitch
+    size = partial(_in_panels, forall) if CONSUMERS.on(forall) else _with_pitch
     once = _loaded(forall.regions[0].blocks[0], size)
     most = max((_loaded_at_once(loop, size) for loop in loops), default=0)
     stages = asked
@@ -65,10 +67,14 @@ def _with_pitch(op: Any) -> int:
     return int(layout_of(op, shape_of(op.results[0])).bytes)
 
 
-def _in_panels(op: Any) -> int:
+def _in_panels(forall: Any, op: Any) -> int:
     """Bytes of a tile that the copy engine brings."""
-    *rows, columns = shape_of(op.results[0])
-    return tile_bytes(math.prod(rows), columns)
+    window = load_window(op.results[0], forall)
+    if window is None:
+        return _with_pitch(op)
+    *rows, columns = window.shape
+    row = ir.RankedTensorType(window.tensor.type).shape[-1]
+    return tile_bytes(math.prod(rows), columns, panel_of(columns, row))
 
 
 def _loaded_at_once(loop: Any, size: Size) -> int:

@@ -57,7 +57,15 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets.warp_groups import CHUNK, DEEP, REGISTERS, WIDE, WIDEST, tile_bytes
+from neptune_mlir.targets.warp_groups import (
+    CHUNK,
+    DEEP,
+    REGISTERS,
+    WIDE,
+    WIDEST,
+    panel_of,
+    tile_bytes,
+)
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
@@ -180,7 +188,8 @@ class Load:
     @property
     def bytes(self) -> int:
         *rows, columns = self.window.shape
-        return tile_bytes(math.prod(rows), columns)
+        whole = ir.RankedTensorType(self.window.tensor.type).shape[-1]
+        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
 
 
 def loads_of(forall: Any) -> list[Load]:

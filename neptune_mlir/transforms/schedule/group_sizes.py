@@ -8,10 +8,11 @@ mask depends on the position in the stream (a causal mask wastes the part of a t
 diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
 for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
 waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
-for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers
-and shared memory hold (two stages, 16-bit elements). Plain products, which sum over nothing but the
-stream, and deep ones, whose factors are cut along what they sum over, have as many columns as an
-instruction takes: each element that a program loads is then multiplied most often.
+for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as
+many elements as registers and shared memory hold (two stages, 16-bit elements). Plain products,
+which sum over nothing but the stream, and deep ones, whose factors are cut along what they sum
+over, have as many columns as an instruction takes: each element that a program loads is then
+multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
@@ -41,6 +42,7 @@ from neptune_mlir.targets.warp_groups import (
     TILE_BYTES,
     WORTH,
     padded,
+    panel_of,
     tile_bytes,
 )
 from neptune_mlir.transforms.registry import remark
@@ -133,8 +135,8 @@ def _fitting(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to 128, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
-    by_registers = (PRODUCT_REGISTERS[rows // 64] - padded(shape.width) // 2) * 4 // 3
-    by_memory = (TILE_BYTES - tile_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
+    by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
+    by_memory = (TILE_BYTES - _deep_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
@@ -147,7 +149,13 @@ def _share_memory(shape: Shape, choice: Choice) -> bool:
 
 def _row_bytes(shape: Shape) -> int:
     """Of shared memory, for a row of each factor."""
-    return sum(tile_bytes(1, padded(n)) for n in (shape.depth, shape.width))
+    width = tile_bytes(1, shape.width, panel_of(shape.width, shape.width))
+    return _deep_bytes(1, shape.depth) + width
+
+
+def _deep_bytes(rows: int, depth: int) -> int:
+    """Of shared memory, for rows of a factor along what its product sums over."""
+    return tile_bytes(rows, padded(depth), panel_of(padded(depth), depth))
 
 
 def columns(shape: Shape) -> int:
@@ -167,7 +175,7 @@ def is_deep(shape: Shape) -> bool:
 
 def registers(shape: Shape, stream: int) -> int:
     """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
-    return 3 * stream // 4 + padded(shape.width) // 2
+    return 3 * stream // 4 + shape.width // 2
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:

@@ -27,7 +27,7 @@ looks at the part that an axis plays, never at what the program is for:
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
   target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
-  groups to multiples of 16 (of widths, which could be multiples of 8, half as many are slow).
+  groups those that contractions sum over, to what an instruction takes.
 """
 
 from __future__ import annotations
@@ -319,9 +319,9 @@ def _whole_pieces(
     nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], wishes: Wishes
 ) -> dict[int, int]:
     """Tile sizes that are multiples of what an instruction takes, for axes that are not cut and do
-    not divide by it."""
+    not divide by it. (Those of warp groups take any width that the copy engine does.)"""
     unit = warp_groups.DEEP if wishes.warp_groups else wishes.least
-    axes = narrow_axes(nests) if unit else set()
+    axes = narrow_axes(nests, deep=bool(wishes.warp_groups)) if unit else set()
     uncut = [a for a in axes if not chosen[a] and domain[a] > 1]
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
