@@ -230,8 +230,13 @@ def check(forall: Any, groups: int) -> None:
         ):  # fmt: skip
             raise Unshared(f"control flow by '{op.name}'; only loops can be split")
         if _via(op) == "loop":
-            kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
-            raise Unshared(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
+            product = read_contraction(read_generic(op)) is not None
+            kind = "contraction" if product else "reduction"
+            wanted = f"; wgmma takes f16 and bf16, and widths that are multiples of {WIDE}"
+            raise Unshared(
+                f"a {kind} to {op.results[0].type} runs as a loop over shared memory"
+                f"{wanted if product else ''}"
+            )
     for op in products:
         _check_product(op)
     for op in operations:
@@ -262,7 +267,10 @@ def _check_product(op: Any) -> None:
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
     if n % WIDE or n > WIDEST or k % DEEP:
-        raise Unshared(f"wgmma has no shape {m}x{n}x{k}")
+        raise Unshared(
+            f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
+            f" depths multiples of {DEEP}"
+        )
     out = g.maps[-1]
     if out.index(p.m) != 0:
         raise Unshared("a matmul whose result is transposed")
@@ -274,7 +282,7 @@ def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
-        raise Unshared(f"a load of {element_of(value)}; tiles are f16 or bf16")
+        raise Unshared(f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it")
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
