@@ -38,6 +38,11 @@ class TileAxis:
     role: str  # grid whole stream loop
 
     @property
+    def once(self) -> bool:
+        """Whether one tile has all of this axis, and there is something to have."""
+        return isinstance(self.extent, int) and 0 < self.extent <= self.size
+
+    @property
     def divides(self) -> bool:
         """Whether every tile of this axis is known to be full."""
         return is_multiple(self.extent, self.size)

@@ -17,7 +17,7 @@ from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
-from neptune_mlir.pipelines.cases import add, few
+from neptune_mlir.pipelines.cases import Case, add, few
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
@@ -27,10 +27,11 @@ from neptune_mlir.pipelines.lowering import (
     steps_to_tiles,
 )
 from neptune_mlir.pipelines.runner import Step
-from neptune_mlir.pipelines.ways import ways_of
+from neptune_mlir.pipelines.ways import Way, ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
+from neptune_mlir.targets.warp_groups import SPILLED
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion.defer import decide
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
@@ -198,7 +199,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
                 smaller = program.variant(lowering, target, case, lowering.way.cut.smaller)
                 variant = begin(smaller[0]) if smaller else variant
                 found = finished(variant)
-            if found and not _spilled(found):
+            if found and _spilled(found) <= _may_spill(case, lowering.way):
                 when = case.condition or few(case, base.plan, variant.plan)
                 bundle = add(bundle, found, when)
         return bundle
@@ -237,6 +238,13 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
     if best is None:
         raise refused[-1]
     return best
+
+
+def _may_spill(case: Case, way: Way) -> int:
+    """Bytes that a thread of a variant may keep in memory: long streams are worth a few registers
+    there, where the way takes such code."""
+    long = case.condition is not None and not case.schedule
+    return SPILLED if long and way.spills else 0
 
 
 def _spilled(bundle: Any) -> int:

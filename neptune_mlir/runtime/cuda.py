@@ -15,7 +15,10 @@ from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaun
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
-_SWIZZLE_128B, _L2_256B = 3, 3
+_SWIZZLES = {32: 2, 64: 3}  # by the elements of a row of a box: 64 and 128 bytes
+# How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
+# sectors (a row then touches a part more, and more again).
+_FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
 
 TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
 
@@ -120,12 +123,15 @@ class CudaDriver(Driver):
     ) -> Any:  # fmt: skip
         room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
         start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
+        steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
+        aligned = all(n % _SECTOR == 0 for n in (address, *steps))
+        fetched = _FETCHED if aligned else _FETCHED_UNALIGNED
         made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
         rank = len(extents)
         self.call(
             "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
-            0, _SWIZZLE_128B, _L2_256B, 0,
+            0, _SWIZZLES[box[0]], fetched, 0,
         )  # fmt: skip
         return made

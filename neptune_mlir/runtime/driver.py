@@ -275,9 +275,9 @@ class Driver(ABC):
 
         Args:
             dtype: f16 or bf16.
-            extents, box: elements along each axis, innermost first; rows of a box are 128 bytes
-                and lie swizzled in shared memory; what is outside of the array comes as 0, and is
-                never written.
+            extents, box: elements along each axis, innermost first; rows of a box are 128 or 64
+                bytes and lie swizzled in shared memory; what is outside of the array comes as 0,
+                and is never written.
             strides: bytes between neighbours along each axis but the innermost.
         """
         raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")

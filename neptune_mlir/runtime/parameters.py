@@ -17,7 +17,7 @@ from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 
-_PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
+PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
 _maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
 _MAPS_LIMIT = 4096
@@ -64,26 +64,33 @@ def parameters(
     return made
 
 
-def tensor_map(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
+def tensor_map(
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL
+) -> Any:
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
 
-    Its axes: 64 columns (128 bytes, swizzled), the rows, the panels of 64 columns, then the other
-    dimensions from the innermost outwards. What does not exist comes as 0, and is not written.
+    Its axes: the columns of a panel (swizzled), the rows, the panels, then the other dimensions
+    from the innermost outwards. Without panels the first axis is that of all columns. What does not
+    exist comes as 0, and is not written.
 
     Args:
         rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
+        columns: of whole panels; 0 for a map without panels, of boxes that begin at any column.
+        panel: its columns, 64 or 32: rows of 128 or 64 bytes.
     """
-    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns)
+    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel)
     found = _maps.get(key)
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
-        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns)
+        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel)
     return found
 
 
-def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int) -> Any:
+def _encode(
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int
+) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return (ctypes.c_char * TENSOR_MAP_BYTES)()
     size = SIZES[array.dtype]
@@ -95,11 +102,14 @@ def _encode(driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns:
     ]
     steps = [step for _, step in axes]
     height, *others = (extent for extent, _ in axes)
-    extents = [_PANEL, height, array.shape[-1] // _PANEL, *others]
     if min(steps) < 0:
         raise ArgumentError("TMA does not support negative strides")
-    strides = [steps[0], _PANEL * size, *steps[1:]]
-    box = [_PANEL, rows, columns // _PANEL, *(1 for _ in rest)]
+    width, ones = array.shape[-1], [1 for _ in rest]
+    extents, strides, box = [width, height, *others], steps, [panel, rows, *ones]
+    if columns:
+        extents = [panel, height, width // panel, *others]
+        strides = [steps[0], panel * size, *steps[1:]]
+        box = [panel, rows, columns // panel, *ones]
     return driver.tensor_map(array.dtype, array.address, extents, strides, box)
 
 

@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
+HALF = 32  # columns of narrower panels, with rows of 64 bytes
+ELEMENT = 2  # bytes
+CHUNK = 8  # elements of 16 bits that the copy engine moves at least
+DEEP, WIDE = 16, 8  # what depths and widths of products are multiples of
+WIDEST = 256  # columns of a product
 ROW = 128  # bytes of a row of a panel
 ATOM = 1024  # bytes after which the swizzle repeats
 # registers a thread of the producer and of the consumers, by how many consumer groups a block has,
@@ -11,8 +16,35 @@ ATOM = 1024  # bytes after which the swizzle repeats
 REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
+# streams that are worth a group more, if their tiles have so many points (measured on an H200)
+LONG, LONG_TRIANGLE, WORTH = 2 << 10, 8 << 10, 96
+SPILLED = 96  # bytes of a thread that kernels for long streams may keep in memory
+SECTOR = 16  # elements of 16 bits that memory gives at once
 TILE_BYTES = 208 << 10  # shared memory for the tiles of a block; results and barriers have the rest
 RESULT_BYTES = 32 << 10  # shared memory that results pass through
 RESERVED_BYTES = 2048  # shared memory for barriers and the queue of programs
 STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at once
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
+
+
+def panel_of(columns: int, row: int) -> int:
+    """Columns of the panels of a loaded tile, of a tensor whose rows have `row` elements: half as
+    many where only these are filled, there too. (Half a panel is slow to bring where rows are not
+    aligned: it touches a sector more of three, not of five.)"""
+    halves = columns % HALF == row % HALF == 0
+    return HALF if columns % PANEL and halves else PANEL
+
+
+def padded(extent: int) -> int:
+    """A depth of products, as the pass `tile` pads it."""
+    return -(-extent // DEEP) * DEEP
+
+
+def panels(columns: int) -> int:
+    """How many panels of 64 columns so many columns are; the last may be partly filled."""
+    return -(-columns // PANEL)
+
+
+def tile_bytes(rows: int, columns: int, panel: int) -> int:
+    """What a loaded tile takes in shared memory, in panels of so many columns."""
+    return rows * -(-columns // panel) * panel * ELEMENT

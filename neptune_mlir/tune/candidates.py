@@ -17,7 +17,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.targets.warp_groups import PANEL
+from neptune_mlir.targets.warp_groups import PANEL, padded, panel_of, tile_bytes
 from neptune_mlir.transforms.schedule.group_sizes import columns, is_deep, is_plain, registers
 
 GROUP = 128  # threads
@@ -145,5 +145,8 @@ def _tiles(shape: Shape, choice: Choice) -> tuple[int, int]:
         return 0, choice.stream * (choice.rows + _columns(shape, choice)) * ELEMENT
     if is_deep(shape):
         return 0, PANEL * (choice.rows + choice.stream) * ELEMENT
-    once = choice.rows * shape.depth * ELEMENT
-    return once, choice.stream * (shape.depth + shape.width) * ELEMENT
+    depth, width = (
+        tile_bytes(1, n, panel_of(n, row))
+        for n, row in ((padded(shape.depth), shape.depth), (shape.width, shape.width))
+    )
+    return choice.rows * depth, choice.stream * (depth + width)

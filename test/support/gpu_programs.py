@@ -81,6 +81,9 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
         "decode": _attention(128, q_len=1, batch=1, heads=4, kv_heads=4),
         "d64-hopper": _attention(64),
         "d128-causal-hopper": _attention(128, causal=True),
+        # panels that are partly filled; a depth that is padded
+        "d80-hopper": _attention(80),
+        "d72-causal-hopper": _attention(72, causal=True),
         "rms_norm": partial(_compile, partial(ops.rms_norm, cols=1024), [["n", 1024], [1024]]),
         # panels of one row each, several a tile
         "norm-product": partial(
@@ -96,6 +99,10 @@ def _builders() -> dict[str, Callable[[], Bundle]]:
         "linear_loss": partial(
             _whole,
             lambda: ops.linear_cross_entropy(width=1024, classes=700, dtype="f16").to_mlir(),
+            [["n", 1024], [700, 1024], ["n"]],
+        ),
+        "linear_loss_any": partial(  # classes that only a call knows: loops within loops
+            _whole, lambda: ops.linear_cross_entropy(width=1024, dtype="f16").to_mlir(),
             [["n", 1024], [700, 1024], ["n"]],
         ),
         # ops that no nest models, around a fused kernel

@@ -4,8 +4,9 @@
 A tile leaves through shared memory, panel by panel (`staged_rows.stage`): there its rows lie as a
 tensor map describes boxes of the result, so one lane of a warp starts the copy of the warp's 16
 rows, and the warp goes on. It waits only before it writes there again, and before it ends. What a
-box has beyond the result's last row is not written, so a tile qualifies only if it ends where its
-tensor does; and only if there is room for half of its columns: each part waits for the one before.
+box has beyond the result's last row, or the last column, is not written, so a tile qualifies only
+if it ends where its tensor does; and only if there is room for half of its panels: each part waits
+for the one before.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, is_multiple
+from neptune_mlir.analysis.tiles import Window
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
+from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import ends_with_tensor
@@ -25,7 +27,6 @@ from neptune_mlir.transforms.hopper.specialize_warps import ends_with_tensor
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
-LARGEST_RANK = 4  # of a result: a tensor map has 5 axes, and panels take one
 MOST_PARTS = 2  # of a tile: in more of them, rows are faster
 
 
@@ -40,23 +41,30 @@ class BoxedResults:
     def fits(self, op: Any, array: Array, window: Window) -> bool:
         """Whether boxes describe what an insert slice op writes of a tile that
         `staged_rows.fits`."""
-        kind = ir.RankedTensorType(self.kernel.signature.tensors[array.number].type)
-        last = kind.rank - 1
+        kind, last = self._kind(array), window.dims[-1]
+        if array.dtype not in ("f16", "bf16") or kind.is_dynamic_dim(last):
+            return False
+        columns, offset = window.shape[1], window.offsets[last]
+        together = in_one_box(kind, offset, columns)
+        ends = isinstance(offset, int) and offset + columns >= kind.shape[last]
         return (
-            array.dtype in ("f16", "bf16")
-            and self._parts(window.shape[1]) > 0
-            and kind.rank <= LARGEST_RANK
-            and not kind.is_dynamic_dim(last)
-            and kind.shape[last] % warp_groups.PANEL == 0
-            and is_multiple(window.offsets[last], warp_groups.PANEL)
+            self._parts(columns, together) > 0
+            and kind.rank <= MOST_AXES
+            and kind.shape[last] % warp_groups.CHUNK == 0
+            and (together or columns % warp_groups.PANEL == 0 or ends)  # a box has whole panels
             and ends_with_tensor(op, self.kernel.forall)
         )
 
-    def _parts(self, columns: int) -> int:
-        """In how many equal parts a tile leaves; 0 for too many."""
-        count = staged_rows.panels(columns)
-        fitting = [n for n in range(1, MOST_PARTS + 1) if count % n == 0 and count <= n * self.room]
-        return min(fitting, default=0)
+    def _kind(self, array: Array) -> Any:
+        return ir.RankedTensorType(self.kernel.signature.tensors[array.number].type)
+
+    def _parts(self, columns: int, together: bool) -> int:
+        """In how many parts, equal ones where each is one box, a tile leaves; 0 for too many."""
+        count = warp_groups.panels(columns)
+        equal = range(1, MOST_PARTS + 1) if not together else [
+            n for n in range(1, MOST_PARTS + 1) if count % n == 0
+        ]  # fmt: skip
+        return min((n for n in equal if count <= n * self.room), default=0)
 
     def store(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
         """Start the copies of a tile that `fits`."""
@@ -65,21 +73,29 @@ class BoxedResults:
         threads = staged_rows.recomputed(memory.threads)
         warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
         place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
-        width = layout.shape[1] // self._parts(layout.shape[1])
         down, inner = window.dims
-        box = (array.number, down, warp_groups.STAGED_ROWS, width)
-        for column in range(0, layout.shape[1], width):
+        kind, columns = self._kind(array), layout.shape[1]
+        together = in_one_box(kind, window.offsets[inner], columns)
+        count = -(-warp_groups.panels(columns) // self._parts(columns, together))  # of panels
+        width = count * warp_groups.PANEL
+        for column in range(0, columns, width):
             hopper.await_boxes()
             hopper.converge()
-            panels = range(*(staged_rows.panels(n) for n in (column, column + width)))
+            first = column // warp_groups.PANEL
+            panels = range(first, min(first + count, warp_groups.panels(columns)))
             staged_rows.stage(memory, threads, layout, values, place, panels)
             hopper.publish_tile()
             hopper.converge()
             corner = list(window.offsets)
             corner[down] = s.add(corner[down], s.mul(warp, warp_groups.STAGED_ROWS))
             corner[inner] = s.add(corner[inner], column)
-            where = kernel.coordinates(corner, window.dims)
-            hopper.store_box(kernel.tensor_map(box), where, kernel.address(place))
+            tile = BoxTile(
+                array.number, corner, window.dims, warp_groups.STAGED_ROWS,
+                min(width, columns - column),
+            )  # fmt: skip
+            for copy in kernel.boxes.copies(tile, kind, together):
+                source = kernel.address(s.add(place, copy.behind))
+                hopper.store_box(copy.tensor_map, copy.where, source)
         self.used = True
 
     def finish(self) -> None:

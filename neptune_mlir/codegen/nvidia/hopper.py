@@ -216,10 +216,14 @@ def await_boxes() -> None:
 
 # ---- wgmma
 
+_SWIZZLES = {128: 1, 64: 2}  # of a descriptor, by bytes of a row
 
-def descriptor_bits(leading: int, stride: int) -> int:
-    """A matrix descriptor but for its address: the byte distances, and 128-byte swizzle."""
-    return (1 << 62) | ((stride >> 4) << 32) | ((leading >> 4) << 16)
+
+def descriptor_bits(leading: int, row: int) -> int:
+    """A matrix descriptor but for its address: the byte distance `leading`, that of 8 rows, and the
+    swizzle of rows of `row` bytes."""
+    bits = (_SWIZZLES[row] << 62) | ((8 * row >> 4) << 32) | ((leading >> 4) << 16)
+    return bits - (1 << 64) * (bits >> 63)  # as a signed number
 
 
 def step_along_rows(k: int) -> int:

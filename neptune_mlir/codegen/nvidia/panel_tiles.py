@@ -18,21 +18,34 @@ from neptune_mlir.targets import warp_groups
 
 @dataclass(frozen=True)
 class PanelTile:
-    """A tile in panels in shared memory; `address` is an i32 value."""
+    """A tile in panels in shared memory, the last of which may be partly filled; `address` is an
+    i32 value."""
 
     address: Any
     rows: int
     columns: int
     dtype: str
+    width: int  # columns of a panel
 
     @property
-    def panel(self) -> L.Shared:
-        """The layout of a panel."""
-        return L.Shared((self.rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
+    def row_bytes(self) -> int:
+        return self.width * warp_groups.ELEMENT
+
+    @property
+    def panels(self) -> int:
+        return -(-self.columns // self.width)
 
     @property
     def panel_bytes(self) -> int:
-        return self.rows * warp_groups.ROW
+        return self.rows * self.row_bytes
+
+    def layout(self, panels: int = 1) -> L.Shared:
+        """That of some panels: the swizzle counts lines of 128 bytes."""
+        chunks = self.row_bytes // L.CHUNK
+        shift = (warp_groups.ROW // self.row_bytes).bit_length() - 1
+        return L.Shared(
+            (self.rows * panels, self.width), warp_groups.ELEMENT, self.row_bytes, chunks - 1, shift
+        )
 
     def pointer(self, memory: Memory) -> Any:
         kind = ir.Type.parse("!llvm.ptr<3>")
@@ -42,18 +55,17 @@ class PanelTile:
 def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
     """What a thread holds of a tile."""
     s = memory.s
-    rows = tile.rows * tile.columns // warp_groups.PANEL
-    panels = L.Shared((rows, warp_groups.PANEL), 2, warp_groups.ROW, 7, 0)
-    whole = tile.panel_bytes % warp_groups.ATOM == 0  # else the swizzle counts on
+    panels, width = tile.layout(tile.panels), tile.width
+    whole = tile.panel_bytes % (8 * tile.row_bytes) == 0  # else the swizzle counts on
     start = tile.pointer(memory)
 
     def pointer(position: list[Any]) -> Any:
         *row, column = position
-        number, within = s.div(column, warp_groups.PANEL), s.mod(column, warp_groups.PANEL)
+        number, within = s.div(column, width), s.mod(column, width)
         above, own = s.mul(number, tile.rows), (row or [0])[0]
         offset = memory.shared_offset(panels, [own if whole else s.add(above, own), within])
         if whole:
-            offset = s.add(offset, s.mul(above, warp_groups.ROW))
+            offset = s.add(offset, s.mul(above, tile.row_bytes))
         return memory.offset_pointer(start, s.value(offset, s.i32), start.type)
 
     return memory.read_tile(layout, tile.dtype, pointer)
@@ -67,17 +79,17 @@ def operand(
     memory.smem = tile.pointer(memory)
     readers = [
         memory.s.chip.operand_from_shared(
-            threads, memory, SharedTile(tile.panel, n * tile.panel_bytes, tile.dtype), wanted
+            threads, memory, SharedTile(tile.layout(), n * tile.panel_bytes, tile.dtype), wanted
         )
-        for n in range(tile.columns // warp_groups.PANEL)
+        for n in range(tile.panels)
     ]
     along = wanted.step if wanted.deep == 0 else wanted.instruction.k  # a piece, along columns
 
     def fragments(row: int, depth: int, count: int) -> list[Any]:
         if wanted.deep == 1:
-            panel, depth = divmod(depth, warp_groups.PANEL // along)
+            panel, depth = divmod(depth, tile.width // along)
         else:
-            panel, row = divmod(row, warp_groups.PANEL // along)
+            panel, row = divmod(row, tile.width // along)
         return readers[panel](row, depth, count)
 
     return fragments

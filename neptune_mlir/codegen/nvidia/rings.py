@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import element_bytes, element_of, nested, owner, shape_of
+from neptune_mlir.analysis.tiles import element_of, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.dialects.attributes import AGAIN, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT
 from neptune_mlir.dialects.verify_aref import ring_type
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ring:
-    """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot.
-    `by_warps`: each warp releases a slot, for it reads the tile on its own; matmuls are over for
-    a group at once."""
+    """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot;
+    `panel`: columns of a tile's panels. `by_warps`: each warp releases a slot, for it reads the
+    tile on its own; matmuls are over for a group at once."""
 
     offset: int
     full: int
@@ -39,6 +40,7 @@ class Ring:
     bytes: int
     slot: int
     stages: int
+    panel: int
     by_warps: bool
 
 
@@ -72,20 +74,27 @@ class Rings:
 
     def place(self) -> None:
         """Shared memory for the slots."""
-        kinds = [ring_type(ring.type) for ring in self.created]
-        self.sizes = [math.prod(t.shape) * element_bytes(str(t.element_type)) for t, _ in kinds]
-        self.apart = [-(-size // warp_groups.ATOM) * warp_groups.ATOM for size in self.sizes]
-        self.slots = [slots for _, slots in kinds]
-        take = self.kernel.take_tiles
-        self.offsets = [take(n * k) for n, k in zip(self.apart, self.slots, strict=True)]
+        for ring in self.created:
+            kind, slots = ring_type(ring.type)
+            *rows, columns = kind.shape
+            found = (self._panel(put, columns) for put in self.puts[ring])
+            panel = max(found, default=warp_groups.PANEL)
+            size = warp_groups.tile_bytes(math.prod(rows), columns, panel)
+            step = -(-size // warp_groups.ATOM) * warp_groups.ATOM
+            offset = self.kernel.take_tiles(step * slots)
+            by_warps = self._is_read_by_warps(ring)
+            self.rings[ring] = Ring(offset, 0, 0, size, step, slots, panel, by_warps)
+
+    def _panel(self, put: Any, columns: int) -> int:
+        """Columns of a panel of what a put takes."""
+        kind = ir.RankedTensorType(self.kernel.source(put).tensor.type)
+        return warp_groups.panel_of(columns, kind.shape[-1])
 
     def place_barriers(self) -> None:
         """Shared memory for the barriers, behind all tiles."""
-        given = zip(self.created, self.offsets, self.sizes, self.apart, self.slots, strict=True)
-        for ring, at, size, step, slots in given:
-            full = self.kernel.memory.take(2 * 8 * slots)
-            by_warps = self._is_read_by_warps(ring)
-            self.rings[ring] = Ring(at, full, full + 8 * slots, size, step, slots, by_warps)
+        for name, ring in self.rings.items():
+            full = self.kernel.memory.take(2 * 8 * ring.stages)
+            self.rings[name] = replace(ring, full=full, empty=full + 8 * ring.stages)
 
     def _is_read_by_warps(self, ring: Any) -> bool:
         """Whether something else than matmuls of warp groups reads the tiles of a ring."""
@@ -166,7 +175,7 @@ class Rings:
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.full)), parity)
         address = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
         *rows, columns = shape_of(tile)
-        return PanelTile(address, math.prod(rows), columns, element_of(tile))
+        return PanelTile(address, math.prod(rows), columns, element_of(tile), ring.panel)
 
     def release(self, op: Any) -> None:
         """Give a tile's slot back."""

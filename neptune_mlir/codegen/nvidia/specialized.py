@@ -33,6 +33,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, panel_tiles, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.boxes import Boxes, BoxTile, in_one_box
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -58,9 +59,6 @@ from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
 
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
 FIRST_TURN = 2  # that of the first group's turn
-
-# of a tensor map: the tensor's number, the dimension of rows (-1: none), rows and columns of a box
-Box = tuple[int, int, int, int]
 
 
 class ConsumerMemory(Memory):
@@ -114,18 +112,18 @@ class ConsumerCompute(Compute):
         acc = None if fresh else self.registers(start, layout)
         transposed = g.maps[p.b].index(p.k) == 0
         if transposed:
-            b = self._descriptor(b_tile.address, b_tile.rows * warp_groups.ROW)
-            b_steps = [j * 16 * warp_groups.ROW >> 4 for j in range(k // 16)]
+            b = self._descriptor(b_tile.address, b_tile, b_tile.panel_bytes)
+            b_steps = [j * warp_groups.DEEP * b_tile.row_bytes >> 4 for j in range(k // 16)]
         else:
-            b = self._descriptor(b_tile.address, 16)
-            b_steps = [self._along(j, b_tile.rows) for j in range(k // 16)]
+            b = self._descriptor(b_tile.address, b_tile)
+            b_steps = [self._along(j, b_tile) for j in range(k // 16)]
         a: Any
         if isinstance(a_tile, PanelTile):
-            rows = s.constant(ROWS * warp_groups.ROW, s.i32)
+            rows = s.constant(ROWS * a_tile.row_bytes, s.i32)
             moved = s.op("arith.muli", [self.group, rows], s.i32)
             address = s.op("arith.addi", [a_tile.address, moved], s.i32)
-            a = self._descriptor(address, 16)
-            a_steps = [self._along(j, a_tile.rows) for j in range(k // 16)]
+            a = self._descriptor(address, a_tile)
+            a_steps = [self._along(j, a_tile) for j in range(k // 16)]
         else:
             a = self.fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
@@ -133,17 +131,18 @@ class ConsumerCompute(Compute):
         dtype = element_of(g.inputs[p.b])
         return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
 
-    def _along(self, j: int, rows: int) -> int:
+    def _along(self, j: int, tile: PanelTile) -> int:
         """Of a descriptor, to the j-th 16 columns of a tile."""
-        panel, inside = divmod(j, warp_groups.PANEL // 16)
-        return (panel * rows * warp_groups.ROW >> 4) + hopper.step_along_rows(inside)
+        panel, inside = divmod(j, tile.width // warp_groups.DEEP)
+        return (panel * tile.panel_bytes >> 4) + hopper.step_along_rows(inside)
 
-    def _descriptor(self, address: Any, leading: int) -> Any:
+    def _descriptor(self, address: Any, tile: PanelTile, leading: int = 16) -> Any:
+        """`leading`: bytes from panel to panel, where these lie along the free axis."""
         s = self.s
         unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
         unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
         wide = s.op("arith.extui", [unit], s.i64)
-        bits = s.constant(hopper.descriptor_bits(leading, warp_groups.ATOM), s.i64)
+        bits = s.constant(hopper.descriptor_bits(leading, tile.row_bytes), s.i64)
         return s.op("arith.ori", [wide, bits], s.i64)
 
     def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
@@ -178,7 +177,7 @@ class SpecializedWriter(KernelWriter):
         )  # fmt: skip
         operation = function.operation
         block = self.entry = function.add_entry_block()
-        self.maps: dict[Box, Any] = {}
+        self.boxes = Boxes(self)
         with self.forall.location, s.scope(block):
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
@@ -217,11 +216,8 @@ class SpecializedWriter(KernelWriter):
                     self._programs(lambda: self._produce(self.producer), producing=True)
                 scf.YieldOp([])
             gpu.ReturnOp([])
-        self._pass_maps(operation, types)
-        self.signature.operands = [
-            *queue,
-            *(["map", *self.signature.places[number], *box] for number, *box in self.maps),
-        ]
+        self.boxes.pass_maps(operation, types)
+        self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
         self.finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
@@ -239,22 +235,7 @@ class SpecializedWriter(KernelWriter):
 
     # ---- arguments
 
-    def tensor_map(self, box: Box) -> Any:
-        """The address (i64) of the tensor map of a box, from now on an argument of the kernel."""
-        if box not in self.maps:
-            kind = ir.Type.parse("!llvm.ptr")
-            self.maps[box] = self.entry.add_argument(kind, self.forall.location)
-        return self.s.op("llvm.ptrtoint", [self.maps[box]], self.s.i64)
-
-    def coordinates(self, offsets: Sequence[Any], dims: Sequence[int]) -> list[Any]:
-        """Of a box in its tensor map; the tile's dimensions run along `dims`."""
-        s, (*down, inner) = self.s, dims
-        rest = [d for d in reversed(range(len(offsets))) if d not in dims]
-        row = offsets[down[0]] if down else 0
-        where = [0, row, s.div(offsets[inner], warp_groups.PANEL), *(offsets[d] for d in rest)]
-        return [s.value(x, s.i32) for x in where]
-
-    def _source(self, put: Any) -> Window:
+    def source(self, put: Any) -> Window:
         """Where the tile comes from that a put takes."""
         found = load_window(put.operands[1], self.forall)
         if found is None or not 1 <= len(found.shape) <= 2:
@@ -264,24 +245,7 @@ class SpecializedWriter(KernelWriter):
     def streamed_offsets(self) -> list[tuple[Any, ...]]:
         """Where the tiles stand that loops of the producer load."""
         puts = [op for op in nested(self.producer) if op.name == PUT]
-        return [self._source(op).offsets for op in puts if op.block != self.producer]
-
-    def _box(self, window: Window) -> Box:
-        *rows, columns = window.shape
-        down = window.dims[0] if rows else -1  # a vector is one row
-        return self.signature.tensors.index(window.tensor), down, math.prod(rows), columns
-
-    def _pass_maps(self, function: Any, types: Sequence[Any]) -> None:
-        """Tensor maps are arguments behind the others (`types`), in parameter space, where the copy
-        engine reads them."""
-        maps = list(self.maps.values())
-        everything = ir.FunctionType.get([*types, *(m.type for m in maps)], [])
-        function.attributes["function_type"] = ir.TypeAttr.get(everything)
-        plain = ir.DictAttr.get({})
-        by_value = ir.Attribute.parse("{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64}")
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-            [plain] * len(types) + [by_value] * len(maps)
-        )
+        return [self.source(op).offsets for op in puts if op.block != self.producer]
 
     def uniform(self, word: Any) -> Any:
         """A value that is the same in a warp, where the compiler can see it."""
@@ -317,7 +281,7 @@ class SpecializedWriter(KernelWriter):
         outputs = self.signature.tensors[len(self.signature.tensors) - self.signature.outputs :]
         kinds = [ir.RankedTensorType(t.type) for t in outputs]
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
-        for room in range(max(map(staged_rows.panels, static), default=0), 0, -1):
+        for room in range(max(map(warp_groups.panels, static), default=0), 0, -1):
             size = warp_groups.STAGED * self.warps * room
             needed = self.memory.top + size + warp_groups.RESERVED_BYTES
             if needed <= self.target.shared_for(self.blocks):
@@ -399,7 +363,7 @@ class SpecializedWriter(KernelWriter):
         rings.bind(groups, list(loop.results))
 
     def _put(self, op: Any) -> None:
-        s, ring, window = self.s, self.rings.rings[op.operands[0]], self._source(op)
+        s, ring, window = self.s, self.rings.rings[op.operands[0]], self.source(op)
         slot, parity = self.rings.slot(ring, self.rings.take(op.operands[0]))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -408,8 +372,17 @@ class SpecializedWriter(KernelWriter):
         hopper.expect_bytes(full, ring.bytes, lane)
         self.memory.needs(self.arrays[window.tensor], L.CHUNK)
         target = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        where = self.coordinates(self.window(window).offsets, window.dims)
-        hopper.load_tile(target, self.tensor_map(self._box(window)), where, full, lane)
+        *rows, columns = window.shape
+        number, kind = self.signature.tensors.index(window.tensor), window.tensor.type
+        offsets, inner = self.window(window).offsets, window.dims[-1]
+        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
+        kind = ir.RankedTensorType(kind)
+        together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
+        for copy in self.boxes.copies(tile, kind, together):
+            place = target
+            if copy.behind:
+                place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
+            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
 
     # ---- the consumers
 

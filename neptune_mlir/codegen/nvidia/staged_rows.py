@@ -17,30 +17,26 @@ from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.gpu import MatrixInstruction
-from neptune_mlir.targets.warp_groups import ROW, STAGED
+from neptune_mlir.targets.warp_groups import CHUNK, ROW, STAGED
 from neptune_mlir.targets.warp_groups import STAGED_COLUMNS as COLUMNS
 from neptune_mlir.targets.warp_groups import STAGED_ROWS as ROWS
 
 
 def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstruction) -> bool:
-    """Whether a tile is an accumulator of `instruction` with 16 rows a warp, in whole panels of
+    """Whether a tile is an accumulator of `instruction` with 16 rows a warp, in whole chunks of
     16-bit elements."""
     rank, shape = len(array.strides), layout.shape
-    if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % COLUMNS:
+    if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % CHUNK:
         return False
     there = window.valid[1]
-    if shape[0] != ROWS * layout.warps or not (there is None or is_multiple(there, COLUMNS)):
+    if shape[0] != ROWS * layout.warps or not (there is None or is_multiple(there, CHUNK)):
         return False
-    if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], 8):
+    if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], CHUNK):
         return False
     grid = L.WarpGrid(layout.warps, 1, layout.warps)
     return layout == L.accumulator(shape, 0, 1, grid, instruction)
-
-
-def panels(columns: int) -> int:
-    """How many panels a row of so many elements has."""
-    return columns // COLUMNS
 
 
 def store(
@@ -57,7 +53,7 @@ def store(
     memory.needs(array, L.CHUNK)
     base = s.add(s.mul(threads.warp, STAGED * room), staged)
     rows = _Rows(memory, threads, array, window, base)
-    count = panels(layout.shape[1])
+    count = warp_groups.panels(layout.shape[1])
     for first in range(0, count, room):
         here = range(first, min(first + room, count))
         stage(memory, threads, layout, values, base, here)
@@ -95,9 +91,12 @@ class _Rows:
     ) -> None:
         s = self.s = memory.s
         self.memory, self.base, self.columns = memory, base, window.valid[1]
+        self.whole = self.columns is None or is_multiple(self.columns, COLUMNS)  # panels
+        if self.columns is None and window.shape[1] % COLUMNS:
+            self.columns, self.whole = window.shape[1], False
         self.row, self.chunk = s.div(threads.lane, 8), s.mod(threads.lane, 8)
         mine = s.add(s.mul(threads.warp, ROWS), self.row)
-        self.start = memory.address(array, window, [mine, s.mul(self.chunk, 8)])
+        self.start = memory.address(array, window, [mine, s.mul(self.chunk, CHUNK)])
         self.step = s.op(
             "arith.muli", [array.strides[window.dims[0]], s.constant(4 * 2, s.i64)], s.i64
         )
@@ -125,7 +124,10 @@ class _Rows:
                 "arith.addi", [moved, s.constant((first + panel) * COLUMNS * 2, s.i64)], s.i64
             )
             pointer = memory.offset_pointer(self.start, moved, self.start.type)
-            inside = self.memory.in_bounds([(first + panel) * COLUMNS], [self.columns])
+            column = (first + panel) * COLUMNS
+            if not self.whole:
+                column = s.add(s.mul(self.chunk, CHUNK), column)
+            inside = self.memory.in_bounds([column], [self.columns])
             inside = s.both(self.exists[k], inside)
             exists = s.constant(1, s.i32)
             if inside is not None:

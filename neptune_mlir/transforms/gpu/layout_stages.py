@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
-from neptune_mlir.analysis.tiles import shape_of, tuned
+from neptune_mlir.analysis.tiles import load_window, shape_of, tuned
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import RESULT_BYTES
+from neptune_mlir.targets.warp_groups import RESULT_BYTES, panel_of, tile_bytes
 from neptune_mlir.transforms.registry import remark
 
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
 MOST_STAGES = 6
+
+Size = Callable[[Any], int]  # bytes of a load in shared memory
 
 
 def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, asked: int) -> int:
@@ -26,8 +31,9 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         rows: of the products of a kernel, at most.
         asked: 0 for nothing.
     """
-    once = _loaded(forall.regions[0].blocks[0])
-    most = max(map(_loaded_at_once, loops), default=0)
+    size = partial(_in_panels, forall) if CONSUMERS.on(forall) else _with_pitch
+    once = _loaded(forall.regions[0].blocks[0], size)
+    most = max((_loaded_at_once(loop, size) for loop in loops), default=0)
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall) and not stages:
@@ -56,19 +62,31 @@ def is_staged(op: Any) -> bool:
     )
 
 
-def _loaded_at_once(loop: Any) -> int:
+def _with_pitch(op: Any) -> int:
+    """Bytes of a tile that threads copy."""
+    return int(layout_of(op, shape_of(op.results[0])).bytes)
+
+
+def _in_panels(forall: Any, op: Any) -> int:
+    """Bytes of a tile that the copy engine brings."""
+    window = load_window(op.results[0], forall)
+    if window is None:
+        return _with_pitch(op)
+    *rows, columns = window.shape
+    row = ir.RankedTensorType(window.tensor.type).shape[-1]
+    return tile_bytes(math.prod(rows), columns, panel_of(columns, row))
+
+
+def _loaded_at_once(loop: Any, size: Size) -> int:
     """Bytes of one stage of the loads of a loop and of the loops around it."""
     total = 0
     while loop.name == "scf.for":
-        total += _loaded(loop.regions[0].blocks[0])
+        total += _loaded(loop.regions[0].blocks[0], size)
         loop = loop.parent
     return total
 
 
-def _loaded(block: Any) -> int:
+def _loaded(block: Any, size: Size) -> int:
     """Bytes of shared memory that the loads of a block take, one stage."""
-    total = 0
-    for op in block.operations:
-        if is_staged(op.operation):
-            total += layout_of(op.operation, shape_of(op.operation.results[0])).bytes
-    return total
+    staged = [op.operation for op in block.operations if is_staged(op.operation)]
+    return sum(map(size, staged))

@@ -6,8 +6,9 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
 
 * every matmul has 64 rows a group, and fills the instruction;
 * every tile in shared memory, for products or for what makes their factors, is a load that TMA
-  can do: whole 128-byte panels of 64 columns, rows that end where the tensor ends, positions that
-  no computed tile decides;
+  can do: rows of whole chunks of 16 bytes, a tile that ends where the tensor ends, positions that
+  no computed tile decides. Rows lie in panels of 64 columns, the last of them partly filled: what
+  a panel has beyond the tensor's last column is 0;
 * no tile moves between threads otherwise (row reductions stay in a row's lanes).
 
 The loads and matmuls may stand in loops within loops. A kernel that qualifies is marked:
@@ -35,7 +36,6 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     foralls,
     is_inside,
-    is_multiple,
     load_window,
     nested,
     owner,
@@ -57,7 +57,15 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets.warp_groups import PANEL, REGISTERS
+from neptune_mlir.targets.warp_groups import (
+    CHUNK,
+    DEEP,
+    REGISTERS,
+    WIDE,
+    WIDEST,
+    panel_of,
+    tile_bytes,
+)
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
@@ -179,7 +187,9 @@ class Load:
 
     @property
     def bytes(self) -> int:
-        return math.prod(self.window.shape) * 2
+        *rows, columns = self.window.shape
+        whole = ir.RankedTensorType(self.window.tensor.type).shape[-1]
+        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
 
 
 def loads_of(forall: Any) -> list[Load]:
@@ -220,8 +230,13 @@ def check(forall: Any, groups: int) -> None:
         ):  # fmt: skip
             raise Unshared(f"control flow by '{op.name}'; only loops can be split")
         if _via(op) == "loop":
-            kind = "contraction" if read_contraction(read_generic(op)) else "reduction"
-            raise Unshared(f"a {kind} to {op.results[0].type} runs as a loop over shared memory")
+            product = read_contraction(read_generic(op)) is not None
+            kind = "contraction" if product else "reduction"
+            wanted = f"; wgmma takes f16 and bf16, and widths that are multiples of {WIDE}"
+            raise Unshared(
+                f"a {kind} to {op.results[0].type} runs as a loop over shared memory"
+                f"{wanted if product else ''}"
+            )
     for op in products:
         _check_product(op)
     for op in operations:
@@ -251,8 +266,11 @@ def _check_product(op: Any) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
-    if n % 8 or n > 256 or k % 16:
-        raise Unshared(f"wgmma has no shape {m}x{n}x{k}")
+    if n % WIDE or n > WIDEST or k % DEEP:
+        raise Unshared(
+            f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
+            f" depths multiples of {DEEP}"
+        )
     out = g.maps[-1]
     if out.index(p.m) != 0:
         raise Unshared("a matmul whose result is transposed")
@@ -264,14 +282,18 @@ def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
-        raise Unshared(f"a load of {element_of(value)}; tiles are f16 or bf16")
+        raise Unshared(f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it")
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
-    if tensor.is_dynamic_dim(inner) or tensor.shape[inner] % PANEL or shape[-1] % PANEL:
-        raise Unshared(f"rows of {shape[-1]} elements are not whole 128-byte panels of {PANEL}")
-    if not is_multiple(window.offsets[inner], PANEL):
-        raise Unshared(f"a load starts inside a 128-byte panel of {PANEL} elements")
+    if tensor.is_dynamic_dim(inner):
+        raise Unshared("rows have a length that only a call knows; compile it in")
+    if tensor.shape[inner] % CHUNK or shape[-1] % CHUNK:
+        row = tensor.shape[inner]
+        raise Unshared(
+            f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
+            f" so make both multiples of {CHUNK}"
+        )
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
@@ -332,10 +354,13 @@ def ends_with_tensor(op: Any, forall: Any) -> bool:
 def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
     extent."""
-    op = owner(window.valid[k]) if not isinstance(window.valid[k], int) else None
+    valid, dim = window.valid[k], window.dims[k]
+    if isinstance(valid, int) and isinstance(window.offsets[dim], int):
+        kind = ir.RankedTensorType(window.tensor.type)
+        return not kind.is_dynamic_dim(dim) and window.offsets[dim] + valid == kind.shape[dim]
+    op = owner(valid) if not isinstance(valid, int) else None
     if op is None or op.name != "affine.min":
         return False
-    dim = window.dims[k]
     offset = _linear(window.offsets[dim])
     bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
     if len(bounds) != 2 or offset is None:

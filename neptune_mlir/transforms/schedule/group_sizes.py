@@ -5,10 +5,14 @@ The table (`targets/tuned.py`) has what was measured to be best, by what a strea
 the chip, and how long it is. The rule serves all else. It takes three groups where a thread's
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
-diagonal). Otherwise it takes two. It streams as many elements as registers and shared memory hold
-(two stages, 16-bit elements). Plain products, which sum over nothing but the stream, and deep ones,
-whose factors are cut along what they sum over, have as many columns as an instruction takes: each
-element that a program loads is then multiplied most often.
+diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
+for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
+waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
+for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as
+many elements as registers and shared memory hold (two stages, 16-bit elements). Plain products,
+which sum over nothing but the stream, and deep ones, whose factors are cut along what they sum
+over, have as many columns as an instruction takes: each element that a program loads is then
+multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
@@ -29,7 +33,18 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
-from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES
+from neptune_mlir.targets.warp_groups import (
+    LONG,
+    LONG_TRIANGLE,
+    PANEL,
+    PRODUCT_REGISTERS,
+    SECTOR,
+    TILE_BYTES,
+    WORTH,
+    padded,
+    panel_of,
+    tile_bytes,
+)
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
@@ -60,7 +75,7 @@ def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
     (2) short streams."""
     known = [e for e in _known(chip, shape) if e.start <= length and not few]
     entry = known[-1] if known and _is_possible(shape, known[-1].choice) else None
-    choice = entry.choice if entry else rule(shape, few)
+    choice = entry.choice if entry else rule(shape, few, length)
     tuned.note(Question(chip, shape, length, bool(few), choice, entry))
     return choice
 
@@ -77,20 +92,33 @@ def _is_possible(shape: Shape, choice: Choice) -> bool:
     return False
 
 
-def rule(shape: Shape, few: int = 0) -> Choice:
-    """What is taken where nothing was measured (`few` as in `choose`)."""
+def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
+    """What is taken where nothing was measured (the rest as in `choose`)."""
     if is_plain(shape):
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDE)
     fits = shape.width and registers(shape, 128) <= PRODUCT_REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    if not few and length >= (_long(shape) or length + 1):
+        groups = 3
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
         small = Choice(64, 64, keeps=False, resident=False, blocks=2)
         if _share_memory(shape, small):
             return small
     rows = 64 * (1 if few else groups)
     return Choice(rows, _fitting(shape, rows), keeps=not few)
+
+
+def _long(shape: Shape) -> int:
+    """The length from which on the rule takes three groups where it takes two for less; 0: none."""
+    if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
+        return 0
+    always = not shape.triangle and registers(shape, 128) <= PRODUCT_REGISTERS[3]
+    if always or _fitting(shape, ROWS[-1]) < WORTH:
+        return 0
+    aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
+    return LONG_TRIANGLE if shape.triangle and aligned else LONG
 
 
 def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
@@ -108,15 +136,26 @@ def _fitting(shape: Shape, rows: int) -> int:
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
     by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
-    by_memory = (TILE_BYTES - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
+    by_memory = (TILE_BYTES - _deep_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
 def _share_memory(shape: Shape, choice: Choice) -> bool:
     """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
     and two stages of what it streams."""
-    elements = (choice.rows + 2 * choice.stream) * (shape.depth + shape.width)
-    return 2 * elements * choice.blocks <= TILE_BYTES
+    taken = (choice.rows + 2 * choice.stream) * _row_bytes(shape)
+    return taken * choice.blocks <= TILE_BYTES
+
+
+def _row_bytes(shape: Shape) -> int:
+    """Of shared memory, for a row of each factor."""
+    width = tile_bytes(1, shape.width, panel_of(shape.width, shape.width))
+    return _deep_bytes(1, shape.depth) + width
+
+
+def _deep_bytes(rows: int, depth: int) -> int:
+    """Of shared memory, for rows of a factor along what its product sums over."""
+    return tile_bytes(rows, padded(depth), panel_of(padded(depth), depth))
 
 
 def columns(shape: Shape) -> int:
@@ -141,7 +180,10 @@ def registers(shape: Shape, stream: int) -> int:
 
 def lengths(chip: str, shape: Shape) -> list[int]:
     """From which lengths on other choices are better than for any length."""
-    return [e.start for e in _known(chip, shape) if e.start]
+    starts, own = [e.start for e in _known(chip, shape)], _long(shape)
+    if own and own < min(starts, default=own + 1):
+        starts.insert(0, own)
+    return [start for start in starts if start]
 
 
 def _known(chip: str, shape: Shape) -> list[Entry]:

@@ -26,7 +26,8 @@ looks at the part that an axis plays, never at what the program is for:
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
   many rows (`least`), and the rows of a contraction would be one, they are the points of that
   axis that read the same; without such an axis the one row is padded. The axes that such a
-  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors.
+  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
+  groups those that contractions sum over, to what an instruction takes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -208,8 +210,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if free and row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
-    if wishes.least:
-        chosen |= _whole_pieces(nests, domain, chosen, wishes.least)
+    chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain)
 
 
@@ -315,10 +316,13 @@ def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
 
 
 def _whole_pieces(
-    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], unit: int
+    nests: Sequence[FusedNest], domain: Sequence[int], chosen: dict[int, int], wishes: Wishes
 ) -> dict[int, int]:
-    """Tile sizes, in multiples of `unit`, for axes that are not cut and do not divide by it."""
-    uncut = [a for a in narrow_axes(nests) if not chosen[a] and domain[a] > 1]
+    """Tile sizes that are multiples of what an instruction takes, for axes that are not cut and do
+    not divide by it. (Those of warp groups take any width that the copy engine does.)"""
+    unit = warp_groups.DEEP if wishes.warp_groups else wishes.least
+    axes = narrow_axes(nests, deep=bool(wishes.warp_groups)) if unit else set()
+    uncut = [a for a in axes if not chosen[a] and domain[a] > 1]
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 

@@ -59,12 +59,12 @@ def _read(factor: Term, maps: Mapping[str, FusedNest]) -> Term | None:
     return factor if found is None else found[0]
 
 
-def narrow_axes(nests: Sequence[FusedNest]) -> set[int]:
-    """The axes of contractions with a factor in 16 bits."""
+def narrow_axes(nests: Sequence[FusedNest], deep: bool = False) -> set[int]:
+    """The axes of contractions with a factor in 16 bits; `deep`: only those that they sum over."""
     found: set[int] = set()
     for nest, *factors in contractions(nests):
         if any(BYTES.get(f.dtype) == 2 for f in factors):
-            found |= set(nest.loops)
+            found |= set(nest.reduced_axes if deep else nest.loops)
     return found
 
 

@@ -241,10 +241,10 @@ class HopperBlock(simt.Block):
         return [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
 
     def _bring(self, tensor_map: TensorMap, where: list[int], target: int) -> None:
-        source, exists = tensor_map.rows(where)
-        rows = np.zeros((len(source), ROW), np.uint8)
-        rows[exists] = self.memory.heap[source[exists][:, None] + np.arange(ROW)]
-        self.shared[swizzled(target, len(source))] = rows
+        source, exists, there = tensor_map.rows(where)
+        rows = np.zeros((len(source), tensor_map.row), np.uint8)
+        rows[exists, :there] = self.memory.heap[source[exists][:, None] + np.arange(there)]
+        self.shared[swizzled(target, len(source), tensor_map.row)] = rows
 
     def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
         found = re.match(r"bar\.(sync|arrive) (\d+), (\d+);", text)
@@ -276,9 +276,9 @@ class HopperBlock(simt.Block):
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
         for warp in self._warps(mask):
             for tensor_map, where, start in self.boxes[warp]:
-                target, exists = tensor_map.rows(where)
-                rows = self.shared[swizzled(start, len(target))]
-                self.memory.heap[target[exists][:, None] + np.arange(ROW)] = rows[exists]
+                target, exists, there = tensor_map.rows(where)
+                rows = self.shared[swizzled(start, len(target), tensor_map.row)]
+                self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
             self.boxes[warp].clear()
 
     # ---- products of warp groups
@@ -325,16 +325,17 @@ class HopperBlock(simt.Block):
     ) -> np.ndarray:
         """What a descriptor names, [rows, 16]; `transposed`: the rows run along shared memory."""
         assert (descriptors == descriptors[0]).all(), "threads differ"
-        bits = int(descriptors[0]) + moved
-        assert bits >> 62 == 1  # swizzled by 128 bytes
+        bits = (int(descriptors[0]) + moved) % (1 << 64)
+        wide = {1: ROW, 2: ROW // 2}[bits >> 62]  # bytes of a swizzled row
         start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
         row, k = np.arange(rows)[:, None], np.arange(16)
         if transposed:
-            place = row // 64 * leading + row % 64 * 2 + k // 8 * stride + k % 8 * ROW
+            panel = wide // 2
+            place = row // panel * leading + row % panel * 2 + k // 8 * stride + k % 8 * wide
         else:
-            place = row // 8 * stride + row % 8 * ROW + 2 * k
+            place = row // 8 * stride + row % 8 * wide + 2 * k
         self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
-        raw = self.shared[swizzle(start + place)[..., None] + np.arange(2)]
+        raw = self.shared[swizzle(start + place, wide)[..., None] + np.arange(2)]
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:

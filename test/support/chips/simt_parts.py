@@ -29,24 +29,33 @@ class TensorMap:
     def bytes(self) -> int:
         return int(np.prod(self.box)) * simt.SIZES[self.dtype]
 
-    def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Addresses of the rows of 128 bytes of the box at `where`, and which of them exist."""
-        assert self.box[0] == self.extents[0] == ROW // simt.SIZES[self.dtype] and where[0] == 0
+    @property
+    def row(self) -> int:
+        """Bytes of a row of a box."""
+        return self.box[0] * simt.SIZES[self.dtype]
+
+    def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray, int]:
+        """Addresses of the rows (128 or 64 bytes) of the box at `where`, which of them exist, and
+        how many bytes of these do: a row ends where the innermost axis does."""
+        size = simt.SIZES[self.dtype]
+        assert self.row in (ROW, ROW // 2) and where[0] >= 0
+        there = max(0, min(self.box[0], self.extents[0] - where[0])) * size
         sizes = self.box[1:]
         inside = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1]  # the first axis is fastest
         at = inside + np.array(where[1:], np.int64)[:, None]
         exists = ((at >= 0) & (at < np.array(self.extents[1:])[:, None])).all(0)
-        return self.address + np.array(self.strides, np.int64) @ at, exists
+        start = self.address + where[0] * size
+        return start + np.array(self.strides, np.int64) @ at, exists, there
 
 
-def swizzled(start: int, rows: int) -> np.ndarray:
-    """Where the bytes of rows of 128 bytes lie, [rows, 128]: chunks of 16, swizzled by the row."""
-    place = start + np.arange(rows * ROW).reshape(rows, ROW)
-    return swizzle(place)
+def swizzled(start: int, rows: int, row: int = ROW) -> np.ndarray:
+    """Where the bytes of rows of `row` bytes lie, [rows, row]: chunks of 16, swizzled by the line
+    of 128 bytes."""
+    return swizzle(start + np.arange(rows * row).reshape(rows, row), row)
 
 
-def swizzle(place: np.ndarray) -> np.ndarray:
-    return place ^ (place >> 7 & 7) << 4
+def swizzle(place: np.ndarray, row: int = ROW) -> np.ndarray:
+    return place ^ (place >> 7 & (row // 16 - 1)) << 4
 
 
 class Maps:
@@ -57,7 +66,7 @@ class Maps:
 
     def tensor_map(self, dtype: str, address: int, extents: Any, strides: Any, box: Any) -> int:
         assert all(s % 16 == 0 and s > 0 for s in strides) and address % 16 == 0
-        assert all(0 < n <= 256 for n in box) and 3 <= len(box) <= 5
+        assert all(0 < n <= 256 for n in box) and 2 <= len(box) <= 5
         lists = (tuple(extents), tuple(strides), tuple(box))
         self.made.append(TensorMap(dtype, address, *lists))
         return len(self.made) - 1

@@ -16,6 +16,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.ir.bindings import gpu, ir, passmanager
@@ -43,7 +44,7 @@ class Consumers(SpecializedWriter):
             ir.FunctionType.get(kinds, []), "results", kernel=True,
             known_block_size=[32 * WARPS, 1, 1],
         )  # fmt: skip
-        self.entry, self.maps = function.add_entry_block(), {}
+        self.entry, self.boxes = function.add_entry_block(), Boxes(self)
         self.forall = SimpleNamespace(location=ir.Location.unknown())
         self.function = function.operation
         layout = L.accumulator((ROWS, columns), 0, 1, L.WarpGrid(WARPS, 1, WARPS), TARGET.matrix[0])
@@ -54,6 +55,8 @@ class Consumers(SpecializedWriter):
             pointer = s.op("llvm.mlir.addressof", [], kind, global_name=symbol)
             self.smem = s.op("llvm.ptrtoint", [pointer], s.i32)
             self.memory = Memory(s, self.threads, pointer)
+            result = ir.Type.parse(f"tensor<?x?x?x{columns}x{dtype}>")
+            self.signature = SimpleNamespace(tensors=[SimpleNamespace(type=result)])
             boxed = BoxedResults(self, self.memory.take(WARPS * room * 2048), room)
             b, h, row = (s.value(v) for v in self.entry.arguments)
             array = Array(0, None, (1, 1, 1, 1), dtype)
@@ -63,7 +66,7 @@ class Consumers(SpecializedWriter):
                 boxed.store(array, window, layout, self._values(layout, place, columns, dtype))
             boxed.finish()
             gpu.ReturnOp([])
-        self._pass_maps(self.function, kinds)
+        self.boxes.pass_maps(self.function, kinds)
         self.function.attributes["neptune.shared"] = ir.IntegerAttr.get(s.i64, self.memory.peak)
 
     def _values(self, layout, place, columns, dtype):
@@ -96,12 +99,12 @@ def results(columns, rows, dtype="f16", strided=False, parts=1):
     with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
         kernels = gpu.GPUModuleOp("kernels")
         with ir.InsertionPoint(kernels.regions[0].blocks.append()):
-            kernel = Consumers(columns, dtype, columns // 64 // parts)
+            kernel = Consumers(columns, dtype, -(-columns // (64 * parts)))
         pipeline = "builtin.module(gpu.module(canonicalize,cse))"
         passmanager.PassManager.parse(pipeline).run(module.operation)
-        ((number, *box),) = kernel.maps
-        assert number == 0
-        numbers = [parameters.tensor_map(maps, view, *box)]
+        (operand,) = kernel.boxes.operands([("buffer", 0)])
+        assert operand[:3] == ["map", "buffer", 0]
+        numbers = [parameters.tensor_map(maps, view, *operand[3:])]
         decoded = Kernel.of(kernel.function)
         blocks = [
             HopperBlock(decoded, memory, [b, h, row, *numbers], 0, maps)
@@ -119,7 +122,8 @@ def no_maps(monkeypatch):
 
 @pytest.mark.parametrize(
     ("columns", "rows", "dtype", "strided", "parts"),
-    [(64, 256, "f16", False, 1), (64, 130, "bf16", True, 1), (128, 77, "f16", True, 2)],
+    [(64, 256, "f16", False, 1), (64, 130, "bf16", True, 1), (128, 77, "f16", True, 2),
+     (40, 130, "f16", True, 1), (72, 77, "bf16", False, 1), (160, 130, "f16", True, 2)],
 )
 def test_tiles_arrive_and_nothing_is_written_beyond_the_last_row(
     columns, rows, dtype, strided, parts
@@ -127,7 +131,8 @@ def test_tiles_arrive_and_nothing_is_written_beyond_the_last_row(
     found, blocks = results(columns, rows, dtype, strided, parts)
     b, h, r, c = np.indices(found.shape)
     assert (found == element(b, h, r, c, columns)).all()
-    assert all(block.stored == 2 * WARPS * parts for block in blocks)
+    boxes = parts if columns % 64 == 0 else -(-columns // 64)  # partly filled panels go alone
+    assert all(block.stored == 2 * WARPS * boxes for block in blocks)
 
 
 def test_the_simulator_sees_a_room_that_is_written_too_early(monkeypatch):

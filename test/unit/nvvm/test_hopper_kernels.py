@@ -122,6 +122,24 @@ PROGRAMS = {
         lambda: ops.attention(head_dim=128, dtype="bf16", causal=True),
         [*f16(3, 1, 1, 300, 128)], 8e-3,
     ),
+    "head dim 80": (
+        lambda: ops.attention(head_dim=80, dtype="f16", causal=True), [*f16(3, 1, 1, 200, 80)],
+    ),
+    "head dims 40 and 72, padded": (
+        lambda: ops.attention(head_dim=40, v_dim=72, dtype="bf16"),
+        [f16(1, 1, 130, 40), f16(1, 1, 100, 40), f16(1, 1, 100, 72)], 8e-3,
+    ),
+    "head dim 96, panels of 32 columns": (
+        lambda: ops.attention(head_dim=96, dtype="f16", causal=True), [*f16(3, 1, 1, 200, 96)],
+    ),
+    "head dims 72 and 160, panel by panel": (
+        lambda: ops.attention(head_dim=72, v_dim=160, dtype="f16", causal=True),
+        [f16(1, 1, 70, 72), f16(1, 1, 140, 72), f16(1, 1, 140, 160)],
+    ),
+    "rows of 200 in tiles of 64": (
+        lambda: ops.rms_norm_matmul(cols=200, out=328, dtype="f16"),
+        [f16(70, 200), f16(200), f16(200, 328)],
+    ),
     "head dim 256": (lambda: ops.attention(head_dim=256, dtype="f16"), [*f16(3, 1, 1, 200, 256)]),
     "grouped heads, other lengths": (
         lambda: ops.attention(head_dim=128, dtype="f16", causal=True, group=2),

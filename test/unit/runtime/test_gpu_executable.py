@@ -367,6 +367,20 @@ def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     assert bytes(empty) == bytes(128) and len(gpu.maps) == 2
 
 
+@nvidia
+def test_tensor_maps_of_rows_that_are_not_whole_panels(gpu, monkeypatch):
+    monkeypatch.setattr(parameters, "_maps", {})
+    from neptune_mlir.runtime.arrays import ArrayView
+
+    view = ArrayView(4096, "f16", (2, 100, 72), (7200, 72, 1), False, None, 0)
+    parameters.tensor_map(gpu.driver, view, 1, 64, 0)  # boxes begin at any column
+    parameters.tensor_map(gpu.driver, replace(view, shape=(2, 100, 96)), 1, 64, 96, 32)
+    assert [made[2:] for made in gpu.maps] == [
+        ((72, 100, 2), (144, 14400), (64, 64, 1)),
+        ((32, 100, 3, 2), (144, 64, 14400), (32, 64, 3, 1)),
+    ]
+
+
 # ---- protocols and libraries
 
 

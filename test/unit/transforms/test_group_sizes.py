@@ -43,6 +43,14 @@ def test_the_shipped_table_fits_the_chips(entry):
         (Shape(64, 64, True, False), 8192, (128, 128)),  # not in the table: the rule
         (Shape(128, 128, True, True), 1 << 20, (128, 128)),
         (Shape(256, 256, False, True), 1 << 20, (128, 64)),
+        (Shape(80, 80, False, True), 2047, (128, 128)),
+        (Shape(80, 80, False, True), 2048, (192, 112)),  # long: a group more
+        (Shape(96, 96, True, True), 8191, (128, 128)),
+        (Shape(96, 96, True, True), 8192, (192, 96)),
+        (Shape(96, 96, True, True, True), 8192, (128, 128)),  # a band is as long as it is wide
+        (Shape(72, 72, True, True), 2048, (192, 112)),  # rows that are not aligned
+        (Shape(160, 160, False, True), 0, (128, 128)),  # panels of 32 columns are filled
+        (Shape(152, 152, False, True), 0, (128, 96)),  # ... if those of the tensor do, too
         (Shape(1, 0, False, True), 4096, (128, 64)),  # a plain product
         (Shape(4096, 0, False, False), 32000, (128, 256)),  # deep products
     ],
@@ -53,9 +61,9 @@ def test_sizes(shape, length, sizes):
 
 
 def test_another_chip_has_other_entries():
-    assert group_sizes.choose("sm_100a", TRIANGLE, 8192) == group_sizes.rule(TRIANGLE)
+    assert group_sizes.choose("sm_100a", TRIANGLE, 8192) == group_sizes.rule(TRIANGLE, 0, 8192)
     assert group_sizes.lengths("sm_90a", TRIANGLE) == [8192]
-    assert group_sizes.lengths("", TRIANGLE) == []
+    assert group_sizes.lengths("", Shape(128, 128, True, True)) == []
 
 
 def module_of(level="fused", **settings):

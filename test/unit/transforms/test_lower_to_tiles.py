@@ -177,6 +177,15 @@ def test_tilings(tile: Sequence[int], dynamic: str, shape: Sequence[int]) -> Non
     check("causal", 19, 21, tile=tile, dynamic=dynamic, shape=shape)
 
 
+def test_a_padded_sum_loads_its_rows_once() -> None:
+    """A depth of 5 in a tile of 8 is a loop that runs once: queries are loaded outside of the
+    stream all the same."""
+    text = check("none", 32, 32, tile=(1, 1, 16, 16, 8, 0), dynamic="", shape=(1, 1, 5, 4))
+    before, _, stream = text.partition("scf.for %")
+    rows = "tensor.pad"
+    assert before.count(rows) == 1 and stream.count(rows) == 1  # queries; keys
+
+
 def test_row_statistics_stored_by_several_programs() -> None:
     check("causal", 37, 40, tile=(1, 1, 16, 16, 0, 4), stats=True)
 

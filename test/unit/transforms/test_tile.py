@@ -62,6 +62,8 @@ def test_attention(sizes: list[int], want: list[int]) -> None:
         (64, 64, "f16", "least=16", (64, 64, 0, 0)),
         (40, 72, "f16", "held=24576,least=16", (128, 32, 48, 80)),  # whole instructions
         (40, 72, "f32", "least=16", (64, 64, 0, 0)),
+        (40, 72, "f16", "warp_groups=1", (128, 128, 48, 0)),
+        (160, 96, "bf16", "warp_groups=1", (128, 128, 0, 0)),
     ],
 )  # fmt: skip
 def test_the_largest_tiles_that_fit(
