@@ -11,7 +11,7 @@ import torch
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch import op
-from neptune_mlir.torch.gradients import Attention
+from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.trace import trace
 
@@ -102,7 +102,7 @@ def dispatch(
     if torch.compiler.is_compiling():
         made = torch.ops.neptune.attention(*given)
     elif learns and torch._C._functorch.peek_interpreter_stack():
-        made = Attention.apply(q, k, v, mask, (mods, scale, is_causal), *captured)
+        made = DifferentiableAttention.apply(q, k, v, mask, (mods, scale, is_causal), *captured)
     elif learns or _is_observed(*tensors):
         made = torch.ops.neptune.attention(*given)
     else:

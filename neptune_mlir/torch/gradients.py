@@ -25,6 +25,7 @@ import torch
 from neptune_mlir.driver.kernel import Kernel
 from neptune_mlir.errors import NeptuneError, ToolError, UsageError
 from neptune_mlir.frontend.gradient.saved import vjp
+from neptune_mlir.frontend.notation import Tensor
 from neptune_mlir.torch import op
 
 _OUT, _LSE = "out0", "saved0"  # what `vjp` calls what it saves
@@ -33,7 +34,7 @@ _FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 @dataclass(frozen=True)
-class Backward:
+class BackwardKernel:
     """A kernel for adjoints: of which inputs of the forward program, and what it takes, by name
     with its type."""
 
@@ -42,13 +43,13 @@ class Backward:
     takes: dict[str, torch.dtype]
 
 
-_backwards: dict[Any, Backward] = {}
+_backwards: dict[Any, BackwardKernel] = {}
 
 
 def backward_of(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     mods: str, scale: float, is_causal: bool, with_lse: bool, needs: Sequence[bool],
-) -> Backward:  # fmt: skip
+) -> BackwardKernel:  # fmt: skip
     """The kernel for tensors like these, with or without a cotangent of the log-sum-exp.
 
     Raises:
@@ -59,7 +60,8 @@ def backward_of(
         program = op.program_of(q, k, v, attn_mask, mods, scale, is_causal, with_lse)
         wanted = op.mods_named(mods).inputs_of(needs[4:])
         wanted |= {n for n, x in zip(("q", "k", "v", "attn_mask"), needs, strict=False) if x}
-        of = [n for n, x in program.inputs.items() if n in wanted and x.dtype in _FLOATS]
+        types = {n: x.dtype for n, x in program.inputs.items() if isinstance(x, Tensor)}
+        of = [n for n, dtype in types.items() if n in wanted and dtype in _FLOATS]
         _, program = vjp(program, wrt=of)
         unknown = [n for n in program.inputs if n.startswith("saved") and n != _LSE]
         if unknown:
@@ -68,8 +70,9 @@ def backward_of(
                 hint="write the score so that a softmax's maximum is free",
             )
         kernel = op.compile(program, target=op.target_of(q.device))
-        takes = {n: _TYPES[x.dtype] for n, x in program.inputs.items()}
-        _backwards[key] = Backward(kernel, tuple(of), takes)
+        inputs = program.inputs.items()
+        takes = {n: _TYPES[x.dtype] for n, x in inputs if isinstance(x, Tensor)}
+        _backwards[key] = BackwardKernel(kernel, tuple(of), takes)
     return _backwards[key]
 
 
@@ -138,7 +141,8 @@ def gradients(
     out, lse = made
     if not lse.ndim == 3:  # the operation was called without `return_lse`
         lse = torch.ops.neptune.attention(q, k, v, mask, captured, *options, True)[1]
-    call = _Backward.apply if torch._C._functorch.peek_interpreter_stack() else _by_operation
+    inside_func = torch._C._functorch.peek_interpreter_stack()
+    call = AttentionBackward.apply if inside_func else _by_operation
     found = call(*cotangents, q, k, v, mask, out, lse, options, tuple(needs), *captured)
     adjoints = dict(zip(backward.of, found, strict=True))
     sizes = op.sizes_of(q, k)
@@ -156,7 +160,7 @@ def _by_operation(
     )
 
 
-class _Backward(torch.autograd.Function):
+class AttentionBackward(torch.autograd.Function):
     """The operation for `torch.func`, which takes none that has a derivative of its own."""
 
     @staticmethod
@@ -172,7 +176,7 @@ class _Backward(torch.autograd.Function):
         return _refuse()
 
 
-class Attention(torch.autograd.Function):
+class DifferentiableAttention(torch.autograd.Function):
     """The forward operation for `torch.func`: q, k, v, the mask, options, captured tensors."""
 
     @staticmethod
@@ -229,8 +233,8 @@ def _by_torch(
         for x in learned:
             x.requires_grad_()
         q, k, v, mask, *captured = given
-        mods, *rest = options
-        made = op.dense(q, k, v, op.modify(mods, captured), mask, *rest, True)
+        mods, scale, is_causal = options
+        made = op.dense(q, k, v, op.modify(mods, captured), mask, scale, is_causal, True)
     pairs = [(m, c) for m, c in zip(made, cotangents, strict=True) if c is not None]
     if not pairs:
         return [None for _ in given]

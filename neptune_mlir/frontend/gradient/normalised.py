@@ -28,7 +28,7 @@ from neptune_mlir.frontend.program import Program, ReductionStep
 
 
 @dataclass(frozen=True)
-class Value:
+class SavedValue:
     """What the backward pass reads in place of `term`: it is equal to `saved`, over `axes`."""
 
     term: Term
@@ -39,7 +39,7 @@ class Value:
 
 def normalised(
     program: Program, gradient: Program, steps: Sequence[ReductionStep]
-) -> tuple[list[Value], dict[Term, Term], set[str]]:
+) -> tuple[list[SavedValue], dict[Term, Term], set[str]]:
     """The values to save in place of reductions, and what becomes of terms of the gradient.
 
     Args:
@@ -48,7 +48,7 @@ def normalised(
     Returns:
         The values; constants in place of terms; the names of the steps that are then not read.
     """
-    values: list[Value] = []
+    values: list[SavedValue] = []
     ones: dict[Term, Term] = {}
     gone: set[str] = set()
     for free in free_extrema(program):
@@ -62,7 +62,7 @@ def normalised(
 
 def _of_reference(
     program: Program, gradient: Program, steps: Sequence[ReductionStep], t: Term
-) -> tuple[list[Value], dict[Term, Term], set[str]] | None:
+) -> tuple[list[SavedValue], dict[Term, Term], set[str]] | None:
     """The same for one value that no result depends on."""
     names = {s.key for s in steps}
     roots = [*(s.body for s in gradient.steps if s.key not in names),
@@ -93,15 +93,15 @@ def _as(symbol: Term, dtype: str) -> Term:
 
 def _values(
     t: Term, total: Term, others: Sequence[ReductionStep], reads: Sequence[Term]
-) -> list[Value]:
+) -> list[SavedValue]:
     zero, axes = T.const(0.0, total.dtype), tuple(sorted(t.axes))
     nothing = T.make("eq", total, zero)
     log = T.make("add", t, T.make("log", total))
-    found = [Value(t, T.make("select", nothing, T.const(math.inf, t.dtype), log), axes,
+    found = [SavedValue(t, T.make("select", nothing, T.const(math.inf, t.dtype), log), axes,
                    "the reference for which its sum is 1")]  # fmt: skip
     for step, read in zip(others, reads, strict=True):
         share = T.make("select", nothing, zero, T.make("div", read, total))
-        found.append(Value(read, share, tuple(step.kept), "divided by the sum"))
+        found.append(SavedValue(read, share, tuple(step.kept), "divided by the sum"))
     return found
 
 

@@ -17,7 +17,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient import as_program, grad
 from neptune_mlir.frontend.gradient.derivatives import masks_outside
-from neptune_mlir.frontend.gradient.normalised import Value, normalised
+from neptune_mlir.frontend.gradient.normalised import SavedValue, normalised
 from neptune_mlir.frontend.program import Program, ReductionStep, Tensor
 
 
@@ -56,10 +56,10 @@ def vjp(program: Any, wrt: Sequence[str] | None = None) -> tuple[Program, Progra
     return forward, _backward(program, gradient, named, ones, {s.key for s in steps})
 
 
-def _plainly(step: ReductionStep) -> Value:
+def _plainly(step: ReductionStep) -> SavedValue:
     """A reduction, saved as it is."""
     read = T.read(step.key, *(T.index(a) for a in step.kept), dtype=step.body.dtype)
-    return Value(read, read, tuple(step.kept), f"{step.combiner} of its body")
+    return SavedValue(read, read, tuple(step.kept), f"{step.combiner} of its body")
 
 
 def _unrounded(t: Term) -> Term:
@@ -83,7 +83,7 @@ def _small(program: Program, gradient: Program) -> list[ReductionStep]:
 
 
 def _backward(
-    program: Program, gradient: Program, saved: Sequence[tuple[Value, str, str]],
+    program: Program, gradient: Program, saved: Sequence[tuple[SavedValue, str, str]],
     ones: dict[Term, Term], keys: set[str],
 ) -> Program:  # fmt: skip
     """The gradient, with what is saved among its inputs.
@@ -95,7 +95,7 @@ def _backward(
     """
     made = gradient.copy(f"{program.name}_backward")
     cotangents = {n: made.inputs.pop(n) for n in [*made.inputs][len(program.inputs) :]}
-    table: dict[str, tuple[Value, Term]] = {}
+    table: dict[str, tuple[SavedValue, Term]] = {}
     for value, name, dtype in saved:
         tensor = made.input(name, *(made.axis_list[a] for a in value.axes), dtype=dtype)
         own = tensor[tuple(made.axis_list[a] for a in value.axes)].term
@@ -115,7 +115,7 @@ def _backward(
     return made
 
 
-def _in_place(t: Term, value: Value, own: Term) -> Term:
+def _in_place(t: Term, value: SavedValue, own: Term) -> Term:
     """`t` with what was saved in place of the value, also where a reduction is read elsewhere."""
     if value.term.op != "read":
         return T.substitute(t, {value.term: own})

@@ -4,9 +4,10 @@
 A product of tiles c[i, j] = Σ_k a[i, k] b[j, k] reads one operand as vectors, which has to be
 contiguous along c's last dimension: here b is transposed first. Where b is a tile of the stream and
 a stays for the whole loop, that is a transposition in every iteration, and b often is a factor of
-another product, that reads it as it lies. So c becomes c[j, i]: a is transposed once.
+another product, that reads it as it lies. So c becomes c[j, i], and a is transposed once. That pays
+where a has enough rows for whole vectors.
 
-That pays where a has enough rows for whole vectors. What c goes into turns with it. Elementwise ops do not care, and products that read c as scalars do
+What c goes into turns with it. Elementwise ops do not care, and products that read c as scalars do
 not either; where something else reads one of these tiles (a sum over a row, a result that is
 stored), all of them stay.
 """
