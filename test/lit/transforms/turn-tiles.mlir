@@ -15,7 +15,7 @@
 // CHECK-DAG: #[[ROW:.*]] = affine_map<(d0, d1) -> (d1)>
 // CHECK-LABEL: func.func @turned
 // CHECK: scf.for
-// CHECK: %[[S:.*]] = linalg.generic {indexing_maps = [#[[A]], #[[B]], #[[C]]], {{.*}} outs(%{{.*}} : tensor<48x32xf32>)
+// CHECK: %[[S:.*]] = linalg.generic {indexing_maps = [#[[B]], #[[A]], #[[C]]], {{.*}} outs(%{{.*}} : tensor<48x32xf32>)
 // CHECK: %[[E:.*]] = linalg.generic {indexing_maps = [#[[ID]], #[[ROW]], #[[ID]]], {{.*}} ins(%[[S]],
 // CHECK: linalg.index 0
 // CHECK: -> tensor<48x32xf32>
