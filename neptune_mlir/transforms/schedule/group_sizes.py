@@ -49,9 +49,11 @@ def shape_of(
     ]
     terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
     masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
+    summed = [stream in nest.reduced_axes for nest, *_ in contractions(nests)]
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
+        max(1, summed.count(False)), max(1, summed.count(True)),
     )  # fmt: skip
 
 
@@ -107,8 +109,11 @@ def _fitting(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to 128, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
-    by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
-    by_memory = (TILE_BYTES - rows * shape.depth * 2) // max(1, 4 * (shape.depth + shape.width))
+    left = PRODUCT_REGISTERS[rows // 64] - shape.results * shape.width // 2
+    by_registers = left * 4 // _quarters(shape)
+    # of each product that makes a tile, one factor stays
+    stays = rows * (shape.depth + (shape.scores - 1) * shape.width) * 2
+    by_memory = (TILE_BYTES - stays) // max(1, 4 * (shape.depth + shape.width))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
@@ -135,8 +140,14 @@ def is_deep(shape: Shape) -> bool:
 
 
 def registers(shape: Shape, stream: int) -> int:
-    """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
-    return 3 * stream // 4 + shape.width // 2
+    """Of a thread, for so many scores of a row (kept rounded as well) and for the results."""
+    return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
+
+
+def _quarters(shape: Shape) -> int:
+    """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
+    score, and a quarter for what is rounded of it for each result."""
+    return 2 * shape.scores + shape.results
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:
