@@ -146,8 +146,9 @@ def registers(shape: Shape, stream: int) -> int:
 
 def _quarters(shape: Shape) -> int:
     """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
-    score, and a quarter for what is rounded of it for each result."""
-    return 2 * shape.scores + shape.results
+    score, and a quarter for what is rounded of it for each result; of several results, what one
+    is made of waits while another is made."""
+    return 2 * shape.scores + 2 * shape.results - 1
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:
