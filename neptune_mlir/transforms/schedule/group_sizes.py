@@ -49,7 +49,10 @@ def shape_of(
     ]
     terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
     masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
-    summed = [stream in nest.reduced_axes for nest, *_ in contractions(nests)]
+    summed = [
+        stream in nest.reduced_axes for nest, left, right in contractions(nests)
+        if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left)
+    ]  # a sum of squares is no product of a matrix instruction
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
