@@ -41,7 +41,9 @@ def vjp(program: Any, wrt: Sequence[str] | None = None) -> tuple[Program, Progra
     steps = _small(program, gradient)
     values, ones, gone = normalised(program, gradient, steps)
     values += [_plainly(s) for s in steps if s.key not in gone]
-    results = {(_unrounded(o.term), o.axes): o for o in program.outputs}
+    results = {
+        (_unrounded(o.term), o.axes): o for o in program.outputs if o.name not in program.inputs
+    }
     known = [(v, results.get((v.saved, v.axes))) for v in values]
     first = [(v, o.name, o.term.dtype) for v, o in known if o]
     rest = [v for v, o in known if not o]
