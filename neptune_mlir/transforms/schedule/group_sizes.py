@@ -35,6 +35,7 @@ from neptune_mlir.transforms.schedule.tile_room import contractions
 
 ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
+BESIDE = 24  # registers of a thread for functions, or two masks, where each score is live for long
 WIDE = 256  # columns of one instruction
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
@@ -113,6 +114,8 @@ def _fitting(shape: Shape, rows: int) -> int:
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
     left = PRODUCT_REGISTERS[rows // 64] - shape.results * shape.width // 2
+    if shape.results > 1 and (shape.band or not shape.light):
+        left -= BESIDE
     by_registers = left * 4 // _quarters(shape)
     # of each product that makes a tile, one factor stays
     stays = rows * (shape.depth + (shape.scores - 1) * shape.width) * 2
