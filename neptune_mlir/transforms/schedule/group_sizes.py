@@ -29,13 +29,17 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
-from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, TILE_BYTES
+from neptune_mlir.targets.warp_groups import (
+    BESIDE_PRODUCTS,
+    PANEL,
+    PRODUCT_REGISTERS,
+    TILE_BYTES,
+)
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
 ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
-BESIDE = 24  # registers of a thread for functions, or two masks, where each score is live for long
 WIDE = 256  # columns of one instruction
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
@@ -115,7 +119,7 @@ def _fitting(shape: Shape, rows: int) -> int:
         return PANEL if is_plain(shape) else WIDE
     left = PRODUCT_REGISTERS[rows // 64] - shape.results * shape.width // 2
     if shape.results > 1 and (shape.band or not shape.light):
-        left -= BESIDE
+        left -= BESIDE_PRODUCTS
     by_registers = left * 4 // _quarters(shape)
     # of each product that makes a tile, one factor stays
     stays = rows * (shape.depth + (shape.scores - 1) * shape.width) * 2
