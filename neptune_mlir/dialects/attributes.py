@@ -266,8 +266,8 @@ VIA = Attribute(
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
     readers=(
-        "codegen.gpu.kernels", "codegen.nvidia.rings", "transforms.gpu.defer_joins",
-        "transforms.gpu.keep_references", "transforms.gpu.streams",
+        "codegen.gpu.kernels", "codegen.nvidia.rings", "codegen.nvidia.specialized",
+        "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
         "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip

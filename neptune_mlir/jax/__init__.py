@@ -65,17 +65,20 @@ def _differentiable(program: Program, target: str) -> Callable[..., tuple[Any, .
     kernel = compile(program, target)
 
     @functools.cache
-    def passes() -> tuple[Kernel, Kernel]:
+    def passes() -> tuple[Kernel, Kernel, list[int]]:
         forward, backward = vjp(program)
-        return compile(forward, target), compile(backward, target)
+        # the results of the forward pass that the other one reads, or that are there for it
+        read = [k for k, o in enumerate(forward.outputs) if o.name in backward.inputs]
+        return compile(forward, target), compile(backward, target), read
 
     @jax.custom_vjp
     def function(*arguments: Any) -> tuple[Any, ...]:
         return calls.call(kernel, arguments)
 
     def run_forward(*arguments: Any) -> tuple[Any, Any]:
-        results = calls.call(passes()[0], arguments)
-        return results[: len(program.outputs)], (arguments, results[len(program.outputs) :])
+        forward, _, read = passes()
+        results = calls.call(forward, arguments)
+        return results[: len(program.outputs)], (arguments, [results[k] for k in read])
 
     def run_backward(kept: Any, cotangents: Any) -> tuple[Any, ...]:
         arguments, saved = kept

@@ -147,7 +147,7 @@ def attention(
     out, lse = softmax_sum(s, j, v[b, shared, j, e], sink_logit)
     p.output(out, b, h, i, e, dtype=dtype)
     if return_lse:
-        p.output(lse, b, h, i)
+        p.output(lse, b, h, i, dtype="f64" if dtype == "f64" else "f32")
     return p
 
 

@@ -61,6 +61,7 @@ FROM_TILES = (
     Step("cse"),
     Step("tensor-to-generic", {"only": "tensor.extract_slice"}),
     Step("sink-reads"),
+    Step("turn-tiles"),
     Step("place-tiles"),
     Step("canonicalize"),
     _BUFFERIZE,
@@ -219,6 +220,7 @@ def _steps(
     """The pipeline with what depends on the program, the chip and the request filled in."""
     options: dict[str, dict[str, Any]] = {
         "outline-kernels": {"entry": entry or ""},
+        "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
         },

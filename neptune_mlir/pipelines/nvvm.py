@@ -48,7 +48,7 @@ def ways(target: str) -> tuple[Way, ...]:
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2")}
-    steps = (*gpu.CLEAN, Step("specialize-warps"))
+    steps = (*gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("specialize-warps"))
     return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
 
 

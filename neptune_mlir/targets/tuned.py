@@ -39,6 +39,8 @@ class Shape:
         light: whether exp is the only function that takes registers.
         band: whether several such comparisons do, as a causal window has them: what is left of the
             stream need not grow with it.
+        scores: products that make tiles for each step of the stream.
+        results: products that sum over the stream, into accumulators of their own.
     """
 
     depth: int
@@ -46,10 +48,21 @@ class Shape:
     triangle: bool
     light: bool
     band: bool = False
+    scores: int = 1
+    results: int = 1
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
+        if (self.scores, self.results) != (1, 1):
+            marks.append(f"{self.scores} scores {self.results} results")
         return " ".join([f"{self.depth}x{self.width}", *marks])
+
+    def as_json(self) -> dict[str, Any]:
+        made = asdict(self)
+        for name in ("scores", "results"):  # most streams have one each
+            if made[name] == 1:
+                del made[name]
+        return made
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ class Entry:
     measured: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def as_json(self) -> dict[str, Any]:
-        made = {"chip": self.chip, **asdict(self.shape), "from": self.start,
+        made = {"chip": self.chip, **self.shape.as_json(), "from": self.start,
                 **self.choice.as_json()}  # fmt: skip
         return made | ({"measured": dict(self.measured)} if self.measured else {})
 
@@ -125,7 +138,9 @@ class Entry:
         given = {f.name: left.pop(f.name) for f in fields(Shape) if f.name in left}
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
                       _truth(given, "triangle"), _truth(given, "light"),
-                      _truth(given, "band") if "band" in given else False)  # fmt: skip
+                      _truth(given, "band") if "band" in given else False,
+                      *(_number(given, n, 1) if n in given else 1 for n in ("scores", "results"))
+                      )  # fmt: skip
         numbers: dict[str, Any] = {name: _number(left, name, least, unit)
                    for name, least, unit in _NUMBERS if name in left}  # fmt: skip
         truths = {name: _truth(left, name) for name in _TRUTHS if name in left}

@@ -16,6 +16,7 @@ ATOM = 1024  # bytes after which the swizzle repeats
 REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
+BESIDE_PRODUCTS = 24  # of these, for functions or two masks, where scores are live for long
 # streams that are worth a group more, if their tiles have so many points (measured on an H200)
 LONG, LONG_TRIANGLE, WORTH = 2 << 10, 8 << 10, 96
 SPILLED = 96  # bytes of a thread that kernels for long streams may keep in memory

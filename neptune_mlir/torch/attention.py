@@ -11,6 +11,7 @@ import torch
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch import op
+from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.trace import trace
 
@@ -93,9 +94,16 @@ def dispatch(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
     captured: list[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> Any:  # fmt: skip
-    """The operation: directly where nothing looks on, else through torch's dispatcher."""
-    given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse)
-    if torch.compiler.is_compiling() or _is_observed(q, k, v, mask, *captured):
+    """The operation: directly where nothing looks on, else through torch's dispatcher. Where it is
+    differentiated, it has the log-sum-exp, too, which its gradient is made of."""
+    tensors = (q, k, v, mask, *captured)
+    learns = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse or learns)
+    if torch.compiler.is_compiling():
+        made = torch.ops.neptune.attention(*given)
+    elif learns and torch._C._functorch.peek_interpreter_stack():
+        made = DifferentiableAttention.apply(q, k, v, mask, (mods, scale, is_causal), *captured)
+    elif learns or _is_observed(*tensors):
         made = torch.ops.neptune.attention(*given)
     else:
         made = op.run(*given)
@@ -103,14 +111,11 @@ def dispatch(
 
 
 def _is_observed(*tensors: torch.Tensor | None) -> bool:
-    """Whether autograd, a tracer, a mode or a subclass of Tensor has to see the operation."""
+    """Whether a tracer, a mode or a subclass of Tensor has to see the operation."""
     if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
         return True
-    grad = torch.is_grad_enabled()
     return any(
-        x is not None
-        and ((grad and x.requires_grad) or type(x) not in (torch.Tensor, torch.nn.Parameter))
-        for x in tensors
+        x is not None and type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors
     )
 
 

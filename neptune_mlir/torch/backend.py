@@ -31,11 +31,7 @@ def neptune(
     Args:
         mode, options: inductor's.
     """
-    learns = torch.is_grad_enabled() and any(
-        isinstance(x, torch.Tensor) and x.requires_grad for x in (*inputs, *graph.parameters())
-    )
-    if not learns:  # there is no backward kernel yet, and torch has some
-        take_attention(graph)
+    take_attention(graph)
     return _rest(graph, inputs, mode, options)
 
 

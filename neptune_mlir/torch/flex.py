@@ -147,7 +147,11 @@ def _static_rows(plan: ModPlan, values: dict[str, torch.Tensor]) -> bool:
 
 def _replace(graph: GraphModule, node: Node, mods: str, captured: list[Node], scale: float) -> None:
     q, k, v = node.args[:3]
-    reads_lse = any(u.args[1] == 1 and u.users for u in node.users)
+    learns = torch.is_grad_enabled() and any(
+        isinstance(_value(n), torch.Tensor) and _value(n).requires_grad
+        for n in (q, k, v, *captured)
+    )  # its gradient is made of the log-sum-exp
+    reads_lse = learns or any(u.args[1] == 1 and u.users for u in node.users)
     value = _value(node)
     with graph.graph.inserting_before(node):
         captured = [_as_tensor(graph, n) for n in captured]

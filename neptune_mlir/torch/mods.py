@@ -121,15 +121,53 @@ class ModPlan:
         kept = self.tables and (sizes, device, state)
         if kept and self._kept and self._kept[0] == kept and (None not in dict(state).values()):
             return self._kept[1]
-        found = [
-            self._captured(s, tensors[s.of], sizes, device) if isinstance(s.of, str)
-            else self._table(s, tensors, sizes, device)
-            for s in self.sources
-        ]  # fmt: skip
+        with torch.no_grad():
+            found = [self._value(s, tensors, sizes, device).detach() for s in self.sources]
         found = [x.to(_WIDER[x.dtype]) if x.dtype in _WIDER else x for x in found]
         # the tensors are held, so that none of another content comes to have their identity
         self._kept = (kept, found, list(tensors.values())) if kept else None
         return found
+
+    def reads(self, source: InputSource) -> set[str]:
+        """The captured tensors that an input is made of."""
+        pending, found = [source.of], set()
+        while pending:
+            node = pending.pop()
+            if isinstance(node, str) or node.op == "get_attr":
+                found.add(node if isinstance(node, str) else node.target)
+            else:
+                pending += node.all_input_nodes
+        return found
+
+    def pull(
+        self, tensors: Mapping[str, torch.Tensor], needs: Mapping[str, bool],
+        adjoints: Mapping[int, torch.Tensor], sizes: Mapping[str, int], device: torch.device,
+    ) -> list[torch.Tensor | None]:  # fmt: skip
+        """The adjoints of the captured tensors that are needed.
+
+        Args:
+            adjoints: of inputs, by their number.
+        """
+        leaves = {n: x.detach().requires_grad_() for n, x in tensors.items() if needs[n]}
+        if not leaves or not adjoints:
+            return [None for _ in tensors]
+        given = {**tensors, **leaves}
+        with torch.enable_grad():
+            made = [self._value(self.sources[k], given, sizes, device) for k in adjoints]
+        found = torch.autograd.grad(
+            made, list(leaves.values()), list(adjoints.values()), allow_unused=True
+        )
+        by_name = dict(zip(leaves, found, strict=True))
+        return [by_name.get(n) for n in tensors]
+
+    def _value(
+        self, source: InputSource, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int],
+        device: torch.device,
+    ) -> torch.Tensor:  # fmt: skip
+        """An input, as a function of the captured tensors."""
+        if isinstance(source.of, str):
+            return self._captured(source, tensors[source.of], sizes, device)
+        return self._table(source, tensors, sizes, device)
 
     def _captured(
         self, source: InputSource, x: torch.Tensor, sizes: Mapping[str, int], device: torch.device
@@ -148,18 +186,15 @@ class ModPlan:
                 )
             if x.shape[dim] > reached:
                 x = x.narrow(dim, 0, reached)
-        return x.detach() if x.device == device or x.ndim else x.detach().to(device)
+        return x if x.device == device or x.ndim else x.to(device)
 
     def _table(
         self, source: InputSource, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int],
         device: torch.device,
     ) -> torch.Tensor:  # fmt: skip
         node, axes = source.of, [a for a, _ in source.axes]
-        with torch.no_grad():
-            places = {
-                a: torch.arange(sizes[a], device=device, dtype=torch.int32) for a in axes
-            }
-            found = self.over(node, tensors, places, axes)
+        places = {a: torch.arange(sizes[a], device=device, dtype=torch.int32) for a in axes}
+        found = self.over(node, tensors, places, axes)
         if {"q", "kv"} <= set(axes) and found.numel() > _LARGE:
             warnings.warn(
                 f"'{self.name}' reads '{_called(node)}' at queries and keys together, which no "

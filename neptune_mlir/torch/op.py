@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`torch.ops.neptune.attention`: an operation of torch, with a fake kernel and autograd.
+"""`torch.ops.neptune.attention`: an operation of torch, with a fake kernel.
 
     attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, Tensor[] captured, str mods,
               float scale, bool is_causal, bool return_lse) -> (Tensor, Tensor)
@@ -53,6 +53,37 @@ class Mods:
                 names = list(plan.shapes)
                 found.append((plan, dict(zip(names, captured[at:], strict=False))))
                 at += len(names)
+        return found
+
+    @staticmethod
+    def names(prefix: str, plan: ModPlan | None) -> list[str]:
+        """What the program calls the inputs of a modifier."""
+        return [f"{prefix}{k}" for k in range(len(plan.sources))] if plan else []
+
+    def inputs_of(self, needs: Sequence[bool]) -> set[str]:
+        """The program's inputs that come from captured tensors which `needs` marks."""
+        found, at = set(), 0
+        for prefix, plan in (("x", self.score), ("y", self.mask)):
+            if plan:
+                marked = {n for n, x in zip(plan.shapes, needs[at:], strict=False) if x}
+                numbers = (k for k, s in enumerate(plan.sources) if plan.reads(s) & marked)
+                found |= {f"{prefix}{k}" for k in numbers}
+                at += len(plan.shapes)
+        return found
+
+    def pull(
+        self, captured: Sequence[torch.Tensor], needs: Sequence[bool],
+        adjoints: dict[str, torch.Tensor], sizes: dict[str, int], device: torch.device,
+    ) -> list[torch.Tensor | None]:  # fmt: skip
+        """The adjoints of captured tensors, from those of the program's inputs by name."""
+        found: list[torch.Tensor | None] = []
+        for prefix, (plan, tensors) in zip(
+            [p for p, plan in (("x", self.score), ("y", self.mask)) if plan],
+            self.tensors(captured), strict=True,
+        ):  # fmt: skip
+            marked = dict(zip(tensors, needs[len(found) :], strict=False))
+            mine = {k: adjoints[n] for k, n in enumerate(self.names(prefix, plan)) if n in adjoints}
+            found += plan.pull(tensors, marked, mine, sizes, device)
         return found
 
 
@@ -112,10 +143,7 @@ def run(
     Raises:
         NeptuneError: the kernel cannot be compiled.
     """
-    wide = None if attn_mask is None else (attn_mask.dtype, *(n != 1 for n in attn_mask.shape))
-    group = q.shape[1] // max(k.shape[1], 1)
-    key = (mods, q.dtype, q.shape[3], v.shape[3], group, wide, scale, is_causal, return_lse,
-           q.device)  # fmt: skip
+    key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
     kernel = _kernels.get(key)
     if kernel is None:
         program = program_of(q, k, v, attn_mask, mods, scale, is_causal, return_lse)
@@ -124,13 +152,54 @@ def run(
     return made if return_lse else (made, q.new_empty(0))
 
 
+def key_of(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
+    mods: str, scale: float, is_causal: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """What calls that share a kernel have in common."""
+    wide = None if attn_mask is None else (attn_mask.dtype, *map(_is_one, attn_mask.shape))
+    return mods, q.dtype, *_static(q, k, v), wide, scale, is_causal, q.device
+
+
+def _static(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[int, int, int]:
+    """The numbers that a kernel is compiled for: both head dimensions and the group."""
+    return int(q.shape[3]), int(v.shape[3]), int(q.shape[1] // max(k.shape[1], 1))
+
+
+def _is_one(n: int) -> bool:
+    return bool(n == 1)
+
+
+def sizes_of(q: torch.Tensor, k: torch.Tensor) -> dict[str, int]:
+    """The extents of b, h, q and kv in a call."""
+    return dict(zip(POSITIONS, (*q.shape[:3], k.shape[2]), strict=True))
+
+
+def mods_named(key: str) -> Mods:
+    """The modifiers of this process that have this key."""
+    return _mods[key]
+
+
+def named_arguments(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
+    captured: Sequence[torch.Tensor], mods: str,
+) -> dict[str, torch.Tensor]:  # fmt: skip
+    """The arguments of the program, under the names of its inputs."""
+    of = _mods[mods]
+    names = ["q", "k", "v", *of.names("x", of.score)]
+    names += [] if attn_mask is None else ["attn_mask"]
+    names += of.names("y", of.mask)
+    made = arguments_of(q, k, v, attn_mask, captured, mods)
+    return dict(zip(names, made, strict=True))
+
+
 def arguments_of(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The arguments of the program: tensors that autograd does not follow."""
     found = [x.detach() for x in (q, k, v)]
-    sizes = dict(zip(POSITIONS, (*q.shape[:3], k.shape[2]), strict=True))
+    sizes = sizes_of(q, k)
     of = dict(_mods[mods].tensors(captured))
     score, mask = _mods[mods].score, _mods[mods].mask
     if score:
@@ -156,8 +225,9 @@ def program_of(
     def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
         return of_mask.say(b, h, i, j, prefix="y")
 
+    head_dim, v_dim, group = _static(q, k, v)
     return ops.attention(
-        head_dim=q.shape[3], v_dim=v.shape[3], group=q.shape[1] // max(k.shape[1], 1),
+        head_dim=head_dim, v_dim=v_dim, group=group,
         dtype=DTYPES[q.dtype], scale=scale, causal=is_causal, align="start",
         score_mod=score_mod, mask_mod=mask_mod if of_mask else None, return_lse=return_lse,
     )  # fmt: skip
@@ -167,9 +237,11 @@ def _masked(s: Expr, at: tuple[Any, ...], mask: torch.Tensor) -> Expr:
     """`scaled_dot_product_attention`'s mask, broadcast along its dimensions of 1: conditions say
     what is seen, numbers are added."""
     program = s.program
-    own = [program.axis(f"mask_{d}", 1 if n == 1 else None) for d, n in enumerate(mask.shape)]
+    own = [
+        program.axis(f"mask_{d}", 1 if _is_one(n) else None) for d, n in enumerate(mask.shape)
+    ]
     read = program.input("attn_mask", *own, dtype=DTYPES[mask.dtype])[
-        tuple(0 if n == 1 else a for n, a in zip(mask.shape, at, strict=True))
+        tuple(0 if _is_one(n) else a for n, a in zip(mask.shape, at, strict=True))
     ]
     return where(read, s, -inf) if mask.dtype is torch.bool else s + cast(read, s.dtype)
 
@@ -203,7 +275,7 @@ def dense(
     return out, (top + total.log()).squeeze(-1) if return_lse else q.new_empty(0)
 
 
-def _modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
+def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
     def modify(s: torch.Tensor, places: dict[str, torch.Tensor]) -> torch.Tensor:
         axes = list(POSITIONS)
         for plan, tensors in _mods[mods].tensors(captured):
@@ -227,7 +299,7 @@ def attention_op(
     except NeptuneError as error:  # a compiled graph has no other way to go
         warnings.warn(f"attention runs by torch: {error}", stacklevel=2)
     with torch.no_grad():
-        return dense(q, k, v, _modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+        return dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
 
 
 @attention_op.register_fake
@@ -240,47 +312,3 @@ def _fake(
         return out, q.new_empty(0)
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     return out, q.new_empty(q.shape[:3], dtype=wide)
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    q, k, v, mask, captured, *ctx.options = inputs
-    ctx.count = len(captured)
-    ctx.save_for_backward(q, k, v, mask, *captured)
-
-
-def _backward(ctx: Any, grad_out: Any, grad_lse: Any) -> tuple[Any, ...]:
-    _say_backward_once()
-    given = [None if x is None else x.detach() for x in ctx.saved_tensors]
-    learned = [g for g, needs in zip(given, _needs(ctx), strict=True) if needs]
-    with torch.enable_grad():
-        for x in learned:
-            x.requires_grad_()
-        q, k, v, mask, *captured = given
-        mods, *options = ctx.options
-        made = dense(q, k, v, _modify(mods, captured), mask, *options)
-    wanted, weights = [made[0]], [grad_out]
-    if ctx.options[-1]:
-        wanted.append(made[1])
-        weights.append(grad_lse)
-    found = iter(torch.autograd.grad(wanted, learned, weights, allow_unused=True))
-    grads = [next(found) if needs else None for needs in _needs(ctx)]
-    return (*grads[:4], grads[4:], None, None, None, None)
-
-
-def _needs(ctx: Any) -> list[bool]:
-    """Of q, k, v, the mask and each captured tensor, whether its gradient is wanted."""
-    *first, captured = ctx.needs_input_grad[:5]
-    each = captured if isinstance(captured, (tuple, list)) else [captured] * ctx.count
-    return [*first, *each]
-
-
-@functools.cache
-def _say_backward_once() -> None:
-    warnings.warn(
-        "neptune attention has no backward kernel yet: gradients come from torch, which stores "
-        "all scores",
-        stacklevel=2,
-    )
-
-
-attention_op.register_autograd(_backward, setup_context=_setup)

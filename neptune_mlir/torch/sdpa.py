@@ -3,7 +3,7 @@
 
 `register()` overrides torch's operation for tensors on CPUs and NVIDIA GPUs, under the name
 "neptune" in the registry of `torch.nn.attention` where torch has one. What an override does not
-take (dropout, gradients, nested tensors, other dtypes) runs as before. Libraries that choose their
+take (dropout, nested tensors, other dtypes) runs as before. Libraries that choose their
 attention by name, as transformers does, find "neptune" there, too.
 """
 
@@ -137,10 +137,7 @@ def _fits(
         return False
     if q.shape[1] != k.shape[1] and not (enable_gqa and q.shape[1] % k.shape[1] == 0):
         return False
-    if mask is not None and (is_causal or not _is_mask(mask, q, k)):
-        return False
-    grad = torch.is_grad_enabled()
-    return not (grad and any(x is not None and x.requires_grad for x in (q, k, v, mask)))
+    return mask is None or (not is_causal and _is_mask(mask, q, k))
 
 
 def _is_mask(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> bool:

@@ -47,6 +47,7 @@ _MODULES: dict[str, str] = {
     "skip-dead-tiles": "neptune_mlir.transforms.tiling.skip_dead_tiles",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
+    "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",
     "outline-kernels": "neptune_mlir.transforms.cpu.outline_kernels",
     "tensor-to-generic": "neptune_mlir.transforms.gpu.tensor_to_generic",
     "sink-reads": "neptune_mlir.transforms.gpu.sink_reads",

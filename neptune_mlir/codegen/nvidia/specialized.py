@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, layout_of
+from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -26,7 +26,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.codegen.gpu.compute import Compute, Held, Splat, Tile
+from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
@@ -39,7 +39,7 @@ from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
-from neptune_mlir.dialects.attributes import BOXED, CONSUMERS, RESIDENT, SKIPS_ONES, TURNS
+from neptune_mlir.dialects.attributes import BOXED, CONSUMERS, RESIDENT, SKIPS_ONES, TURNS, VIA
 from neptune_mlir.dialects.op_names import (
     AWAIT_TURN,
     FENCE,
@@ -428,6 +428,20 @@ class SpecializedWriter(KernelWriter):
         for value in tile.values:
             every = s.both(every, value)
         self.scalars[op.results[0]] = self.chip.in_all_lanes(s, every)
+
+    def _load(self, op: Any) -> None:
+        """Vectors that registers take come where they stand, in front of waits for products."""
+        super()._load(op)
+        value = op.results[0]
+        tile = self.tiles[value]
+        if not isinstance(tile, Pending) or len(shape_of(value)) != 1:
+            return
+        for use in value.uses:
+            reader = use.owner.operation
+            if VIA.find(reader, "") == "registers":
+                g = read_generic(reader)
+                iteration = iteration_of(reader, g.extents)
+                self.compute.registers(tile, iteration, g.maps[use.operand_number])
 
     def _generic(self, op: Any) -> None:
         if not SKIPS_ONES.on(op):

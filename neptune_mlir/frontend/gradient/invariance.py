@@ -26,6 +26,7 @@ from neptune_mlir.algebra.proof import PROVED, Obligation, Proof, discharge, out
 from neptune_mlir.algebra.terms import Term
 
 MAX_CANDIDATES = 8  # values tried for one maximum, the largest first
+OLD, NEW = T.sym("old reference"), T.sym("new reference")  # in what `scales_by` is asked
 
 
 def free_value(
@@ -41,14 +42,14 @@ def free_value(
     Returns:
         None where there is no such term, or no proof.
     """
-    for value in _gates(name, [*(r.body for r in reductions), *results])[:MAX_CANDIDATES]:
+    for value in gates(name, [*(r.body for r in reductions), *results])[:MAX_CANDIDATES]:
         proof = independence(value, reductions, results)
         if proof.proved:
             return value, proof
     return None
 
 
-def _gates(name: str, roots: Sequence[Term]) -> list[Term]:
+def gates(name: str, roots: Sequence[Term]) -> list[Term]:
     """Terms that vary along nothing but what reductions are read at, and without which no root
     reads `name`; the largest first."""
     reading = [r for r in roots if _reads(r, name)]
@@ -71,39 +72,26 @@ def independence(
 ) -> Proof:
     """The obligations that make every result independent of `value`, as far as they were proved:
     the last one is not where the proof ends."""
-    place = [T.index(a) for a in sorted(value.axes)]
-    before = T.ref(("old", "t"), *place, dtype=value.dtype)
-    after = T.ref(("new", "t"), *place, dtype=value.dtype)
-    facts = Facts(frozenset())
-    moves = _Moves({r.name: r for r in reductions}, {before: after}, facts)
-    found: list[Obligation] = []
-
-    def checked(kind: str, subject: str, left: Term, right: Term) -> bool:
-        for pair in outcomes(left, right):
-            obligation = discharge(Obligation(kind, subject, *pair), moves.normal)
-            found.append(obligation)
-            if obligation.status != PROVED:
-                return False
-        return True
-
-    for r in _needed(reductions, results):
-        body = moves.bare(T.substitute(r.body, {value: before}))
-        moved = moves.moved(body)
-        if moved is not body:
-            phi = moves.ratio(body, moved, r.axes or ()) if r.combiner == "add" else None
-            if phi is None:
-                found.append(Obligation("re-basing", r.name, moved, body))
-                break
-            if not checked("re-basing", r.name, moved, T.make("mul", body, phi)):
-                break
-            moves.factors[r.name] = phi
-        facts.learn(r.name, r.combiner, body)
-    else:
+    moves = _Moves(value, reductions)
+    if moves.rebase(_needed(reductions, results)):
         for k, result in enumerate(results):
-            body = moves.bare(T.substitute(result, {value: before}))
-            if not checked("free", f"result {k}", moves.moved(body), body):
+            body = moves.bare(result)
+            if not moves.checked("free", f"result {k}", moves.moved(body), body):
                 break
-    return Proof(tuple(found))
+    return Proof(tuple(moves.found))
+
+
+def scales_by(
+    value: Term, reductions: Sequence[Reduction], terms: Sequence[Term], phi: Term
+) -> bool:
+    """Whether each of the terms, with `value` moved from `OLD` to `NEW`, is proved to be itself
+    times `phi`, a term of these two."""
+    moves = _Moves(value, reductions)
+    phi = T.substitute(phi, {OLD: moves.before, NEW: moves.after})
+    return moves.rebase(_needed(reductions, terms)) and all(
+        moves.checked("re-basing", f"term {k}", moves.moved(body), T.make("mul", body, phi))
+        for k, body in enumerate(map(moves.bare, terms))
+    )
 
 
 def _needed(reductions: Sequence[Reduction], results: Sequence[Term]) -> list[Reduction]:
@@ -120,15 +108,46 @@ def _needed(reductions: Sequence[Reduction], results: Sequence[Term]) -> list[Re
 class _Moves:
     """How terms move with a value: what replaces it, and by what each sum scales."""
 
-    def __init__(self, known: dict[str, Reduction], value: dict[Term, Term], facts: Facts):
-        self.known = known
+    def __init__(self, value: Term, reductions: Sequence[Reduction]):
+        place = [T.index(a) for a in sorted(value.axes)]
+        self.before = T.ref(("old", "t"), *place, dtype=value.dtype)
+        self.after = T.ref(("new", "t"), *place, dtype=value.dtype)
         self.value = value
-        self.facts = facts
+        self.known = {r.name: r for r in reductions}
+        self.facts = Facts(frozenset())
         self.factors: dict[str, Term] = {}  # over the axes that the reduction keeps
-        self.normal = Normaliser(facts, reals=True)
+        self.normal = Normaliser(self.facts, reals=True)
+        self.found: list[Obligation] = []
+
+    def checked(self, kind: str, subject: str, left: Term, right: Term) -> bool:
+        """Whether an obligation is proved, for each outcome of its conditions."""
+        for pair in outcomes(left, right):
+            obligation = discharge(Obligation(kind, subject, *pair), self.normal)
+            self.found.append(obligation)
+            if obligation.status != PROVED:
+                return False
+        return True
+
+    def rebase(self, reductions: Sequence[Reduction]) -> bool:
+        """Find and prove by what factor each reduction moves."""
+        for r in reductions:
+            body = self.bare(r.body)
+            moved = self.moved(body)
+            if moved is not body:
+                phi = self.ratio(body, moved, r.axes or ()) if r.combiner == "add" else None
+                if phi is None:
+                    self.found.append(Obligation("re-basing", r.name, moved, body))
+                    return False
+                if not self.checked("re-basing", r.name, moved, T.make("mul", body, phi)):
+                    return False
+                self.factors[r.name] = phi
+            self.facts.learn(r.name, r.combiner, body)
+        return True
 
     def bare(self, t: Term) -> Term:
-        """Results of reductions as references, whose signs are facts."""
+        """The value as it was before, results of reductions as references, whose signs are
+        facts."""
+        t = T.substitute(t, {self.value: self.before})
 
         def rule(n: Term) -> Term | None:
             if n.op == "read" and n.attr in self.known:
@@ -142,8 +161,8 @@ class _Moves:
         done: dict[Term, Term] = {}
         for n in T.walk(t):
             args = [done[a] for a in n.args]
-            if n in self.value:
-                done[n] = self.value[n]
+            if n is self.before:
+                done[n] = self.after
             elif n.op == "ref" and n.attr in self.factors:
                 axes = dict(zip(self.known[n.attr].axes or (), n.args, strict=True))
                 done[n] = T.make("mul", n, T.rename_axes(self.factors[n.attr], axes))

@@ -122,9 +122,12 @@ class _Pipeline:
 
     def write(self) -> None:
         last = self.loops[-1]
+        bounds = [list(loop.operands)[:3] for loop in self.loops]
+        if not any(self.bodies[0].stages.stage.values()):
+            self._reorder(bounds)
+            return
         with ir.InsertionPoint(last):
             i1 = ir.IntegerType.get_signless(1)
-            bounds = [list(loop.operands)[:3] for loop in self.loops]
             runs = [arith.cmpi(2, low, high) for low, high, _ in bounds]  # signed, less
             blank = [_blank(v) for v in self.crossing]
             for k, j in self.stand_ins.items():
@@ -146,6 +149,15 @@ class _Pipeline:
             loop.erase()
 
     # ---- the parts
+
+    def _reorder(self, bounds: list[Any]) -> None:
+        """The loops with their ops in order, where none runs late."""
+        for body, old, own in zip(self.bodies, self.loops, bounds, strict=True):
+            with ir.InsertionPoint(old):
+                made = self._steady(body, tuple(own), list(old.operands)[3:])
+            for before, after in zip(old.results, made, strict=True):
+                before.replace_all_uses_with(after)
+            old.erase()
 
     def _prologue(self, rest: list[Any], blank: list[Any]) -> list[Any]:
         """What the first iteration leaves, of the first loop that has one."""

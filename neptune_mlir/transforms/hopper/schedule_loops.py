@@ -7,8 +7,9 @@ they read), orders the ops of both stages in one list, and estimates the cycles 
 running the list on a model: matmuls on the matrix unit, one after another; everything else on the
 other lanes, beside them (`targets.nvidia.Rates`). Which other ops run late with the same matmuls is
 weighed against the words that are carried from stage to stage, for these may be spilled. Of sets of
-matmuls the fastest wins, then the one that carries the fewest words, then the smallest. A loop that
-gains nothing stays as it is.
+matmuls the fastest wins, then the one that carries the fewest words, then the smallest. Where none
+runs late, matmuls that do not need each other still run beside arithmetic of their own iteration. A
+loop that gains nothing stays as it is.
 
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
@@ -67,13 +68,20 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
         remark(chain[0].location, "a loop is not pipelined: there is a loop within it")
         return
     best = _best([_schedules(graph, rates) for graph in graphs], rates)
-    if not any(best[0].stages.stage.values()):
+    late = any(best[0].stages.stage.values())
+    if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
         remark(chain[0].location, "a loop is not pipelined: nothing runs beside its matmuls")
         return
     for schedule in best:
         for k, op in enumerate(schedule.order):
             STAGE.set(op, schedule.stages.stage[op])
             ORDER.set(op, k)
+
+
+def _as_written(graph: LoopGraph, rates: Rates) -> float:
+    """Cycles of an iteration whose ops run in the order of the IR."""
+    costs = {op: _cycles(op, rates) for op in graph.nodes}
+    return _interval(graph, graph.nodes, costs, rates)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned, warp_groups
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
+    BESIDE_PRODUCTS,
     LONG,
     LONG_TRIANGLE,
     PANEL,
@@ -64,9 +65,14 @@ def shape_of(
     ]
     terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
     masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
+    summed = [
+        stream in nest.reduced_axes for nest, left, right in contractions(nests)
+        if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left)
+    ]  # a sum of squares is no product of a matrix instruction
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
+        max(1, summed.count(False)), max(1, summed.count(True)),
     )  # fmt: skip
 
 
@@ -135,8 +141,14 @@ def _fitting(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to 128, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDE
-    by_registers = (PRODUCT_REGISTERS[rows // 64] - shape.width // 2) * 4 // 3
-    by_memory = (TILE_BYTES - _deep_bytes(rows, shape.depth)) // max(1, 2 * _row_bytes(shape))
+    left = PRODUCT_REGISTERS[rows // 64] - shape.results * shape.width // 2
+    if shape.results > 1 and (shape.band or not shape.light):
+        left -= BESIDE_PRODUCTS
+    by_registers = left * 4 // _quarters(shape)
+    # of each product that makes a tile, one factor stays
+    stays = _deep_bytes(rows, shape.depth)
+    stays += (shape.scores - 1) * tile_bytes(rows, shape.width, panel_of(shape.width, shape.width))
+    by_memory = (TILE_BYTES - stays) // max(1, 2 * _row_bytes(shape))
     return max(16, min(128, by_registers, by_memory) // 16 * 16)
 
 
@@ -174,8 +186,15 @@ def is_deep(shape: Shape) -> bool:
 
 
 def registers(shape: Shape, stream: int) -> int:
-    """Of a thread, for so many scores of a row (kept rounded as well) and for the result."""
-    return 3 * stream // 4 + shape.width // 2
+    """Of a thread, for so many scores of a row (kept rounded as well) and for the results."""
+    return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
+
+
+def _quarters(shape: Shape) -> int:
+    """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
+    score, and a quarter for what is rounded of it for each result; of several results, what one
+    is made of waits while another is made."""
+    return 2 * shape.scores + 2 * shape.results - 1
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:

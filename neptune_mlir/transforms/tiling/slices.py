@@ -33,7 +33,11 @@ def grid_tiles(
 ) -> dict[int, Tile]:
     """Where a program stands that has these numbers along the axes `grid`, and all of those that
     are not cut."""
-    tiles = {k: Tile(a.size, 0, a.extent) for k, a in enumerate(axes) if a.role == "whole"}
+    tiles = {
+        # (a loop that runs once is no reason to load again in each step of the loops around it)
+        k: Tile(a.size, 0, a.extent) for k, a in enumerate(axes)
+        if a.role == "whole" or (a.role == "loop" and a.once)
+    }  # fmt: skip
     for k, program_id in zip(grid, ids, strict=False):
         axis = axes[k]
         offset = ix.scale(program_id, axis.size)

@@ -159,7 +159,9 @@ class Specialised(Simulated):
         if choice is not None:
             depths, flags = (1, 64, 128, 256), (False, True)
             every = itertools.product(depths, (0, *depths), flags, flags, flags)
-            entries = [tuned.Entry("sm_90a", tuned.Shape(*s), 0, choice) for s in every]
+            counts = (1, 1), (2, 1), (2, 2)  # of scores and results: a softmax and its gradient
+            shapes = [tuned.Shape(*s, *n) for s, n in itertools.product(every, counts)]
+            entries = [tuned.Entry("sm_90a", shape, 0, choice) for shape in shapes]
             table = tuned.Table(tuple(entries))
         with tuned.using(table), registry.collect_remarks() as self.remarks:
             text = program.to_mlir()

@@ -8,7 +8,7 @@ import pytest
 def interpreted(monkeypatch):
     """`op.compile` without compiling; the list has the programs that were asked for."""
     torch = pytest.importorskip("torch")
-    from neptune_mlir.torch import op
+    from neptune_mlir.torch import gradients, op
 
     programs = []
 
@@ -21,13 +21,14 @@ def interpreted(monkeypatch):
             wide = [x.float() if x.dtype is torch.bfloat16 else x for x in arguments]
             made = program.reference(*(x.numpy() for x in wide))
             made = made if isinstance(made, tuple) else (made,)
-            lse = torch.float64 if arguments[0].dtype is torch.float64 else torch.float32
-            kinds = (arguments[0].dtype, lse)
-            made = tuple(torch.tensor(x).to(t) for x, t in zip(made, kinds, strict=False))
+            kinds = [o.term.dtype for o in program.outputs]
+            kinds = [next(t for t, name in op.DTYPES.items() if name == k) for k in kinds]
+            made = tuple(torch.tensor(x).to(t) for x, t in zip(made, kinds, strict=True))
             return made if len(made) > 1 else made[0]
 
         return kernel
 
     monkeypatch.setattr(op, "compile", fake_compile)
     monkeypatch.setattr(op, "_kernels", {})
+    monkeypatch.setattr(gradients, "_backwards", {})
     return programs

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The operation in torch's machinery: schemas, fake tensors, autograd, torch.compile, export."""
 
-import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from neptune_mlir.torch import attention, op  # noqa: E402
+from neptune_mlir.torch import attention  # noqa: E402
 from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
 from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
-from support.flex_mods import DIM, HEADS, QUERIES, causal, definition, documents, tensors  # noqa: E402
+from support.flex_mods import DIM, HEADS, QUERIES, definition, documents, tensors  # noqa: E402
 
 SCALE = DIM**-0.5
 slopes = torch.rand(HEADS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -39,29 +38,9 @@ def calls():
 
 
 @pytest.mark.parametrize("name", ["causal", "mask", "mods", "learned"])
-@pytest.mark.filterwarnings("ignore:neptune attention has no backward")
 def test_opcheck(name, interpreted):
     done = torch.library.opcheck(torch.ops.neptune.attention.default, calls()[name])
     assert set(done.values()) == {"SUCCESS"}
-
-
-def test_gradients_of_tensors_and_of_what_modifiers_capture(interpreted):
-    q, k, v = (x[:1, :2, :5].clone().requires_grad_() for x in tensors(torch.float64))
-    learned = slopes[:2].clone().requires_grad_()
-    op._say_backward_once.cache_clear()
-
-    def call(q, k, v, learned):
-        return attention(q, k, v, score_mod=lambda s, b, h, i, j: s + learned[h] * (i - j),
-                         mask_mod=causal, return_lse=True)  # fmt: skip
-
-    with pytest.warns(UserWarning, match="no backward kernel yet"):
-        assert torch.autograd.gradcheck(call, (q, k, v, learned), fast_mode=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        call(q, k, v, learned)[0].sum().backward()
-    assert learned.grad is not None
-    with torch.no_grad():
-        assert not call(q, k, v, learned)[0].requires_grad
 
 
 class Layer(torch.nn.Module):

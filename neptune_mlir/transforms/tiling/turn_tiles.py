@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `turn-tiles`: tiles of a streamed loop lie as the products of a target take them.
+
+A product of tiles c[i, j] = Σ_k a[i, k] b[j, k] of which one operand comes with the loop and the
+other stays makes c either way round, c[i, j] or c[j, i].
+
+* `stays=columns` (CPUs): vectors run along the last dimension of c, and the operand that has it is
+  read along it, so it is transposed first. If that is the operand that stays, it is transposed
+  once, and the one that comes, often a factor of another product as well, is read as it lies. That
+  pays where what stays has enough rows for whole vectors.
+* `stays=rows` (warp groups): the rows of c are those of a group of threads, for the whole loop.
+  Only then can c be the left factor, in registers, of a product that sums over what comes.
+
+What c goes into turns with it. Elementwise ops do not care, and products that read c as their left
+factor do not either; where something else reads one of these tiles (a sum over a row, a result that
+is stored), all of them stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from neptune_mlir.analysis.tiles import read_contraction, read_generic
+from neptune_mlir.ir.bindings import ir, tensor
+from neptune_mlir.targets import cpu
+from neptune_mlir.transforms.registry import register
+
+
+@register("turn-tiles", "transpose tiles of a streamed loop where its factors then lie right")
+def turn_tiles(module: Any, *, stays: str = "columns", vector_bits: int = 0) -> None:
+    lanes = 1
+    if stays == "columns":
+        lanes = (vector_bits or cpu.host().vector_bits) // 32
+    for function in module.body.operations:
+        for body in function.regions[0].blocks if len(function.regions) else ():
+            for loop in _loops(body):
+                _Loop(loop.regions[0].blocks[0], int(stays == "columns"), lanes).run()
+
+
+def _loops(block: Any) -> list[Any]:
+    found = []
+    for op in block.operations:
+        for region in op.operation.regions if op.operation.name.startswith("scf.") else ():
+            for inner in region.blocks:
+                found += ([op.operation] if op.operation.name == "scf.for" else []) + _loops(inner)
+    return found
+
+
+@dataclass
+class _Tiles:
+    """Tiles that turn together: the results of these ops; `readers` are products of them."""
+
+    makers: list[Any] = field(default_factory=list)
+    readers: list[tuple[Any, int]] = field(default_factory=list)
+
+
+class _Loop:
+    """The body of a loop, and which dimension of its products should be that of what stays."""
+
+    def __init__(self, block: Any, wanted: int, lanes: int):
+        self.block, self.wanted, self.lanes = block, wanted, lanes
+
+    def run(self) -> None:
+        done: list[Any] = []
+        for op in [op.operation for op in self.block.operations]:
+            fits = self._lies_wrong(op) and _size(op, 1 - self.wanted) % self.lanes == 0
+            if op not in done and fits:
+                tiles = self._together(op)
+                if tiles is not None:
+                    done += tiles.makers
+                    _rewrite(tiles)
+
+    def _lies_wrong(self, op: Any) -> bool:
+        """A product of what stays and what the loop brings, in the other order."""
+        if not _is_generic(op) or not _is_product(op):
+            return False
+        first, second, out = read_generic(op).maps
+        for k, (mine, theirs) in enumerate(((first, second), (second, first))):
+            if (mine[0], theirs[0]) == (out[1 - self.wanted], out[self.wanted]):
+                stays = not _made_in(op.operands[k], self.block)
+                comes = _made_in(op.operands[1 - k], self.block)
+                return mine[1] == theirs[1] and stays and comes
+        return False
+
+    def _together(self, first: Any) -> _Tiles | None:
+        """The tiles that turn with the result of an op; None where one of them cannot."""
+        tiles, pending = _Tiles(), [first]
+        while pending:
+            op = pending.pop()
+            if op in tiles.makers:
+                continue
+            if not self._can_turn(op):
+                return None
+            tiles.makers.append(op)
+            if not _is_product(op):
+                pending += _makers_of_inputs(op)
+            for use in op.results[0].uses:
+                reader = use.owner.operation
+                if not _is_generic(reader) or reader.block != self.block:
+                    return None
+                if _is_elementwise(reader):
+                    pending.append(reader)
+                elif _reads_scalars(reader, use.operand_number):
+                    tiles.readers.append((reader, use.operand_number))
+                else:
+                    return None
+        return tiles
+
+    def _can_turn(self, op: Any) -> bool:
+        """An op of the loop that makes a tile of two dimensions: a product that lies wrong, or an
+        elementwise op whose other tiles of two dimensions can turn, too."""
+        if not _is_generic(op) or op.block != self.block or len(op.results[0].type.shape) != 2:
+            return False
+        if not op.results[0].type.has_static_shape or not _is_new(op.operands[_last(op)]):
+            return False
+        if _is_product(op):
+            return self._lies_wrong(op)
+        if not _is_elementwise(op) or len(op.attributes["iterator_types"]) != 2:
+            return False
+        plain = all(_dims(m) in ([0, 1], [0], [1], []) for m in _maps(op))
+        return plain and all(maker is not None for maker in _makers_of_inputs(op))
+
+
+def _last(op: Any) -> int:
+    return len(op.operands) - 1
+
+
+def _size(op: Any, dim: int) -> int:
+    return int(op.results[0].type.shape[dim])
+
+
+def _maps(op: Any) -> list[Any]:
+    return [a.value for a in op.attributes["indexing_maps"]]
+
+
+def _dims(indexing: Any) -> list[int] | None:
+    """The loops that an operand is read at, where it is read at loops only."""
+    plain = all(isinstance(e, ir.AffineDimExpr) for e in indexing.results)
+    return [e.position for e in indexing.results] if plain else None
+
+
+def _is_generic(op: Any) -> bool:
+    return bool(op.name == "linalg.generic" and len(op.results) == 1)
+
+
+def _made_in(value: Any, block: Any) -> bool:
+    if isinstance(value, ir.BlockArgument):
+        return bool(value.owner == block)
+    return bool(value.owner.operation.block == block)
+
+
+def _is_product(op: Any) -> bool:
+    plain = all(_dims(m) is not None for m in _maps(op))
+    return plain and read_contraction(read_generic(op)) is not None
+
+
+def _is_elementwise(op: Any) -> bool:
+    return all("parallel" in str(a) for a in op.attributes["iterator_types"])
+
+
+def _makers_of_inputs(op: Any) -> list[Any]:
+    """What makes the inputs of two dimensions; None for a tile that is not made here."""
+    return [
+        None if isinstance(v, ir.BlockArgument) else v.owner.operation
+        for v, m in zip(list(op.operands)[:-1], _maps(op), strict=False)
+        if m.n_dims == len(m.results)
+    ]
+
+
+def _is_new(value: Any) -> bool:
+    """Whether an `outs` operand is there for its shape, or one number everywhere."""
+    return not isinstance(value, ir.BlockArgument) and value.owner.operation.name in (
+        "tensor.empty", "linalg.fill",
+    )  # fmt: skip
+
+
+def _reads_scalars(op: Any, position: int) -> bool:
+    """A product whose vectors run along a dimension that this operand does not have."""
+    maps = _maps(op)
+    mine, out = _dims(maps[position]), _dims(maps[-1])
+    return bool(_is_product(op) and mine and out and len(mine) == 2 and out[-1] not in mine)
+
+
+def _rewrite(tiles: _Tiles) -> None:
+    for op in tiles.makers:
+        swap = {0: 1, 1: 0} if not _is_product(op) else _swap_of(op)
+        turned = {r for r in range(len(op.operands)) if _is_turned(op.operands[r], tiles)}
+        turned.add(_last(op))
+        _set_maps(op, [
+            _moved(m, swap, reverse=k in turned) for k, m in enumerate(_maps(op))
+        ])  # fmt: skip
+        _swap_positions(op, swap)
+        if _is_product(op):
+            _exchange_factors(op)
+        out = _last(op)
+        with ir.InsertionPoint(op), op.location:
+            op.operands[out] = _turned_destination(op.operands[out])
+    for op in tiles.makers:
+        op.results[0].set_type(op.operands[_last(op)].type)
+    for op, position in tiles.readers:
+        _set_maps(op, [
+            _moved(m, {}, reverse=k == position) for k, m in enumerate(_maps(op))
+        ])  # fmt: skip
+
+
+def _swap_of(op: Any) -> dict[int, int]:
+    row, column = _dims(_maps(op)[-1]) or (0, 1)
+    return {row: column, column: row}
+
+
+def _is_turned(value: Any, tiles: _Tiles) -> bool:
+    return not isinstance(value, ir.BlockArgument) and value.owner.operation in tiles.makers
+
+
+def _moved(indexing: Any, swap: dict[int, int], reverse: bool) -> Any:
+    """A map with loops renamed, and for a turned tile with its dimensions in reverse order."""
+    places = [swap.get(e.position, e.position) for e in indexing.results]
+    order = [ir.AffineDimExpr.get(p) for p in (reversed(places) if reverse else places)]
+    return ir.AffineMap.get(indexing.n_dims, 0, order)
+
+
+def _set_maps(op: Any, maps: list[Any]) -> None:
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
+def _swap_positions(op: Any, swap: dict[int, int]) -> None:
+    for inner in op.regions[0].blocks[0].operations:
+        if inner.operation.name == "linalg.index":
+            attribute = ir.IntegerAttr(inner.operation.attributes["dim"])
+            inner.operation.attributes["dim"] = ir.IntegerAttr.get(
+                attribute.type, swap.get(attribute.value, attribute.value)
+            )
+
+
+def _exchange_factors(op: Any) -> None:
+    """The factor that has the rows comes first."""
+    block = op.regions[0].blocks[0]
+    first, second = list(block.arguments)[:2]
+    if first.type != second.type:
+        return
+    maps = _maps(op)
+    _set_maps(op, [maps[1], maps[0], *maps[2:]])
+    op.operands[0], op.operands[1] = op.operands[1], op.operands[0]
+    for inner in block.operations:
+        for k, operand in enumerate(inner.operation.operands):
+            if operand in (first, second):
+                inner.operation.operands[k] = second if operand == first else first
+
+
+def _turned_destination(value: Any) -> Any:
+    kind = value.type
+    empty = tensor.EmptyOp(list(reversed(kind.shape)), kind.element_type).result
+    source = value.owner.operation
+    if source.name == "tensor.empty":
+        return empty
+    fill = source.clone()
+    fill.operands[1] = empty
+    fill.results[0].set_type(empty.type)
+    return fill.results[0]
