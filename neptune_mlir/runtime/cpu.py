@@ -57,7 +57,7 @@ class CpuExecutable:
         return call.prepared(addresses, keep=(arguments, out))
 
     def launch_times(self, *arguments: Any, repeat: int = 5) -> list[tuple[str, float]]:
-        """The kernel of each launch of a call and the seconds that it takes (the median), in order."""
+        """The kernel of each launch of a call and its seconds (the median), in order."""
         views, scalars = check(self.plan, arguments, view)
         loaded = self._load([v.shape if v else None for v in views], scalars, workers.count())
         clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
