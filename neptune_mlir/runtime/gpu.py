@@ -61,10 +61,10 @@ class GpuExecutable:
 
         Args:
             arguments: arrays on one GPU, and numbers, in the program's order.
-            out: one array, or a sequence of one for each result. Without it, results (and the
-                workspace, unless given) are allocated by the library of the arguments.
-            workspace: an array of at least `requirements(...).workspace` bytes; needed when
-                `out` is given and that is not 0.
+            out: one array, or a sequence of one for each result. Without it, results are
+                allocated by the library of the arguments.
+            workspace: an array of at least `requirements(...).workspace` bytes. Without it, that
+                is allocated by torch or CuPy where an argument is theirs; others have to give it.
             stream: a stream of torch or CuPy, or its handle. Default: the one that the library
                 of the arrays works on now.
 
@@ -123,13 +123,14 @@ class GpuExecutable:
 
         views, image, sizes = self._check(images, arguments, take)
         needs, plan = sizes.requirements, image.plan
+        empty = partial(library.empty, device=device, stream=handle)
+        own = given is None or library.allocates
         if given is None:
-            empty = partial(library.empty, device=device, stream=handle)
             given = new_results(plan, needs, empty)
-            if workspace is None and needs.workspace:
-                workspace = empty((needs.workspace,), "i8")
         elif len(given) != len(plan.results):
             raise ArgumentError(f"out= has {len(given)} arrays for {len(plan.results)} results")
+        if workspace is None and needs.workspace and own:
+            workspace = empty((needs.workspace,), "i8")
         arrays = bind(
             plan, sizes, views, given, workspace, take, image.alignment, image.constants
         )

@@ -21,6 +21,8 @@ _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float6
 class Library:
     """No library that we know: the default stream, and no memory."""
 
+    allocates = False
+
     def __init__(self, current_stream: Callable[[int], int] = lambda device: 0):
         # the handle of the stream that the library works on now, by device
         self.current_stream = current_stream
@@ -34,6 +36,8 @@ class Library:
 
 
 class Torch(Library):
+    allocates = True
+
     def __init__(self, torch: Any):
         self._torch = torch
         # what torch's own compilers use: it makes no stream object
@@ -50,6 +54,8 @@ class Torch(Library):
 
 
 class Cupy(Library):
+    allocates = True
+
     def __init__(self, cupy: Any):
         self._cupy = cupy
         super().__init__(lambda device: int(cupy.cuda.get_current_stream(device).ptr))

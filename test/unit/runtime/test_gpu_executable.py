@@ -436,6 +436,8 @@ def test_torch(run, gpu, maker, monkeypatch):
     assert {g.stream for g in gpu.launches} == {77}
     run(x, y, 1.0, out=out, workspace=scratch)
     assert len(torch.made) == 2, "the caller gave all memory"
+    run(x, y, 1.0, out=out)
+    assert torch.made[2:] == [((512,), "int8", "cuda:0", 77)], "all but the workspace"
     stream = type("Stream", (), {"cuda_stream": 5})()
     run(x, y, 1.0, stream=stream)
     assert gpu.launches[-1].stream == 5 and torch.made[-1][-1] == 5  # memory of that stream
