@@ -430,11 +430,14 @@ class SpecializedWriter(KernelWriter):
         self.scalars[op.results[0]] = self.chip.in_all_lanes(s, every)
 
     def _load(self, op: Any) -> None:
-        """Vectors that registers take come where they stand, in front of waits for products."""
+        """Vectors that registers take come where they stand, in front of waits for products; not
+        in front of a loop, through which they would take registers."""
         super()._load(op)
         value = op.results[0]
         tile = self.tiles[value]
         if not isinstance(tile, Pending) or len(shape_of(value)) != 1:
+            return
+        if any(other.operation.name == "scf.for" for other in op.block.operations):
             return
         for use in value.uses:
             reader = use.owner.operation

@@ -32,7 +32,7 @@ _NOTHING = ("tensor.empty", "tensor.dim", "arith.constant")  # ops that compute 
 
 
 @dataclass
-class Box:
+class DataBox:
     """A node: `kind` is memory, carried (a running value), repair, step, or via (no box)."""
 
     kind: str
@@ -40,7 +40,7 @@ class Box:
     what: str = ""
     inside: str = ""  # the stream that it is part of
     group: int = 0  # its number; 0: none
-    above: list[Box] = field(default_factory=list)
+    above: list[DataBox] = field(default_factory=list)
     layer: int = 0
     x: float = 0.0
     place: str = ""  # the line of the listing that says it
@@ -66,19 +66,19 @@ class _Graph:
 
     def __init__(self, listing: Listing, stored: dict[str, str], lines: dict[Any, str]):
         self._listing, self._stored, self._lines = listing, stored, lines
-        self._made: dict[Any, Box] = {}
+        self._made: dict[Any, DataBox] = {}
         self._groups = 0
-        self.boxes: list[Box] = []
+        self.boxes: list[DataBox] = []
         block = listing.function.regions[0].blocks[0]
         for argument in block.arguments:
             if isinstance(argument.type, ir.RankedTensorType):
                 name = listing.values.key(argument)
-                self._add(argument, Box("memory", name, stored.get(name, "argument")))
+                self._add(argument, DataBox("memory", name, stored.get(name, "argument")))
         self._block(block, "")
         used = {id(above) for box in self.boxes for above in box.above}
         self.boxes = [b for b in self.boxes if b.above or id(b) in used]
 
-    def _add(self, value: Any, box: Box) -> None:
+    def _add(self, value: Any, box: DataBox) -> None:
         self._made[value] = box
         self.boxes.append(box)
 
@@ -118,7 +118,7 @@ class _Graph:
                 source.kind, source.group, source.what = "memory", 0, f"{source.what}, {size}"
                 self._made[result] = source
                 continue
-            self._add(result, Box("memory", name, size, above=[source] if source else []))
+            self._add(result, DataBox("memory", name, size, above=[source] if source else []))
 
     def _stream(self, operation: Any, wrapped: bool) -> None:
         self._groups += 1
@@ -142,7 +142,7 @@ class _Graph:
 
     def _op(self, operation: Any, inside: str, group: int) -> None:
         result = operation.results[0]
-        box = Box("step", self._name(result), self._what(operation), inside, group)
+        box = DataBox("step", self._name(result), self._what(operation), inside, group)
         box.place = self._lines.get(operation, "")
         if operation.name == ACCUMULATE:
             box.kind = "carried"
@@ -197,7 +197,7 @@ def _function(operation: Any) -> str:
 # ---- layout
 
 
-def _layers(boxes: list[Box]) -> list[list[Box]]:
+def _layers(boxes: list[DataBox]) -> list[list[DataBox]]:
     """Boxes by layer, with a place for each edge in each layer that it passes."""
     last = [0] * (max(b.group for b in boxes) + 1)  # of each group: its lowest layer
     for box in boxes:  # in order: what a box reads comes before it, and so do earlier groups
@@ -217,8 +217,8 @@ def _layers(boxes: list[Box]) -> list[list[Box]]:
                 layers_of = [b.layer for b in boxes if b.group == group]
                 if layers_of and min(layers_of) <= box.layer <= max(layers_of):
                     box.layer = max(0, min(layers_of) - 1)
-    layers: list[list[Box]] = [[] for _ in range(max(b.layer for b in boxes) + 1)]
-    passing: dict[tuple[int, int], Box] = {}
+    layers: list[list[DataBox]] = [[] for _ in range(max(b.layer for b in boxes) + 1)]
+    passing: dict[tuple[int, int], DataBox] = {}
     for box in boxes:
         layers[box.layer].append(box)
     for box in boxes:
@@ -226,7 +226,7 @@ def _layers(boxes: list[Box]) -> list[list[Box]]:
             for layer in range(above.layer + 1, box.layer):
                 key = (id(above), layer)
                 if key not in passing:
-                    via = Box("via", above=[above], layer=layer)
+                    via = DataBox("via", above=[above], layer=layer)
                     passing[key] = via
                     layers[layer].append(via)
                 above = passing[key]
@@ -234,9 +234,9 @@ def _layers(boxes: list[Box]) -> list[list[Box]]:
     return layers
 
 
-def _order(layers: list[list[Box]]) -> None:
+def _order(layers: list[list[DataBox]]) -> None:
     """Few crossings: boxes stand near the mean of their neighbours, down and up in turns."""
-    below: dict[int, list[Box]] = {}
+    below: dict[int, list[DataBox]] = {}
     for layer in layers:
         for box in layer:
             for above in box.above:
@@ -256,7 +256,7 @@ def _order(layers: list[list[Box]]) -> None:
             box.x += MARGIN - left
 
 
-def _spread(layer: list[Box], wanted: list[float]) -> None:
+def _spread(layer: list[DataBox], wanted: list[float]) -> None:
     """Put boxes where they are wanted, but apart."""
     order = sorted(range(len(layer)), key=lambda k: (wanted[k], k))
     layer[:] = [layer[k] for k in order]
@@ -270,7 +270,7 @@ def _spread(layer: list[Box], wanted: list[float]) -> None:
         box.x = at - shift
 
 
-def _drawn(layers: list[list[Box]]) -> Svg:
+def _drawn(layers: list[list[DataBox]]) -> Svg:
     boxes = [box for layer in layers for box in layer]
     width = max(b.x + b.width / 2 for b in boxes) + MARGIN
     memory = sum(b.kind == "memory" for b in boxes)
@@ -280,7 +280,7 @@ def _drawn(layers: list[list[Box]]) -> Svg:
         f"{memory} tensors in memory; carried through the stream: {', '.join(carried) or 'none'}.",
     )  # fmt: skip
 
-    def top(box: Box) -> float:
+    def top(box: DataBox) -> float:
         return 22 + box.layer * (HEIGHT + DROP)
 
     for group in sorted({b.group for b in boxes if b.group}):
@@ -299,7 +299,7 @@ def _drawn(layers: list[list[Box]]) -> Svg:
     return svg
 
 
-def _edge(svg: Svg, above: Box, box: Box, top: Any) -> None:
+def _edge(svg: Svg, above: DataBox, box: DataBox, top: Any) -> None:
     start, end = top(above) + HEIGHT, top(box) - (0 if box.kind == "via" else 2)
     way = (
         f"M{number(above.x)} {number(start)}C{number(above.x)} {number(start + DROP / 2)} "
@@ -310,7 +310,7 @@ def _edge(svg: Svg, above: Box, box: Box, top: Any) -> None:
     svg.path(way, "edge", arrow=box.kind != "via")
 
 
-def _box(svg: Svg, box: Box, top: float) -> None:
+def _box(svg: Svg, box: DataBox, top: float) -> None:
     if box.place:
         svg.link(box.place)
     left = box.x - box.width / 2

@@ -65,14 +65,16 @@ class ShardedFunction:
 class _Differentiated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: ShardedFunction, layouts: Any, *arguments: Any) -> Any:
-        found = function.passes[0](*arguments, layouts=layouts)
-        results, saved = found[: function.results], found[function.results :]
+        forward, backward = function.passes
+        found = forward(*arguments, layouts=layouts)
+        wanted = {a.name for a in backward.plan.arguments}  # of the results as well
+        saved = [x for name, x in zip(forward.plan.results, found, strict=True) if name in wanted]
         ctx.function, ctx.layouts = function, layouts
         ctx.others = {k: x for k, x in enumerate(arguments) if not isinstance(x, torch.Tensor)}
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         ctx.count = len(arguments)
         ctx.save_for_backward(*tensors, *saved)
-        return results
+        return found[: function.results]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.intervals import may_hold
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, read_live, read_region
+from neptune_mlir.analysis.intervals import may_hold
 from neptune_mlir.analysis.masks import (
     affine_part,
     begins_known,

@@ -8,7 +8,7 @@
                                          stream live  64 first[i // 64] <= j < 64 end[i // 64]
 
 Nothing is asked of the data: the condition in tiles is what interval arithmetic makes of the mask
-(`algebra/intervals.py`), and false only where no point of a tile is live. It is evaluated once a
+(`analysis/intervals.py`), and false only where no point of a tile is live. It is evaluated once a
 call, for all tiles, by two kinds of small kernels. `lower-to-tiles` then takes the new conditions
 for bounds of the stream, as those of causal masks and lengths.
 
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.intervals import may_hold
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import scalar_term
+from neptune_mlir.analysis.intervals import may_hold
 from neptune_mlir.analysis.masks import (
     Linear,
     begins_known,
@@ -53,6 +53,9 @@ from neptune_mlir.transforms.tiling.kernel import TileKernel, read_kernel
 TILES_AT_ONCE = 64  # that one step of the loop over tiles looks at
 
 
+EXTREMA = "_extrema_"  # in the names of kernels that look at what masks are made of
+
+
 @register("skip-dead-tiles", "find the tiles of streams that masks made of data leave")
 def skip_dead_tiles(module: Any) -> None:
     on_gpu = CHIP.on(module.operation)
@@ -62,7 +65,7 @@ def skip_dead_tiles(module: Any) -> None:
         for number, op in enumerate(list(function.regions[0].blocks[0].operations)):
             if op.operation.name in (STREAM, PRIVATE):
                 with ir.InsertionPoint(op), op.operation.location:
-                    _skip(op.operation, values, f"{name}_extrema_{number}", on_gpu)
+                    _skip(op.operation, values, f"{name}{EXTREMA}{number}", on_gpu)
 
 
 def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:

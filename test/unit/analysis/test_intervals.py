@@ -9,9 +9,9 @@ import random
 import pytest
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.intervals import may_hold
 from neptune_mlir.algebra.operators import evaluate
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.intervals import may_hold
 
 LEAVES = [T.read("a", T.index(0), dtype="i32"), T.read("b", T.index(1), dtype="i32"), T.index(0)]
 FLAG = T.read("f", T.index(1), dtype="i1")
