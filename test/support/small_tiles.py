@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from neptune_mlir.pipelines import cpu
-from neptune_mlir.transforms.schedule import library
-
 
 @contextmanager
 def tiny() -> Iterator[None]:
     """Schedules are chosen as always, but have 4 rows and 4 steps of the stream a tile."""
+    # (every test session imports this module, on a GPU's machine without MLIR too)
+    from neptune_mlir.pipelines import cpu
+    from neptune_mlir.transforms.schedule import library
+
     knob = re.compile(r'knob<"(rows|stream)"> = 0 from options = \[0')
     small = {
         name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
