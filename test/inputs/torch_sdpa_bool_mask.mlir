@@ -1,5 +1,6 @@
 // What torch 2.13 and torch-mlir 20261001 make of a PyTorch program on (2x4x7x16:float32, 2x4x11x16:float32, 2x4x11x16:float32, 7x11:bool).
 // kernels: 1
+// kernels on CPUs: 3
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> ()>
 #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
