@@ -31,7 +31,6 @@ from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
 SHORT = 1024  # points of a stream
-LONG = 4096
 SMALL = 16  # rows of the smallest product
 
 
@@ -133,7 +132,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
 def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
 
-    * large tiles: these leave three quarters of the multiprocessors idle, half with long streams;
+    * large tiles: these leave three quarters of the multiprocessors idle;
     * small ones: no more than the program for any call has, so nothing is loaded more often; or no
       more than multiprocessors, where that program leaves seven eighths of them idle;
     * one row beside those that share its operand: fewer than the program for any call has.
@@ -143,11 +142,7 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
     tiles = _product(stream.grid[1:])  # (the first are the chunks)
     whole, chip = _programs(plan), ["multiprocessors"]
     if rows > SMALL:
-        quarter = ["le", ["mul", 4, tiles], chip]
-        if case.length is None or isinstance(case.length, int):
-            return quarter
-        long = ["and", ["le", ["mul", 2, tiles], chip], ["le", LONG, case.length]]
-        return ["or", quarter, long]
+        return ["le", ["mul", 4, tiles], chip]
     if rows == 1:
         return ["lt", tiles, whole]
     idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]

@@ -230,7 +230,6 @@ class RaisedProgram:
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
         cut = base.cut_cases if base.alone and not self.schedule else ()
-        cut = tuple(replace(case, length=base.length) for case in cut)
         for case in (*base.cases, *some, *cut):
             for variant in self.variant(base, target, case):
                 text = str(variant.module)

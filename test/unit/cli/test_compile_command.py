@@ -17,10 +17,7 @@ FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= multiprocessors)"
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
 # streams in chunks
 ANY, LARGE, SMALL = (PROGRAMS.format(n) for n in (128, 64, 16))
-LARGE = (
-    f"calls where or(((4 * {LARGE}) <= multiprocessors), "
-    f"and(((2 * {LARGE}) <= multiprocessors), (4096 <= k.shape[2])))"
-)
+LARGE = f"calls where ((4 * {LARGE}) <= multiprocessors)"
 SMALL = (
     f"calls where or(({SMALL} <= {ANY}), "
     f"and(((8 * {ANY}) <= multiprocessors), ({SMALL} <= multiprocessors)))"

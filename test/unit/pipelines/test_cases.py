@@ -81,16 +81,6 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
 
-@pytest.mark.parametrize(
-    ("heads", "keys", "wanted"),
-    [(32, 64, True), (64, 4095, False), (64, 4096, True), (67, 9000, False)],
-)
-def test_long_streams_are_cut_sooner(heads, keys, wanted):
-    case = cases.Case("rows:64", schedule="private", length=["dim", 1, 2])
-    variant = replace(PLAN, launches=(Launch("f_0", (8, HEADS), ()),))
-    when = cases.few(case, PLAN, variant)
-    assert bool(evaluate(when, [(1, heads, 64, 8), (1, heads, keys, 8)], (), 132)) == wanted
-
 
 def test_a_call_with_few_rows_has_code_of_its_own():
     rng = np.random.default_rng(0)
