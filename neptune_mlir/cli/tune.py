@@ -163,7 +163,7 @@ def _record(results: Sequence[Path], name: str) -> int:
 
 def _all(options: argparse.Namespace) -> int:
     from neptune_mlir.runtime import cache
-    from neptune_mlir.targets.chips import running_on
+    from neptune_mlir.targets.chips import best_for
     from neptune_mlir.targets.nvidia import architecture
     from neptune_mlir.tune import run
 
@@ -171,11 +171,9 @@ def _all(options: argparse.Namespace) -> int:
     folder = options.folder or cache.folder() / "tune" / name.strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     device = run.device(folder / "run.log")
-    chip = architecture(device["capability"])
-    able = running_on(chip)
-    if not able:
+    best = best_for(architecture(device["capability"]))
+    if best is None:
         raise UsageError(f"there is nothing to tune for {device['name']}")
-    best = max(able, key=lambda t: t.rank)
     _build(options, folder, best.name)
     code = _run(options, folder, folder / RESULTS)
     return code or _record([folder / RESULTS], options.table)

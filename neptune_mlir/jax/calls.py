@@ -19,7 +19,7 @@ from neptune_mlir.jax.xla_ffi import CallFrame, CallMemory, handler
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype
 from neptune_mlir.runtime.checks import check, check_equal
 from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT, Sizes
-from neptune_mlir.targets.chips import TARGETS
+from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
 CALL = "neptune_kernel"  # the name of the custom call; its attribute `site` says which
@@ -57,10 +57,10 @@ def default_target() -> str:
         return "cpu"
     text = str(getattr(device, "compute_capability", ""))
     name = f"sm_{text.replace('.', '')}" if text[:1].isdigit() else text
-    able = [t for t in TARGETS.values() if t.runs_on(name)]
-    if not able:
+    best = best_for(name)
+    if best is None:
         raise ToolError(f"no target for JAX's device '{device}'", hint=", ".join(TARGETS))
-    return max(able, key=lambda t: t.rank).name
+    return best.name
 
 
 def call(kernel: Kernel, arguments: Sequence[Any]) -> tuple[jax.Array, ...]:

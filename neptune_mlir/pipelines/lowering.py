@@ -75,7 +75,7 @@ class Lowering:
     @property
     def has_variants(self) -> bool:
         """Whether some calls may have kernels of their own."""
-        return bool(self.cases or self.way.few or (self.way.cut and self.cut_cases))
+        return bool(self.cases or self.way.few or self.cut_cases)
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
@@ -239,7 +239,7 @@ class RaisedProgram:
 
     def variant(self, base: Lowering, target: str, case: Case, knob: str = "") -> list[Lowering]:
         """The tile program for some calls, with one more knob; none where its way does not suit."""
-        way = base.way.cut if case.schedule and base.way.cut else base.way
+        way = (base.way.cut if case.schedule else None) or base.way
         schedule = case.schedule or base.facts["schedule"]
         way = way.bound(schedule, case.knob)
         way = way.bound(schedule, knob) if knob else way

@@ -45,3 +45,8 @@ def running_on(architecture: str) -> list[GpuTarget]:
     for name in plugins.entries(plugins.TARGETS):
         gpu_target(name)
     return [target for target in TARGETS.values() if target.runs_on(architecture)]
+
+
+def best_for(architecture: str) -> GpuTarget | None:
+    """The best of the chips whose code a device runs; None where there is none."""
+    return max(running_on(architecture), key=lambda target: target.rank, default=None)

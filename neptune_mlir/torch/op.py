@@ -25,7 +25,7 @@ from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
-from neptune_mlir.targets.chips import TARGETS, running_on
+from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
 from neptune_mlir.torch.mods import DTYPES, ModPlan
 from neptune_mlir.torch.trace import POSITIONS, Trace
@@ -128,10 +128,10 @@ def target_of(device: torch.device) -> str:
 
 @functools.cache
 def _chip(name: str) -> str:
-    able = running_on(name)
-    if not able:
+    best = best_for(name)
+    if best is None:
         raise ToolError(f"no target for a GPU of architecture {name}", hint=", ".join(TARGETS))
-    return max(able, key=lambda t: t.rank).name
+    return best.name
 
 
 def run(
