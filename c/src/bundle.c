@@ -74,6 +74,20 @@ neptune_status np_find_constants(const neptune_kernel *kernel, np_plan *plan) {
   return NEPTUNE_OK;
 }
 
+neptune_status np_plan_of(neptune_kernel *kernel, const np_json *facts, np_plan *plan) {
+  const np_json *own = np_get(facts, "plan");
+  *plan = kernel->plan;
+  if (!own)
+    return NEPTUNE_OK;
+  memset(plan, 0, sizeof *plan);
+  neptune_status status = np_read_plan(&kernel->arena, own, plan);
+  if (!status)
+    status = np_find_constants(kernel, plan);
+  if (!status && (plan->arguments != kernel->plan.arguments || plan->results != kernel->plan.results))
+    return np_fail(NEPTUNE_BAD_FILE, "a part of the bundle takes or gives other arrays");
+  return status;
+}
+
 neptune_status neptune_open_memory(const void *bytes, size_t size, neptune_kernel **result) {
   neptune_kernel *kernel = calloc(1, sizeof *kernel);
   *result = NULL;

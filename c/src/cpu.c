@@ -9,9 +9,18 @@
 
 enum { WHOLE = 128, FLOATS = 8, CACHE_LINE = 64 };
 
-struct np_cpu {
+/* Code for the calls that meet a condition (NULL: for any), and its plan. */
+typedef struct variant {
+  const np_json *when;
+  np_plan plan;
   np_object object;
   void **functions; /* by launch */
+} variant;
+
+/* The first variant whose condition a call meets is for it; the last one has no condition. */
+struct np_cpu {
+  size_t count;
+  variant *variants;
 };
 
 /* ---- calling a function whose parameters are known at run time only
@@ -129,17 +138,16 @@ static neptune_status check_machine(const neptune_kernel *kernel) {
   return NEPTUNE_OK;
 }
 
-neptune_status np_cpu_load(neptune_kernel *kernel) {
-  const np_plan *plan = &kernel->plan;
-  np_arena *arena = &kernel->arena;
-  neptune_status status = check_machine(kernel);
+static neptune_status load_variant(np_arena *arena, const unsigned char *code, size_t size,
+                                   variant *made) {
+  const np_plan *plan = &made->plan;
+  neptune_status status = NEPTUNE_OK;
   for (size_t k = 0; !status && k < plan->launches; ++k)
     status = check_launch(&plan->launch[k]);
   if (status)
     return status;
-  struct np_cpu *cpu = np_take(arena, 1, sizeof *cpu);
   const char **names = np_take(arena, plan->launches, sizeof *names);
-  if (!cpu || !names || !(cpu->functions = np_take(arena, plan->launches, sizeof *cpu->functions)))
+  if (!names || !(made->functions = np_take(arena, plan->launches, sizeof *made->functions)))
     return np_fail(NEPTUNE_NO_MEMORY, "no memory for a kernel");
   for (size_t k = 0; k < plan->launches; ++k) {
     static const char prefix[] = "_mlir_ciface_";
@@ -149,21 +157,48 @@ neptune_status np_cpu_load(neptune_kernel *kernel) {
     strcat(strcpy(name, prefix), plan->launch[k].kernel);
     names[k] = name;
   }
-  status = np_load_object(kernel->code, kernel->code_size, names, plan->launches, &cpu->object,
-                          cpu->functions);
-  kernel->cpu = status ? NULL : cpu;
-  return status;
+  return np_load_object(code, size, names, plan->launches, &made->object, made->functions);
+}
+
+neptune_status np_cpu_load(neptune_kernel *kernel) {
+  np_arena *arena = &kernel->arena;
+  const np_json *list = np_get_kind(kernel->facts, "variants", NP_ARRAY);
+  size_t some = list ? list->count : 0, end = kernel->code_size, size;
+  neptune_status status = check_machine(kernel);
+  if (status)
+    return status;
+  struct np_cpu *cpu = np_take(arena, 1, sizeof *cpu);
+  if (!cpu || !(cpu->variants = np_take(arena, some + 1, sizeof *cpu->variants)))
+    return np_fail(NEPTUNE_NO_MEMORY, "no memory for a kernel");
+  kernel->cpu = cpu; /* neptune_close frees what is loaded */
+  /* they lie behind the code for any call; a later one counts before those in front of it */
+  for (size_t k = some; !status && k-- > 0;) {
+    variant *made = &cpu->variants[cpu->count++];
+    const np_json *facts = &list->items[k];
+    made->when = np_get(facts, "when");
+    if (!made->when || !np_get_size(facts, "size", &size) || size > end)
+      return np_fail(NEPTUNE_BAD_FILE, "a variant of the bundle has no condition or no code");
+    status = np_plan_of(kernel, facts, &made->plan);
+    end -= size;
+    if (!status)
+      status = load_variant(arena, kernel->code + end, size, made);
+  }
+  if (status)
+    return status;
+  variant *whole = &cpu->variants[cpu->count++];
+  whole->plan = kernel->plan;
+  return load_variant(arena, kernel->code, end, whole);
 }
 
 void np_cpu_free(struct np_cpu *cpu) {
-  if (cpu)
-    np_unload_object(&cpu->object);
+  for (size_t k = 0; cpu && k < cpu->count; ++k)
+    np_unload_object(&cpu->variants[k].object);
 }
 
 /* ---- a call */
 
 typedef struct state {
-  const neptune_kernel *kernel;
+  const variant *code;
   const np_given *given;
   np_arena arena;
   np_view *targets;   /* where results go */
@@ -279,7 +314,7 @@ static int64_t *descriptor(state *s, const np_view *view) {
 static neptune_status run_launch(state *s, size_t number) {
   const np_plan *plan = s->given->plan;
   const np_launch *launch = &plan->launch[number];
-  call c = {.function = s->kernel->cpu->functions[number]};
+  call c = {.function = s->code->functions[number]};
   int64_t programs;
   neptune_status status = np_programs(s->given, number, &programs);
   if (status || programs <= 0)
@@ -314,14 +349,36 @@ static neptune_status run_launch(state *s, size_t number) {
   return np_share(run_task, &c, programs < workers ? programs : workers, scratch);
 }
 
-neptune_status np_cpu_call(neptune_kernel *kernel, const np_given *given,
+static neptune_status choose(const struct np_cpu *cpu, const np_given *given,
+                             const variant **chosen) {
+  const variant *first = cpu->variants;
+  np_number holds = {false, 0, 0};
+  *chosen = first + cpu->count - 1; /* it has no condition */
+  for (const variant *v = first; v->when; ++v) {
+    neptune_status status = np_evaluate(v->when, given, &holds);
+    if (status)
+      return status;
+    if (holds.is_float ? holds.f != 0 : holds.i != 0) {
+      *chosen = v;
+      return NEPTUNE_OK;
+    }
+  }
+  return NEPTUNE_OK;
+}
+
+neptune_status np_cpu_call(neptune_kernel *kernel, const np_given *asked,
                            const neptune_array *results, size_t count) {
-  const np_plan *plan = given->plan;
-  state s = {.kernel = kernel, .given = given};
+  const variant *chosen;
+  neptune_status status = choose(kernel->cpu, asked, &chosen);
+  if (status)
+    return status;
+  np_given own = *asked, *given = &own;
+  const np_plan *plan = given->plan = &chosen->plan;
+  state s = {.code = chosen, .given = given};
   s.targets = np_take(&s.arena, count, sizeof *s.targets);
   s.constants = np_take(&s.arena, plan->constants, sizeof *s.constants);
   s.buffers = np_take(&s.arena, plan->buffers, sizeof *s.buffers);
-  neptune_status status =
+  status =
       s.targets && s.constants && s.buffers ? take_targets(&s, results, count) : no_memory();
   for (size_t k = 0; !status && k < plan->constants; ++k) {
     const np_constant *c = &plan->constant[k];

@@ -143,18 +143,9 @@ static neptune_status load_kernel(neptune_kernel *kernel, const np_json *image, 
 
 static neptune_status load_image(neptune_kernel *kernel, const np_json *facts, np_image *made,
                                  int multiprocessors) {
-  const np_json *kernels = np_get_kind(facts, "kernels", NP_OBJECT), *plan = np_get(facts, "plan");
+  const np_json *kernels = np_get_kind(facts, "kernels", NP_OBJECT);
   np_arena *arena = &kernel->arena;
-  made->plan = kernel->plan;
-  neptune_status status = NEPTUNE_OK;
-  if (plan) {
-    memset(&made->plan, 0, sizeof made->plan);
-    status = np_read_plan(arena, plan, &made->plan);
-    if (!status)
-      status = np_find_constants(kernel, &made->plan);
-  }
-  if (!status && made->plan.arguments != kernel->plan.arguments)
-    status = wrong("its plan takes other arguments");
+  neptune_status status = np_plan_of(kernel, facts, &made->plan);
   if (status || !kernels)
     return status ? status : wrong("no kernels");
   made->when = np_get(facts, "when");

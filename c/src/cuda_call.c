@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { WORKSPACE_ALIGNMENT = 256, LARGEST_GRID = 0x7fffffff, DEVICE_ORDINAL = 9, PANEL = 64 };
+enum { WORKSPACE_ALIGNMENT = 256, LARGEST_GRID = 0x7fffffff, DEVICE_ORDINAL = 9 };
+/* columns of a panel of a tensor map: rows of 128 bytes (or half of them); bytes of a sector */
+enum { PANEL = 64, SECTOR = 32 };
 
 typedef struct call {
   np_arena arena;
@@ -350,24 +352,30 @@ static neptune_status add_array(call *c, np_parameters *p, np_place place) {
   return status;
 }
 
+/* ["map", kind, number, dimension of rows (-1: none), rows, columns (0: no panels), panel]. */
 neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np_json *operand) {
-  const int64_t rows_dim = operand->items[3].integer;
-  const uint32_t rows = (uint32_t)operand->items[4].integer;
-  const int64_t columns = operand->items[5].integer, size = (int64_t)np_size_of(view->dtype);
+  const np_json *box_of = operand->items + 3;
+  const int64_t rows_dim = box_of[0].integer, rows = box_of[1].integer, columns = box_of[2].integer;
+  const int64_t panel = operand->count > 6 ? operand->items[6].integer : PANEL;
+  const int64_t size = (int64_t)np_size_of(view->dtype);
   uint64_t extents[NEPTUNE_MAX_RANK + 2], strides[NEPTUNE_MAX_RANK + 2];
   uint32_t box[NEPTUNE_MAX_RANK + 2], ones[NEPTUNE_MAX_RANK + 2], axes = 0;
   unsigned char *room = np_parameter_room(p, TENSOR_MAP_BYTES, 64);
-  if (!room || view->rank < 1 || rows_dim >= view->rank - 1)
+  if (!room || view->rank < 1 || rows_dim < -1 || rows_dim >= view->rank - 1 || rows < 1 ||
+      columns < 0 || (panel != PANEL && panel != PANEL / 2))
     return np_fail(NEPTUNE_BAD_FILE, "a kernel takes a tensor map of another kind");
   memset(room, 0, TENSOR_MAP_BYTES);
   if (np_elements(view->rank, view->shape) == 0) /* there is nothing to bring, and no address */
     return NEPTUNE_OK;
-  extents[axes] = PANEL;
-  box[axes++] = PANEL;
-  /* the rows, the panels of 64 columns, then the other dimensions from the innermost outwards */
-  for (int32_t d = view->rank - 1; d >= -1; --d) {
-    int32_t dim = d == view->rank - 1 ? (int32_t)rows_dim : d;
-    if (d != view->rank - 1 && (dim == rows_dim || dim < 0))
+  int64_t width = view->shape[view->rank - 1];
+  bool whole_sectors = (uintptr_t)view->data % SECTOR == 0;
+  extents[axes] = (uint64_t)(columns ? panel : width);
+  box[axes++] = (uint32_t)panel;
+  /* the rows, the panels, then the other dimensions from the innermost outwards */
+  for (int32_t d = view->rank - 1; d >= 0; --d) {
+    bool is_rows = d == view->rank - 1;
+    int32_t dim = is_rows ? (int32_t)rows_dim : d;
+    if (!is_rows && dim == rows_dim)
       continue;
     /* an axis of one element may have any stride, but the encoding checks it */
     bool single = dim < 0 || view->shape[dim] <= 1;
@@ -375,18 +383,22 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
       return np_fail(NEPTUNE_BAD_ARGUMENT, "TMA does not support negative strides");
     extents[axes] = single ? 1 : (uint64_t)view->shape[dim];
     strides[axes - 1] = single ? 16 : (uint64_t)(view->strides[dim] * size);
-    box[axes] = axes == 1 ? rows : 1;
-    if (axes++ == 1) {
-      extents[axes] = (uint64_t)(view->shape[view->rank - 1] / PANEL);
-      strides[axes - 1] = (uint64_t)(PANEL * size);
-      box[axes++] = (uint32_t)(columns / PANEL);
+    whole_sectors = whole_sectors && (single || strides[axes - 1] % SECTOR == 0);
+    box[axes++] = is_rows ? (uint32_t)rows : 1;
+    if (is_rows && columns) {
+      extents[axes] = (uint64_t)(width / panel);
+      strides[axes - 1] = (uint64_t)(panel * size);
+      whole_sectors = whole_sectors && (extents[axes] == 1 || strides[axes - 1] % SECTOR == 0);
+      box[axes++] = (uint32_t)(columns / panel);
     }
   }
   for (uint32_t d = 0; d < axes; ++d)
     ones[d] = 1;
   int type = strcmp(view->dtype, "bf16") == 0 ? 9 : 6; /* CUtensorMapDataType */
+  /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors */
   int error = np_open_driver()->cuTensorMapEncodeTiled(
-      room, type, axes, view->data, extents, strides, box, ones, 0, 3, 3, 0);
+      room, type, axes, view->data, extents, strides, box, ones, 0, panel == PANEL ? 3 : 2,
+      whole_sectors ? 3 : 2, 0);
   return error ? np_driver_fail(error, "cuTensorMapEncodeTiled") : NEPTUNE_OK;
 }
 
@@ -408,8 +420,10 @@ static neptune_status add_operand(call *c, np_parameters *p, const np_json *o, b
   if (strcmp(head, "map") == 0) {
     np_json reference = {.kind = NP_ARRAY, .count = 2, .items = o->items + 1};
     np_place place = np_place_of(c->given.plan, &reference);
-    if (place.kind == NP_NOWHERE || o->items[3].kind != NP_INT || o->items[4].kind != NP_INT ||
-        o->items[5].kind != NP_INT)
+    bool whole = place.kind != NP_NOWHERE;
+    for (size_t k = 3; k < o->count; ++k)
+      whole = whole && o->items[k].kind == NP_INT;
+    if (!whole)
       return np_fail(NEPTUNE_BAD_FILE, "a tensor map of no array");
     neptune_status status = check_layout(c, place, view_of(c, place));
     return status ? status : np_add_tensor_map(p, view_of(c, place), o);

@@ -179,6 +179,8 @@ struct neptune_kernel {
 
 /* Gives the constants of a plan their bytes in the file. */
 neptune_status np_find_constants(const neptune_kernel *kernel, np_plan *plan);
+/* The plan of a part of a bundle (an image, a variant): its own where it has one. */
+neptune_status np_plan_of(neptune_kernel *kernel, const np_json *facts, np_plan *plan);
 
 /* ---- object files (elf.c) */
 

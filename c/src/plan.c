@@ -92,7 +92,7 @@ static neptune_status read_launches(const np_json *list, np_plan *plan) {
       const char *head = o->items[0].string;
       bool value = strcmp(head, "value") == 0 && o->count == 3 && o->items[1].kind == NP_STRING;
       bool counter = strcmp(head, "counter") == 0 && o->items[1].kind == NP_INT;
-      bool map = strcmp(head, "map") == 0 && o->count == 6;
+      bool map = strcmp(head, "map") == 0 && (o->count == 6 || o->count == 7);
       if (!value && !counter && !map && np_place_of(plan, o).kind == NP_NOWHERE)
         return wrong("an operand of a launch that names nothing");
     }

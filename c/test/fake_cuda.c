@@ -10,7 +10,7 @@
 
 static struct {
   unsigned char bytes[TENSOR_MAP_BYTES];
-  char text[160];
+  char text[200];
 } maps[8];
 static size_t map_count;
 
@@ -82,13 +82,13 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
   used += list(out + used, 30, strides, NULL, rank - 1, ',');
   out[used++] = ' ';
   used += list(out + used, 30, NULL, box, rank, 'x');
-  strcpy(out + used, ")");
+  snprintf(out + used, 40, " swizzle %d l2 %d)", swizzle, l2);
   for (unsigned k = 0; k < rank; ++k)
     if (ones[k] != 1)
       return 1;
   memset(map, 0x42 + (int)map_count, TENSOR_MAP_BYTES);
   memcpy(maps[map_count++].bytes, map, TENSOR_MAP_BYTES);
-  return (uintptr_t)map % 64 || interleave || swizzle != 3 || l2 != 3 || fill;
+  return (uintptr_t)map % 64 || interleave || fill;
 }
 
 static void print_parameter(const void *at, int size) {

@@ -12,13 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from neptune_mlir import ops
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.runtime import bundle as bundles
-from neptune_mlir.runtime import loader
+from neptune_mlir.runtime import loader, parameters
+from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
+from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 from support import c_runtime
 
@@ -190,6 +193,26 @@ def test_both_runtimes_give_the_same(built, name):
         assert one.tobytes() == np.ascontiguousarray(other).tobytes()
 
 
+def test_code_for_few_rows_is_chosen_by_both(built):
+    """A bundle that holds code for calls with one or two rows: both runtimes give its bits."""
+    program = ops.attention(head_dim=16, dtype="f32")
+    bundle = compiler.compile_text(program.to_mlir(), "f.mlir", "cpu", None, None)
+    (few,) = bundle.facts["variants"]
+    code = bundle.code[: -few["size"]]
+    general = replace(bundle, code=code, facts={**bundle.facts, "variants": []})
+    rng = np.random.default_rng(3)
+    for rows in (1, 3):
+        sizes = ((2, 3, rows, 16), (2, 3, 50, 16), (2, 3, 50, 16))
+        arguments = [rng.standard_normal(size, np.float32) for size in sizes]
+        (ours,) = c_runtime.run_on_host(built / c_runtime.NAME, bundle, arguments)
+        assert ours.tobytes() == CpuExecutable(bundle)(*arguments).tobytes()
+        same = ours.tobytes() == CpuExecutable(general)(*arguments).tobytes()
+        assert same or rows == 1
+    damaged = {**bundle.facts, "variants": [{**few, "size": len(bundle.code) + 1}]}
+    with pytest.raises(AssertionError, match="no condition or no code"):
+        c_runtime.run_on_host(built / c_runtime.NAME, replace(bundle, facts=damaged), arguments)
+
+
 # ---- GPUs
 
 # y[i, j] of x[i, j] (maps of both), and a sum of a constant; the grid and a size need evaluation
@@ -212,7 +235,9 @@ GPU_PLAN = Plan(
 )  # fmt: skip
 
 
-def gpu_bundle(**second):
+def gpu_bundle(box=(0, 64, 128), **second):
+    plan = json.loads(GPU_PLAN.to_json())
+    plan["launches"][1]["operands"][0][3:] = box
     kernels = {
         "first": {"threads": 128, "shared": 1024, "registers": 32, "spilled": 0},
         "second": {"threads": 384, "shared": 9000, "resident": True, "blocks_per_sm": 2,
@@ -221,7 +246,8 @@ def gpu_bundle(**second):
     old = {"target": "sm_80", "offset": 0, "size": 4, "kernels": kernels}
     new = {"target": "sm_90a", "offset": 4, "size": 4, "kernels": kernels}
     facts = {"images": [old, new], "alignment": [["argument", 0, 16]]}
-    return Bundle("sm_80,sm_90a", GPU_PLAN, b"old!new!", facts, {"5f" * 32: bytes(range(8))})
+    made = Plan.from_json(json.dumps(plan))
+    return Bundle("sm_80,sm_90a", made, b"old!new!", facts, {"5f" * 32: bytes(range(8))})
 
 
 @pytest.fixture(scope="module")
@@ -232,8 +258,8 @@ def fake_driver(built):
     return str(built / "driver")
 
 
-def gpu_call(built, tmp_path, driver, case, chip="90", expected=0):
-    (tmp_path / "g.bundle").write_bytes(gpu_bundle().to_bytes())
+def gpu_call(built, tmp_path, driver, case, chip="90", expected=0, **facts):
+    (tmp_path / "g.bundle").write_bytes(gpu_bundle(**facts).to_bytes())
     return run(built / "gpu", tmp_path / "g.bundle", case, LD_LIBRARY_PATH=driver, FAKE_CHIP=chip,
                FAKE_PARAMETERS="first:8,8,4,8,8,4,8;second:128,8,8,4,8",
                expected=expected).splitlines()  # fmt: skip
@@ -250,13 +276,42 @@ CALL = [
     # the map (64 columns, rows, panels), y, its stride, the call's number, a hidden null;
     # 300000 programs on 264 resident blocks; it starts while the first runs
     "launch second grid 264 block 384 shared 9000 stream 0x5 early 1:"
-    " map(0x100000 f16 64x300x2 512,128 64x64x2) 0x200000 128 0 0x0",
+    " map(0x100000 f16 64x300x2 512,128 64x64x2 swizzle 3 l2 3) 0x200000 128 0 0x0",
     "pop", "OK", "push 0xc0", "free 0xa000", "unload", "pop",
 ]  # fmt: skip
 
 
 def test_calls_of_the_driver(built, tmp_path, fake_driver):
     assert gpu_call(built, tmp_path, fake_driver, "call") == CALL
+
+
+class Encoded(CudaDriver):
+    """A driver of which a test sees the arguments that tensor maps are encoded with."""
+
+    def __init__(self):
+        self.text = ""
+
+    def call(self, name, map_, kind, rank, address, extents, strides, box, ones, *rest):
+        interleave, swizzle, l2, fill = rest
+        assert (name, kind, set(ones), interleave, fill) == ("cuTensorMapEncodeTiled", 6, {1}, 0, 0)
+        by = "x".join
+        self.text = (
+            f"map({address.value:#x} f16 {by(map(str, extents))} {','.join(map(str, strides))} "
+            f"{by(map(str, box))} swizzle {swizzle} l2 {l2})"
+        )
+
+
+@pytest.mark.parametrize(
+    "box", [(0, 64, 128), (0, 16, 64, 32), (0, 8, 0), (0, 8, 0, 32), (-1, 1, 64), (-1, 1, 0, 32)]
+)
+def test_both_runtimes_encode_the_same_maps(built, tmp_path, fake_driver, box):
+    """Boxes with panels of 64 and 32 columns and without, with rows and without."""
+    driver = Encoded()
+    array = ArrayView(0x100000, "f16", (300, 128), (256, 1), False, None)
+    parameters.tensor_map(driver, array, *box)
+    lines = gpu_call(built, tmp_path, fake_driver, "call", box=box)
+    second = next(line for line in lines if line.startswith("launch second"))
+    assert f" {driver.text} " in second
 
 
 def test_images_by_chip(built, tmp_path, fake_driver):
