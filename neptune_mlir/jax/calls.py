@@ -7,7 +7,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -18,13 +18,13 @@ from neptune_mlir.errors import ToolError, UsageError
 from neptune_mlir.jax.xla_ffi import CallFrame, CallMemory, handler
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype
 from neptune_mlir.runtime.checks import check, check_equal
+from neptune_mlir.runtime.gpu_arrays import DeviceArray
 from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT, Sizes
 from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
 CALL = "neptune_kernel"  # the name of the custom call; its attribute `site` says which
 _PLATFORMS = {"cpu": "cpu", "gpu": "CUDA", "cuda": "CUDA", "rocm": "ROCM"}
-_TYPESTR = {"bf16": "<V2", "i1": "|b1"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class _Site:
 
     kernel: Kernel
     numbers: tuple[Any, ...]
+    # bytes of workspace by shapes of the operands
+    workspaces: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
 
     def arguments(self, operands: Sequence[Any]) -> list[Any]:
         left = iter(operands)
@@ -161,24 +163,16 @@ def _array(memory: CallMemory) -> np.ndarray[Any, Any]:
     return view.numpy()
 
 
-class _GpuArray:
-    """Memory of a GPU as other libraries know it."""
-
-    def __init__(self, memory: CallMemory):
-        kind = storage_dtype(memory.dtype)
-        self.__cuda_array_interface__ = {
-            "shape": memory.shape, "data": (memory.address, False), "version": 3,
-            "typestr": _TYPESTR.get(memory.dtype, kind.str),
-        }  # fmt: skip
-
-
 def _run_on_gpu(frame: CallFrame) -> None:
     site = _find(frame)
-    arguments = site.arguments([_GpuArray(m) for m in frame.operands])
-    needs = site.kernel.requirements(*arguments)
+    operands = [DeviceArray(m.address, m.dtype, m.shape) for m in frame.operands]
+    arguments = site.arguments(operands)
+    shapes = tuple(m.shape for m in operands)
+    size = site.workspaces.get(shapes)
+    if size is None:
+        size = site.workspaces[shapes] = site.kernel.requirements(*arguments).workspace
     workspace = None
-    if needs.workspace:
-        address = frame.allocate(needs.workspace, WORKSPACE_ALIGNMENT)
-        workspace = _GpuArray(CallMemory(address, "i8", (needs.workspace,)))
-    out = [_GpuArray(m) for m in frame.results]
+    if size:
+        workspace = DeviceArray(frame.allocate(size, WORKSPACE_ALIGNMENT), "i8", (size,))
+    out = [DeviceArray(m.address, m.dtype, m.shape) for m in frame.results]
     site.kernel(*arguments, out=out, workspace=workspace, stream=frame.stream())

@@ -131,6 +131,11 @@ def _choose_address() -> Callable[[np.ndarray[Any, Any]], int]:
 address_of = _choose_address()  # where the first element of a NumPy array lies
 
 
+def number_key(value: Any) -> Any:
+    """A number as a part of a key: True, 1 and 1.0 differ, and so do 0.0 and -0.0."""
+    return (type(value), value, str(value)) if value == 0 else (type(value), value)
+
+
 def glance(value: Any) -> tuple[Any, int | None] | None:
     """What of an argument decides how a call goes (to be hashed), and the address of an array; None
     where only `view` can say. A fifth of its time."""
@@ -141,7 +146,7 @@ def glance(value: Any) -> tuple[Any, int | None] | None:
             return None
         return (value.dtype, value.shape, value.strides, value.flags.writeable), address
     if kind is float or kind is int:
-        return (kind, value), None
+        return number_key(value), None
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor) and _is_plain(torch, value):
         return (value.dtype, value.shape, value.stride()), value.data_ptr()

@@ -51,6 +51,13 @@ class LaunchConfig(ctypes.Structure):
     )  # fmt: skip
 
 
+def map_room() -> Any:
+    """Memory for a tensor map, where the driver wants it: 128 bytes."""
+    room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
+    start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
+    return (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
+
+
 class CudaDriver(Driver):
     """See `Driver`. `launch`, `push` and `pop` are functions of the driver themselves."""
 
@@ -69,6 +76,8 @@ class CudaDriver(Driver):
     def __init__(self, library: Any = None) -> None:
         super().__init__(library)
         self._primary: dict[int, int] = {}
+        # by the thread's own context (None: it has none) and the device
+        self._contexts: dict[tuple[int | None, int], int] = {}
         self._lock = threading.Lock()
         self.launch = self.library.cuLaunchKernelEx  # fewer arguments to convert
         self.push = self.library.cuCtxPushCurrent_v2
@@ -89,17 +98,21 @@ class CudaDriver(Driver):
         primary one (which torch, CuPy and JAX use; kept for the life of the process)."""
         current = ctypes.c_void_p()
         self.call("cuCtxGetCurrent", ctypes.byref(current))
+        return self._contexts.get((current.value, device)) or self._context(current.value, device)
+
+    def _context(self, current: int | None, device: int) -> int:
         handle = self.handle(device)
-        if current.value:
+        if current:
             where = ctypes.c_int()
             self.call("cuCtxGetDevice", ctypes.byref(where))
             if where.value == handle:
-                return current.value
+                self._contexts[current, device] = current
+                return current
         with self._lock:
             if device not in self._primary:
                 primary = ctypes.c_void_p()
                 self.call("cuDevicePrimaryCtxRetain", ctypes.byref(primary), handle)
-                self._primary[device] = primary.value or 0
+                self._primary[device] = self._contexts[None, device] = primary.value or 0
             return self._primary[device]
 
     def _make_ready(self, context: int, function: ctypes.c_void_p, shared: int) -> int:
@@ -121,12 +134,10 @@ class CudaDriver(Driver):
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
         box: Sequence[int],
     ) -> Any:  # fmt: skip
-        room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
-        start = -ctypes.addressof(room) % _TENSOR_MAP_ALIGNMENT
+        made = map_room()
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
         aligned = all(n % _SECTOR == 0 for n in (address, *steps))
         fetched = _FETCHED if aligned else _FETCHED_UNALIGNED
-        made = (ctypes.c_char * TENSOR_MAP_BYTES).from_buffer(room, start)
         rank = len(extents)
         self.call(
             "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),

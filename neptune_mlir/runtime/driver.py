@@ -23,6 +23,7 @@ from neptune_mlir.errors import ToolError
 _DEVICE_ORDINAL = 9  # of pointer attributes
 _NO_TIMING = 2  # of event flags
 _NO_DEVICE = 100  # of errors
+_STREAMS_LIMIT = 64  # streams whose arguments of launches are kept
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,40 @@ class Driver(ABC):
             strides: bytes between neighbours along each axis but the innermost.
         """
         raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")
+
+
+class Launches:
+    """Kernels with their parameters, to be enqueued in order in a context."""
+
+    def __init__(self, driver: Driver, context: int, launches: Sequence[PreparedLaunch]):
+        self.launches = launches
+        self._driver, self._context = driver, ctypes.c_void_p(context)
+        self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
+        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of launch, by stream
+
+    def enqueue(self, stream: int) -> None:
+        """Enqueue the kernels. Raises ToolError where the driver reports an error."""
+        ready = self._ready.get(stream) or self._make_ready(stream)
+        driver = self._driver
+        # the default stream is that of the current context, and a new thread has none
+        error = driver.push(self._context)
+        if error:
+            driver.fail(error, "entering a device")
+        try:
+            for arguments in ready:
+                error = driver.launch(*arguments)
+                if error:
+                    driver.fail(error, "a kernel launch")
+        finally:
+            driver.pop(self._left)
+
+    def _make_ready(self, stream: int) -> list[tuple[Any, ...]]:
+        if len(self._ready) >= _STREAMS_LIMIT:
+            self._ready.clear()
+        ready = self._ready[stream] = [
+            self._driver.launch_call(launch, stream) for launch in self.launches
+        ]
+        return ready
 
 
 def open_first(paths: Sequence[str]) -> Any:

@@ -20,11 +20,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.arrays import ArrayView, number_key
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_count, check_equal
-from neptune_mlir.runtime.driver import Driver, PreparedLaunch
-from neptune_mlir.runtime.gpu_arrays import gpu_device, gpu_view
+from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
+from neptune_mlir.runtime.gpu_again import Bound, CallAgain
+from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
 from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
@@ -32,8 +33,8 @@ from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_res
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
 
-_SIZES_LIMIT = 1024  # shapes, and streams of a prepared call, whose numbers are kept
-_STREAMS_LIMIT = 64
+_SIZES_LIMIT = 1024  # shapes whose numbers are kept
+_CALLS_LIMIT = 256  # calls of a thread that are kept
 
 
 class GpuExecutable:
@@ -53,6 +54,7 @@ class GpuExecutable:
         # by context, shapes and scalars
         self._sizes: dict[Any, tuple[LoadedImage, Sizes]] = {}
         self._lock = threading.Lock()
+        self._local = threading.local()
 
     def __call__(
         self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
@@ -73,9 +75,53 @@ class GpuExecutable:
                 nothing has been launched then.
             ToolError: the driver reports an error.
         """
-        call = self._prepare(arguments, out, workspace, stream, kept=False)
-        call()
-        return call.results[0] if len(call.results) == 1 else call.results
+        outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        key, addresses = self._signature(arguments, outs, workspace, stream)
+        again = self._calls().get(key) if key else None
+        made: Any = None
+        if again is not None:
+            library = library_of((*arguments, *outs))
+            handle = library.current_stream(again.image.device)
+            handle = handle if stream is None else stream_handle(stream)
+            made = again.run(library, handle, addresses, outs, workspace is not None)
+        if made is None:
+            call, bound = self._prepare(arguments, out, workspace, stream, kept=False)
+            call()
+            made = call.results
+            if key and again is None and CallAgain.is_possible(bound):
+                self._remember(key, CallAgain(bound, self._driver))
+        return made[0] if len(made) == 1 else made
+
+    def _calls(self) -> dict[Any, CallAgain]:
+        """This thread's calls that may come again, by what decides how they go."""
+        found: dict[Any, CallAgain] = self._local.__dict__.setdefault("calls", {})
+        return found
+
+    def _remember(self, key: Any, call: CallAgain) -> None:
+        calls = self._calls()
+        if len(calls) >= _CALLS_LIMIT:
+            calls.clear()
+        calls[key] = call
+
+    def _signature(
+        self, arguments: Sequence[Any], outs: Sequence[Any], workspace: Any, stream: Any
+    ) -> tuple[Any, list[int]]:
+        """What calls have in common that differ in addresses alone, and these; None where only a
+        whole check can say."""
+        given = (*arguments, *outs, *(() if workspace is None else (workspace,)))
+        key: list[Any] = [len(arguments), len(outs)]
+        addresses: list[int] = []
+        for value in given:
+            seen = glance(value)
+            if seen is None:
+                return None, addresses
+            key.append(seen[0])
+            if seen[1] is not None:
+                addresses.append(seen[1])
+        if len(arguments) != len(self.plan.arguments):
+            return None, addresses
+        key.append(self._driver.context(self._device_of(arguments)))
+        return tuple(key), addresses
 
     def requirements(self, *arguments: Any) -> Requirements:
         """The results and the workspace that a call with these arguments needs.
@@ -93,12 +139,12 @@ class GpuExecutable:
         """Check everything once. The call that this returns works on the same memory each time,
         and keeps the arrays alive. Arguments and errors are those of a call.
         """
-        return self._prepare(arguments, out, workspace, stream, kept=True)
+        return self._prepare(arguments, out, workspace, stream, kept=True)[0]
 
     def _prepare(
         self, arguments: Sequence[Any], out: Any, workspace: Any, stream: Any, kept: bool
-    ) -> PreparedCall:
-        """`kept`: the call may run more than once."""
+    ) -> tuple[PreparedCall, Bound]:
+        """A call, and what it was found to be. `kept`: it may run more than once."""
         given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
         device = self._device_of(arguments)
         images = self._images_for(device)
@@ -153,7 +199,8 @@ class GpuExecutable:
             )  # fmt: skip
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
-        return PreparedCall(self._driver, image, current, launches, results, keep)
+        call = PreparedCall(self._driver, image, current, launches, results, keep)
+        return call, Bound(image, sizes, arrays, launches)
 
     def _blocks(self, kernel: LoadedKernel, programs: int) -> int:
         """The blocks of a launch for so many programs. Raises ArgumentError."""
@@ -172,7 +219,7 @@ class GpuExecutable:
         """Views of the arguments, the image for them, and the sizes that follow from both."""
         views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
-        key = (images[0].context, shapes, *scalars)
+        key = (images[0].context, shapes, *map(number_key, scalars))
         found = self._sizes.get(key)
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
@@ -225,11 +272,8 @@ class PreparedCall:
         self.image = image
         self.results = results
         self._keep = keep
-        self._driver = driver
         self._current, self._device = current, image.device
-        self._context = ctypes.c_void_p(image.context)
-        self._left = ctypes.byref(ctypes.c_void_p())  # takes what `pop` returns; never read
-        self._ready: dict[int, list[tuple[Any, ...]]] = {}  # arguments of launch, by stream
+        self._launches = Launches(driver, image.context, launches)
 
     def __call__(self, stream: Any = None) -> None:
         """Enqueue the kernels on a stream (default: as for the call without preparation).
@@ -238,27 +282,7 @@ class PreparedCall:
             ToolError: the driver reports an error.
         """
         handle = self._current(self._device) if stream is None else stream_handle(stream)
-        ready = self._ready.get(handle) or self._make_ready(handle)
-        driver = self._driver
-        # the default stream is that of the current context, and a new thread has none
-        error = driver.push(self._context)
-        if error:
-            driver.fail(error, "entering a device")
-        try:
-            for arguments in ready:
-                error = driver.launch(*arguments)
-                if error:
-                    driver.fail(error, "a kernel launch")
-        finally:
-            driver.pop(self._left)
-
-    def _make_ready(self, handle: int) -> list[tuple[Any, ...]]:
-        if len(self._ready) >= _STREAMS_LIMIT:
-            self._ready.clear()
-        ready = self._ready[handle] = [
-            self._driver.launch_call(launch, handle) for launch in self.launches
-        ]
-        return ready
+        self._launches.enqueue(handle)
 
 
 def _constant(value: int, device: int) -> int:

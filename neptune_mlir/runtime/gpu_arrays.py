@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from neptune_mlir.runtime.arrays import (
     ArrayView,
     contiguous,
     dlpack_errors,
+    number_key,
     read_dlpack,
     torch_view,
 )
@@ -41,6 +42,31 @@ _DEFAULT_STREAM = 1  # how `__cuda_array_interface__` spells the default stream,
 Wait = Callable[[int], None]
 
 
+@dataclass(frozen=True)
+class DeviceArray:
+    """Contiguous elements at an address on a GPU. Whoever makes one keeps the memory alive, and
+    orders its use."""
+
+    address: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def glance(value: Any) -> tuple[Any, int | None] | None:
+    """As `arrays.glance`, of arrays on a GPU; None where only `gpu_view` can say."""
+    kind = type(value)
+    if kind is float or kind is int:
+        return number_key(value), None
+    if kind is DeviceArray:
+        return (value.dtype, value.shape), value.address
+    torch = sys.modules.get("torch")
+    if torch is None or not (kind is torch.Tensor or kind is torch.nn.Parameter):
+        return None
+    if not value.is_cuda or value.layout is not torch.strided or value.is_neg():
+        return None
+    return (value.dtype, value.shape, value.stride(), value.get_device()), value.data_ptr()
+
+
 def gpu_view(
     value: Any, name: str, driver: Driver, stream: int | None, wait: Wait | None
 ) -> ArrayView:
@@ -50,8 +76,13 @@ def gpu_view(
         ArgumentError: not an array on a GPU, or of a type that no kernel takes.
     """
     device = gpu_device(value, name, lambda: driver)
+    if isinstance(value, DeviceArray):
+        strides = contiguous(value.shape)
+        return ArrayView(value.address, value.dtype, value.shape, strides, False, value, device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
+        if value.is_neg():  # its memory holds the numbers with the other sign
+            raise ArgumentError(f"{name} is negated lazily", hint="pass x.resolve_neg()")
         return torch_view(value, name, device)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name, device, stream, driver.maker)
@@ -64,6 +95,8 @@ def gpu_device(value: Any, name: str, driver: Callable[[], Driver]) -> int | Non
     Raises:
         ArgumentError: not an array on a GPU of the driver's maker.
     """
+    if isinstance(value, DeviceArray):
+        return None if 0 in value.shape else driver().device_of(value.address)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.is_cuda:

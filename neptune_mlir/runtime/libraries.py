@@ -34,6 +34,10 @@ class Library:
             hint="pass out= (and workspace=, see requirements())",
         )
 
+    def address(self, array: Any) -> int:
+        """Where an array that `empty` made lies."""
+        raise NotImplementedError
+
 
 class Torch(Library):
     allocates = True
@@ -52,6 +56,9 @@ class Torch(Library):
         with context:
             return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=place)
 
+    def address(self, array: Any) -> int:
+        return int(array.data_ptr())
+
 
 class Cupy(Library):
     allocates = True
@@ -69,6 +76,9 @@ class Cupy(Library):
             context = make(_Handle(stream)) if make else cuda.ExternalStream(stream, device)
         with cuda.Device(device), context:
             return self._cupy.empty(shape, dtype=name)
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
 
 
 class _Handle:

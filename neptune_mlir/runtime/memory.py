@@ -19,11 +19,13 @@ from neptune_mlir.runtime.plan import Argument, Expression, Launch, Plan, evalua
 WORKSPACE_ALIGNMENT = 256
 _LARGEST_GRID = (1 << 31) - 1
 
-# names in messages and places of what is not in the plan
-_INNER, _WORKSPACE = "an intermediate array", ("workspace", 0)
-
 Shape = tuple[int, ...]
 Place = tuple[str, int]  # "argument", "constant" or "buffer", and its number
+
+# names in messages and places of what is not in the plan
+_INNER = "an intermediate array"
+WORKSPACE: Place = ("workspace", 0)
+
 Take = Callable[[Any, str], ArrayView]
 
 
@@ -160,8 +162,8 @@ def bind(
     written = [place for place in arrays if place not in read]
     if sizes.requirements.workspace:
         memory = _take_workspace(plan, workspace, sizes.requirements.workspace, take)
-        arrays[_WORKSPACE], labels[_WORKSPACE] = memory, "workspace"
-        written.append(_WORKSPACE)
+        arrays[WORKSPACE], labels[WORKSPACE] = memory, "workspace"
+        written.append(WORKSPACE)
         for k, offset in sizes.offsets.items():
             shape = sizes.buffers[k]
             arrays["buffer", k] = replace(

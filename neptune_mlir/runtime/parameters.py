@@ -12,7 +12,7 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView
-from neptune_mlir.runtime.cuda import TENSOR_MAP_BYTES
+from neptune_mlir.runtime.cuda import map_room
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
@@ -92,7 +92,7 @@ def _encode(
     driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
-        return (ctypes.c_char * TENSOR_MAP_BYTES)()
+        return map_room()
     size = SIZES[array.dtype]
     rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
     # an axis of one element may have any stride, but the encoding checks it

@@ -276,7 +276,7 @@ def _cuda_map(gpu, room, dtype, rank, address, extents, strides, box, steps, *re
     assert rest == (0, {64: 3, 32: 2}[box[0]], 3 if aligned else 2, 0)
     gpu.maps.append((dtype, address, tuple(extents[:rank]), tuple(strides[: rank - 1]),
                      tuple(box[:rank])))  # fmt: skip
-    ctypes.memmove(room, b"map", 3)
+    ctypes.memmove(room, b"map" + address.to_bytes(8, "little"), 11)
 
 
 CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {

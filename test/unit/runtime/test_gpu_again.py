@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls on a GPU that differ from an earlier one in addresses alone, on a fake driver: what their
+kernels receive, and what sends a call through all checks again."""
+
+import gc
+import sys
+import threading
+import weakref
+from ctypes import c_float, c_int32, c_int64, c_uint8, c_void_p
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime import gpu as gpu_module
+from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.gpu import GpuExecutable
+from neptune_mlir.runtime.gpu_arrays import DeviceArray
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from support.chips.fake_drivers import FakeGpu
+from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch, memory
+
+ROWS = ["dim", 0, 0]
+# y = x * a, by way of an array of the workspace; the second kernel also gets the map of x, and a
+# number that no two calls under way share
+PLAN = Plan(
+    "scale",
+    (Argument("tensor", "f16", (None, 64), "x"), Argument("scalar", "f32", (), "a")),
+    (),
+    (Buffer("f16", (ROWS, 64)), Buffer("f16", (ROWS, 64))),
+    (
+        Launch("first", (ROWS,), (["argument", 0], ["buffer", 0],
+                                  ["value", "f32", ["argument", 1]])),
+        Launch("second", (ROWS,), (["map", "argument", 0, 0, 64, 64], ["buffer", 0],
+                                   ["buffer", 1], ["counter", 8])),
+    ),
+    (["buffer", 1],),
+)  # fmt: skip
+
+
+def _first(x, xs, t, ts, a, rows):
+    memory(t, (rows, 64), (ts, 1), "f2")[:] = memory(x, (rows, 64), (xs, 1), "f2") * np.float16(a)
+
+
+class Map(c_uint8 * 128):
+    """A tensor map among the parameters of a kernel."""
+
+    @property
+    def value(self):
+        return bytes(self)
+
+
+def _second(map_, t, ts, y, ys, number, rows):
+    memory(y, (rows, 64), (ys, 1), "f2")[:] = memory(t, (rows, 64), (ts, 1), "f2")
+
+
+ARRAY = (c_void_p, c_int64)
+KERNELS = {"first": ((*ARRAY, *ARRAY, c_float), _first),
+           "second": ((Map, *ARRAY, *ARRAY, c_int32), _second)}  # fmt: skip
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(parameters, "_maps", {})
+    monkeypatch.setitem(sys.modules, "torch", fake_torch())
+    FakeArray.living.clear()
+    made = FakeGpu(KERNELS)
+    yield made
+    assert not made.failures and not made.inside
+
+
+@pytest.fixture
+def run(gpu):
+    facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
+    image = {"target": "sm_90a", "offset": 0, "size": 4, "kernels": dict.fromkeys(KERNELS, facts)}
+    bundle = Bundle("sm_90a", PLAN, b"hopp", {"images": [image],
+                                              "alignment": [["argument", 0, 16]]})  # fmt: skip
+    return GpuExecutable(bundle, gpu.driver)
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """How many calls went through all checks."""
+    seen = []
+    whole = GpuExecutable._prepare
+
+    def prepare(self, *arguments, **named):
+        seen.append(arguments)
+        return whole(self, *arguments, **named)
+
+    monkeypatch.setattr(GpuExecutable, "_prepare", prepare)
+    return seen
+
+
+def tensor(rows=5, seed=0):
+    made = aligned((rows, 64), "f2")
+    made[:] = np.random.default_rng(seed).standard_normal((rows, 64))
+    return FakeTensor(made)
+
+
+def test_only_addresses_are_filled_in(run, gpu, checks):
+    kept = []
+    for seed in range(4):
+        x = tensor(seed=seed)
+        y = run(x, 2.0)
+        assert np.array_equal(y.array, x.array * np.float16(2))
+        kept += [x, y]
+        first, second = gpu.launches[-2:]
+        scratch = FakeArray.living[-1]
+        assert first.values == [x.address, 64, scratch.address, 64, 2.0]
+        assert second.values[1:] == [scratch.address, 64, y.address, 64, seed]
+    assert len(checks) == 1
+    assert [made[1] for made in gpu.maps] == [x.address for x in kept[::2]], "a map for each x"
+    assert len({launch.values[0] for launch in gpu.launches[1::2]}) == 4, "that kernels receive"
+
+
+@pytest.mark.parametrize(
+    "other", [(7, 1.0), (5, 3.0), (5, -0.0), (5, 1), (5, True)], ids=lambda other: str(other)
+)
+def test_another_call_is_checked(run, gpu, checks, other):
+    rows, number = other
+    for a in (1.0, 0.0):
+        run(tensor(), a)
+    run(tensor(rows), number)
+    assert len(checks) == 3
+    assert np.signbit(gpu.launches[-2].values[-1]) == np.signbit(np.float32(number))
+
+
+def test_numbers_of_captured_calls(run, gpu):
+    x = tensor()
+    numbers = []
+    for stream, capturing in ((3, None), (3, None), (3, 3), (3, 3), (3, None)):
+        gpu.capturing = capturing
+        run(x, 1.0, stream=stream)
+        numbers.append(gpu.launches[-1].values[-1])
+        assert gpu.launches[-1].stream == 3
+    assert numbers == [0, 1, 4, 5, 2]
+
+
+def test_memory_of_the_caller(run, checks):
+    scratch = FakeTensor(aligned((768,), "i1"))
+    for seed in range(3):
+        x, out = tensor(seed=seed), tensor()
+        assert run(x, 2.0, out=out, workspace=scratch) is out
+        assert np.array_equal(out.array, x.array * np.float16(2))
+        assert run(x, 2.0, out=[out]) is out
+    assert len(checks) == 2
+    with pytest.raises(ArgumentError, match="out overlaps x"):
+        run(x, 2.0, out=x, workspace=scratch)
+    with pytest.raises(ArgumentError, match="workspace overlaps x"):
+        run(FakeTensor(scratch.array[:640].view("f2").reshape(5, 64)), 2.0, out=out,
+            workspace=scratch)  # fmt: skip
+    assert len(checks) == 4
+    with pytest.raises(ArgumentError, match="2 arrays for 1 results"):
+        run(x, 2.0, out=[out, out])
+
+
+def test_misaligned_arrays_are_refused(run, checks):
+    run(tensor(), 2.0)
+    raw = aligned((5 * 64 + 64,), "f2")
+    with pytest.raises(ArgumentError, match="x is not aligned to 16 bytes"):
+        run(FakeTensor(raw[1:321].reshape(5, 64)), 2.0)
+    run(FakeTensor(raw[64:384].reshape(5, 64)), 2.0)
+    assert len(checks) == 2
+
+
+def test_negated_tensors_are_refused(run, monkeypatch):
+    run(tensor(), 2.0)
+    x = tensor()
+    monkeypatch.setattr(x, "is_neg", lambda: True, raising=False)
+    with pytest.raises(ArgumentError, match="negated lazily"):
+        run(x, 2.0)
+
+
+def test_nobodys_memory_is_kept(run):
+    x = tensor()
+    gone = weakref.ref(x)
+    run(x, 2.0)
+    FakeArray.living.clear()
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_each_thread_has_calls_of_its_own(run, gpu, checks):
+    x = tensor()
+    run(x, 2.0)
+    made = []
+    threads = [threading.Thread(target=lambda: made.append(run(x, 2.0))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run(x, 2.0)
+    assert len(checks) == 3
+    assert all(np.array_equal(y.array, x.array * np.float16(2)) for y in made)
+
+
+def test_few_calls_are_kept(run, checks, monkeypatch):
+    monkeypatch.setattr(gpu_module, "_CALLS_LIMIT", 2)
+    for rows in (1, 2, 3, 1, 3):
+        run(tensor(rows), 2.0)
+    assert len(checks) == 4, "three are one too many: the first two are forgotten"
+
+
+def test_memory_by_its_address(run, gpu, checks):
+    """As XLA hands it out: no library allocates anything."""
+    living = [tensor(), tensor(), FakeTensor(aligned((768,), "i1"))]
+    x, out, scratch = (
+        DeviceArray(a.address, {"float16": "f16", "int8": "i8"}[a.array.dtype.name], a.shape)
+        for a in living
+    )
+    for _ in range(2):
+        run(x, 2.0, out=[out], workspace=scratch, stream=4)
+    assert np.array_equal(living[1].array, living[0].array * np.float16(2))
+    assert len(checks) == 1 and gpu.launches[-1].stream == 4
+    with pytest.raises(ArgumentError, match="pass out="):
+        run(x, 2.0)
+
+
+def test_a_result_that_is_an_argument_is_checked_each_time(gpu, run, checks):
+    plan = replace(PLAN, results=(["argument", 0],))
+    again = GpuExecutable(replace(run.bundle, plan=plan), gpu.driver)
+    x = tensor()
+    assert again(x, 2.0) is x and again(x, 2.0) is x
+    assert len(checks) == 2
