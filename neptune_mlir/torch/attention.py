@@ -128,27 +128,30 @@ def _checked(
             f"attention of {q.dtype}, {k.dtype} and {v.dtype}",
             hint="one dtype for q, k and v: float16, bfloat16, float32 or float64",
         )
-    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
+    qs, ks, vs = q.shape, k.shape, v.shape
+    if not len(qs) == len(ks) == len(vs) == 4:
         raise UsageError(
-            f"attention of tensors with {q.ndim}, {k.ndim} and {v.ndim} dimensions",
+            f"attention of tensors with {len(qs)}, {len(ks)} and {len(vs)} dimensions",
             hint="[batch, heads, length, dim]",
         )
-    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
-    if k.shape[3] != q.shape[3] or k.shape[:3] != v.shape[:3]:
+    if ks[3] != qs[3] or ks[:3] != vs[:3]:
         raise UsageError(
-            f"{shapes} do not fit",
+            f"q {list(qs)}, k {list(ks)}, v {list(vs)} do not fit",
             hint="k has the dim of q, and all other dimensions of v",
         )
-    heads, kv_heads = q.shape[1], k.shape[1]
+    heads, kv_heads = qs[1], ks[1]
     if heads != kv_heads and not (enable_gqa and kv_heads and heads % kv_heads == 0):
         raise UsageError(
             f"{heads} query heads and {kv_heads} key heads",
             hint="enable_gqa=True takes a multiple" if not enable_gqa else "not a multiple",
         )
-    if k.shape[0] != q.shape[0]:
-        if k.shape[0] != 1:
-            raise UsageError(f"{shapes} have two batch sizes", hint="k and v may have 1")
-        k, v = (x.expand(q.shape[0], -1, -1, -1) for x in (k, v))
+    if ks[0] != qs[0]:
+        if ks[0] != 1:
+            raise UsageError(
+                f"q {list(qs)}, k {list(ks)}, v {list(vs)} have two batch sizes",
+                hint="k and v may have 1",
+            )
+        k, v = (x.expand(qs[0], -1, -1, -1) for x in (k, v))
     return k, v
 
 

@@ -163,7 +163,8 @@ def key_of(
 
 def _static(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[int, int, int]:
     """The numbers that a kernel is compiled for: both head dimensions and the group."""
-    return int(q.shape[3]), int(v.shape[3]), int(q.shape[1] // max(k.shape[1], 1))
+    _, heads, _, dim = q.shape
+    return int(dim), int(v.shape[3]), int(heads // max(k.shape[1], 1))
 
 
 def _is_one(n: int) -> bool:
@@ -198,17 +199,23 @@ def arguments_of(
     captured: Sequence[torch.Tensor], mods: str,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The arguments of the program: tensors that autograd does not follow."""
-    found = [x.detach() for x in (q, k, v)]
+    found = [_plain(x) for x in (q, k, v)]
+    if attn_mask is None and not mods:
+        return found
     sizes = sizes_of(q, k)
     of = dict(_mods[mods].tensors(captured))
     score, mask = _mods[mods].score, _mods[mods].mask
     if score:
         found += score.inputs(of[score], sizes, q.device)
     if attn_mask is not None:
-        found.append(attn_mask.detach())
+        found.append(_plain(attn_mask))
     if mask:
         found += mask.inputs(of[mask], sizes, q.device)
     return found
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def program_of(
