@@ -12,20 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, TOLERANCE, Comparison
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, Comparison
+from neptune_mlir.algebra.numerics.judge import Programs
 from neptune_mlir.cli.timing import time_text, timed
-from neptune_mlir.driver.inputs import (
-    hostile_extents,
-    random_inputs,
-    result_dtype,
-    stored,
-    to_float64,
-)
-from neptune_mlir.errors import InputError, NeptuneError
+from neptune_mlir.driver.inputs import hostile_extents, random_inputs
+from neptune_mlir.driver.three_ways import judged, plain_values, three_ways
+from neptune_mlir.errors import InputError
 
 Report = dict[str, Any]
 
@@ -61,84 +54,6 @@ def check(
     if not passed:
         print("the check failed", file=sys.stderr)
     return passed
-
-
-def three_ways(
-    source: Any, entry: str | None, run: Callable[..., Any], unfused: Callable[..., Any], plan: Any
-) -> tuple[Programs, str]:
-    """The program fused, unfused and in float64; why there is no float64, where there is none."""
-    from neptune_mlir.driver.compiler import compile_reference
-
-    arguments = tuple(a.dtype for a in plan.arguments)
-    results = tuple(result_dtype(plan, k) for k in range(len(plan.results)))
-
-    def native(function: Callable[..., Any]) -> Callable[[Sequence[Any]], list[Any]]:
-        def call(values: Sequence[Any]) -> list[Any]:
-            found = function(*[
-                stored(v, a) for v, a in zip(values, plan.arguments, strict=True)
-            ])  # fmt: skip
-            listed = found if isinstance(found, tuple) else (found,)
-            return [to_float64(r, d) for r, d in zip(listed, results, strict=True)]
-
-        return call
-
-    try:
-        reference = compile_reference(source.text, source.name, entry)
-    except NeptuneError as error:
-        same = native(unfused)
-        return Programs(native(run), same, same, arguments, results), error.message
-
-    def exact(values: Sequence[Any]) -> list[Any]:
-        found = reference(*map(_as_wide, values))
-        return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
-
-    exponents = _exponents(source, entry)
-    return Programs(native(run), native(unfused), exact, arguments, results, exponents), ""
-
-
-def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
-    """The arguments that exponents are made of, other than through a sum; None where that cannot
-    be told."""
-    from neptune_mlir.driver.compiler import nests_of
-    from neptune_mlir.transforms.fusion.whole import exponents_of
-
-    module, programs = nests_of(source.text, source.name, "inline-maps")
-    with module.context:
-        found = [p for p in programs if entry in (None, p.function.name.value)]
-        if len(found) != 1:
-            return None
-        (program,) = found
-        names = exponents_of(program)
-        places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
-        return None if names is None else frozenset(places[name] for name in names)
-
-
-def _as_wide(value: Any) -> Any:
-    array = np.asarray(value)
-    return array if array.ndim else array.item()
-
-
-def plain_values(value: Any, dtype: str) -> Any:
-    """An argument as `algebra/numerics/accuracy.py` has it; a number as its type rounds it."""
-    if dtype not in EPSILON:
-        return np.asarray(value)
-    if isinstance(value, float | int):
-        value = hostile_inputs.rounded(value, dtype)
-    return to_float64(value, dtype)
-
-
-def judged(programs: Programs, values: Sequence[Any], exact: str, seed: int) -> list[Comparison]:
-    """`judge`, or without a float64 reference (`exact` says why) the tolerances between two."""
-    if not exact:
-        return judge(programs, values, seed)
-    found = [
-        Comparison(d, slack=TOLERANCE[d] / EPSILON[d]) if d in EPSILON else Comparison(d)
-        for d in programs.results
-    ]
-    fused, unfused = programs.fused(values), programs.unfused(values)
-    for comparison, a, b in zip(found, fused, unfused, strict=True):
-        comparison.add(a, b, b)
-    return found
 
 
 def _worst(found: Sequence[Comparison]) -> Comparison:

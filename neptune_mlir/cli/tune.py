@@ -6,12 +6,15 @@
     neptune tune run DIR --json tune.json                          on a GPU: measure them
     neptune tune record tune.json                                  into the user's table
 
+    neptune tune search PROGRAM --target cpu                       the knobs of one program
+
 `run` needs torch and numpy, and neither MLIR nor the compiler.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import Any
 from neptune_mlir.errors import InputError, UsageError
 
 RESULTS = "results.json"
-ACTIONS = ("build", "run", "record", "all")
+ACTIONS = ("build", "run", "record", "search", "all")
 
 
 def complete(arguments: Sequence[str]) -> list[str]:
@@ -34,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build = actions.add_parser("build", help="compile the candidates (no GPU)")
     run = actions.add_parser("run", help="measure, on a GPU")
     record = actions.add_parser("record", help="keep what won in a table")
+    _add_search(actions.add_parser(
+        "search", help="the knobs of one program, on this machine (any target that it runs)"
+    ))  # fmt: skip
     everything = actions.add_parser("all", help="all three, where a GPU is (the default)")
     for which in (build, run):
         which.add_argument("folder", type=Path, metavar="DIR", help="of the candidates")
@@ -57,6 +63,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         which.add_argument("--table", default="user", help="a file; default: the user's table")
 
 
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="MLIR, StableHLO or ONNX")
+    parser.add_argument("--target", default="cpu", help="default: %(default)s")
+    parser.add_argument(
+        "--schedule", action="append", default=[],
+        help="a script of your own, or one or several that ship (default: the rule's choice)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--knob", action="append", default=[], metavar="NAME=NUMBER,FIRST:LAST:STEP,...",
+        help="options of a knob (default: those that the script lists; of schedules that ship, of "
+        "the sizes alone)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--extent", action="append", default=[], metavar="ARGUMENT.DIMENSION=NUMBER,...",
+        help="run-time extents that are not the length: q.0=2,q.1=16",
+    )  # fmt: skip
+    parser.add_argument("--lengths", default="1024", help="of calls (default: %(default)s)")
+    parser.add_argument("--evaluations", type=int, default=50, help="points (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="in which points may begin")
+    parser.add_argument("--rounds", type=int, default=10, help="of the best three and the rule")
+    parser.add_argument("--seed", type=int, default=0, help="of what is random")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="all that was tried")
+    parser.add_argument("--table", default="user", help="a file; default: the user's table")
+
+
 def _add_subjects(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=".mlir files")
     parser.add_argument(
@@ -77,6 +108,8 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     if options.action == "all":
         return _all(options)
+    if options.action == "search":
+        return _search(options)
     if options.action == "build":
         _build(options, options.folder, options.target)
         return 0
@@ -143,15 +176,59 @@ def _run(options: argparse.Namespace, folder: Path, path: Path) -> int:
     return 0 if all(row["right"] for row in found["rows"] if row["candidate"] == "rule") else 1
 
 
+def _search(options: argparse.Namespace) -> int:
+    from neptune_mlir.driver.inputs import read_source
+    from neptune_mlir.targets import tuned
+    from neptune_mlir.transforms.schedule import library
+    from neptune_mlir.tune import session, trial
+    from neptune_mlir.tune.arguments import parse_extents
+
+    if options.evaluations < 1 or options.rounds < 2:
+        raise UsageError("--evaluations takes 1 or more, --rounds 2 or more")
+    path = _table_path(options.table)
+    source = read_source(options.program)
+    given: list[str] = options.schedule
+    own = [name for name in given if name not in library.shipped()]
+    if own and len(given) > 1:
+        raise UsageError(f"'{own[0]}' stands beside other schedules",
+                         hint="one of your own, or several that ship")  # fmt: skip
+    subject = trial.Trial(
+        source, options.target, own[0] if own else None, _numbers("lengths", options.lengths),
+        parse_extents(options.extent), trial.Host() if options.target == "cpu" else trial.Gpu(),
+    )  # fmt: skip
+    chosen = library.knob_ranges(options.knob)
+    names = given or [subject.rule.facts["schedule"]]
+    space = {name: trial.options_of(name, chosen) for name in names}
+    budget = session.Budget(options.evaluations, options.seconds, options.rounds)
+    found, winner = session.run(subject, space, budget, options.seed, _say)
+    if options.json:
+        _write(options.json, json.dumps(found, indent=1) + "\n")
+    if winner is None:
+        return 0
+    there = tuned.read(path) if path.exists() else tuned.Table()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, there.with_finding(winner).to_json())
+    _say(f"{path}: {winner.schedule}, {winner.knobs}")
+    return 0
+
+
+def _table_path(name: str) -> Path:
+    """The file of a table by its name on the command line. Raises UsageError."""
+    from neptune_mlir.targets import tuned
+
+    path = tuned.user_path() if name == "user" else Path(name)
+    if path is None:
+        raise UsageError(f"{tuned.ENVIRONMENT}=none: there is no user's table",
+                         hint="name one: --table PATH")  # fmt: skip
+    return path
+
+
 def _record(results: Sequence[Path], name: str) -> int:
     from neptune_mlir.targets import tuned
     from neptune_mlir.tune import record, run
 
     runs = [run.read(p / RESULTS if p.is_dir() else p) for p in results]
-    path = tuned.user_path() if name == "user" else Path(name)
-    if path is None:
-        raise UsageError(f"{tuned.ENVIRONMENT}=none: there is no user's table",
-                         hint="name one: --table PATH")  # fmt: skip
+    path = _table_path(name)
     there = tuned.read(path) if path.exists() else tuned.Table()
     # of shapes that the user's table is to speak for, it says all that there is to say
     table = record.merge(there, runs, tuned.shipped() if name == "user" else tuned.Table())

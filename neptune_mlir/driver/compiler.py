@@ -13,6 +13,7 @@ from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
+from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
@@ -36,6 +37,7 @@ from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion.defer import decide
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
 from neptune_mlir.transforms.registry import Remark
+from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
 
 _FAMILIES = {"cpu": "cpu", "sm_": "nvvm", "gfx": "rocdl", "triton": "triton"}
@@ -67,6 +69,16 @@ def lower_text(
     with bindings.source_name(source):
         lowering = _best(RaisedProgram(text, source, schedule, knobs), target, level)
     return lowering.module, lowering.facts
+
+
+@bindings.exclusive
+def knobs_of_schedule(name: str) -> dict[str, list[int]]:
+    """The knobs of a schedule (a shipped one, or a path) with their options; none where any number
+    will do. Raises UsageError, InputError."""
+    context = make_context()
+    script = schedules.parse(library.read(name), context, name)
+    with context:
+        return {knob: schedules.options(op) for knob, op in schedules.knobs(script).items()}
 
 
 def nests_of(text: str, source: str, *passes: str) -> tuple[Any, list[NestProgram]]:
@@ -101,7 +113,7 @@ def planned_fusions(text: str, source: str) -> list[Fusion]:
 
 def _best(program: RaisedProgram, target: str, level: str) -> Lowering:
     """A program by the first way of a target that takes it."""
-    ways = ways_of(pipeline_of(target), target.partition(",")[0])
+    ways = program.ways(target, ways_of(pipeline_of(target), target.partition(",")[0]))
     return next(program.lowerings(target, ways, level))
 
 
@@ -148,12 +160,13 @@ def compile_text(
         program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
             bundles = [_compile_family(program, family, entry, cases) for family in families]
+        findings = [f for f in map(program.finding, families) if f]
     bundle = bundles[0]
     if len(bundles) > 1:
         from neptune_mlir.pipelines import gpu
 
         bundle = gpu.join(target, bundles)
-    taken = [q.entry.as_json() for q in asked if q.entry]
+    taken = [q.entry.as_json() for q in asked if q.entry] + [f.as_json() for f in findings]
     if taken:
         bundle.facts["provenance"]["tuned"] = taken
     return bundle.with_data(program.constants)
@@ -214,7 +227,8 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
     best: Any = None
     refused: list[OutOfMemory | Refused] = []
     tried = ""
-    for lowering in program.lowerings(target, ways_of(pipeline, target.partition(",")[0])):
+    ways = program.ways(target, ways_of(pipeline, target.partition(",")[0]))
+    for lowering in program.lowerings(target, ways):
         tiles = str(lowering.module)
         if tiles == tried:  # this way changes nothing
             continue

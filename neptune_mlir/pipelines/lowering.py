@@ -34,6 +34,8 @@ from neptune_mlir.pipelines.cases import (
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.findings import ProgramFinding, program_digest, schedule_digest
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
@@ -178,6 +180,8 @@ class RaisedProgram:
         self, text: str, source: str, schedule: str | None = None, knobs: str = ""
     ) -> None:
         self.schedule, self.knobs = schedule, knobs
+        self._name = program_digest(text)
+        self._asked = schedule_digest(library.read(schedule)) if schedule else ""
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
         self._fused: dict[str, Lowering] = {}  # by schedule
@@ -186,6 +190,18 @@ class RaisedProgram:
     def constants(self) -> dict[str, bytes]:
         """The data of its array constants by their SHA-256."""
         return self._raised.constants
+
+    def finding(self, target: str) -> ProgramFinding | None:
+        """What a search found best for this program."""
+        chip = target.partition(",")[0]
+        return tuned.current().finding(chip, self._name, self._asked)
+
+    def ways(self, target: str, ways: Sequence[Way]) -> list[Way]:
+        """The ways of a target with what a search found; variants bind theirs over it."""
+        found = self.finding(target)
+        if found is None or self.schedule:
+            return list(ways)
+        return [way.bound(found.schedule, found.knobs) for way in ways]
 
     def lowerings(
         self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = ""
@@ -253,10 +269,11 @@ class RaisedProgram:
         # a schedule that somebody chose keeps its own tile sizes
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
-        rule = self.schedule or schedules.choose(
+        found = self.finding(target)
+        rule = self.schedule or (found.schedule if found else "") or schedules.choose(
             self._raised.module, parallelism(target), adapts, "apart" in knobs,
             "ahead" in knobs,
-        )
+        )  # fmt: skip
         chosen = schedule or rule
         if chosen not in self._fused:
             self._fused[chosen] = self._raised.copy()
@@ -265,6 +282,8 @@ class RaisedProgram:
         lowering.way = way
         name_chip(lowering.module, target)
         values = knobs.get(chosen, "")
+        if found and self.schedule:
+            values = found.knobs
         if self.knobs:
             own = library.knob_values(self.knobs)
             if chosen != rule:  # what was said of the program's own schedule is not for this one

@@ -54,7 +54,7 @@ class CpuExecutable:
             out: one array, or a sequence of one for each result.
         """
         call, addresses, _ = self._find(arguments, out)
-        return call.prepared(addresses, keep=(arguments, out))
+        return call.prepared(addresses, keep=(arguments, out, self))  # self: the code in memory
 
     def launch_times(self, *arguments: Any, repeat: int = 5) -> list[tuple[str, float]]:
         """The kernel of each launch of a call and its seconds (the median), in order."""

@@ -15,15 +15,17 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from neptune_mlir.errors import InputError
+from neptune_mlir.targets.findings import ProgramFinding
 
 ENVIRONMENT = "NEPTUNE_TUNING"
+_Item = TypeVar("_Item")
 ABOUT = "What was measured to be best for kernels of warp groups (docs/tuning.md). An entry holds" \
     " for streams of at least `from` points."  # fmt: skip
 
@@ -174,39 +176,62 @@ def _truth(data: dict[str, Any], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """Entries, at most one for a chip, a shape and a length to begin at."""
+    """Entries, at most one for a chip, a shape and a length to begin at, and findings, at most one
+    for a chip, a program and the schedule that is asked for."""
 
     entries: tuple[Entry, ...] = ()
+    findings: tuple[ProgramFinding, ...] = ()
+
+    def finding(self, chip: str, program: str, asked: str) -> ProgramFinding | None:
+        """What a search found for a program (see `ProgramFinding`)."""
+        return next((f for f in self.findings if f.key == (chip, program, asked)), None)
+
+    def with_finding(self, finding: ProgramFinding) -> Table:
+        """This table with a finding in place of what it has for that program."""
+        kept = (f for f in self.findings if f.key != finding.key)
+        return Table(self.entries, (*kept, finding))
 
     def of(self, chip: str, shape: Shape) -> list[Entry]:
         """The entries for a stream, the shortest length first."""
         found = [e for e in self.entries if e.chip == chip and e.shape == shape]
         return sorted(found, key=lambda e: e.start)
 
-    def of_chip(self, chip: str) -> list[tuple[Shape, int, Choice]]:
+    def of_chip(self, chip: str) -> list[Any]:
         """What it says of a chip: equal for chips that share code."""
-        return [(e.shape, e.start, e.choice) for e in self.entries if e.chip == chip]
+        own = [f for f in self.findings if f.chip == chip]
+        return [(e.shape, e.start, e.choice) for e in self.entries if e.chip == chip] + [
+            (f.program, f.asked, f.schedule, f.knobs) for f in own
+        ]
 
     def over(self, other: Table) -> Table:
         """This table; of another one what is about other shapes or chips."""
         known = {(e.chip, e.shape) for e in self.entries}
         rest = [e for e in other.entries if (e.chip, e.shape) not in known]
-        return Table((*self.entries, *rest))
+        found = {f.key for f in self.findings}
+        more = [f for f in other.findings if f.key not in found]
+        return Table((*self.entries, *rest), (*self.findings, *more))
 
-    @property
-    def digest(self) -> str:
-        """A hash of all that decides code."""
+    def digest(self, program: str, target: str) -> str:
+        """A hash of all that decides the code of a program (`findings.program_digest`) for a
+        target."""
         lines = sorted(
             json.dumps([e.chip, asdict(e.shape), e.start, asdict(e.choice)], sort_keys=True)
-            for e in self.entries
-        )
+            for e in self.entries if target != "cpu"
+        )  # fmt: skip
+        lines += sorted(repr(f) for f in self.findings if f.program == program)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def to_json(self) -> str:
         """An entry a line, in a fixed order."""
         order = sorted(self.entries, key=lambda e: (e.chip, str(e.shape), e.start))
-        lines = ",\n".join(json.dumps(e.as_json()) for e in order)
-        return f'{{\n"about": {json.dumps(ABOUT)},\n"entries": [\n{lines}\n]\n}}\n'
+        lists = {"entries": [e.as_json() for e in order]}
+        if self.findings:
+            lists["findings"] = [f.as_json() for f in sorted(self.findings, key=lambda f: f.key)]
+        parts = [f'"about": {json.dumps(ABOUT)}']
+        for name, items in lists.items():
+            lines = ",\n".join(map(json.dumps, items))
+            parts.append(f'"{name}": [\n{lines}\n]')
+        return "{\n" + ",\n".join(parts) + "\n}\n"
 
     @staticmethod
     def from_json(text: str) -> Table:
@@ -214,17 +239,27 @@ class Table:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("entries"), list):
             raise ValueError("it has no list of 'entries'")
-        found = []
-        for number, item in enumerate(data["entries"]):
-            try:
-                found.append(Entry.from_json(item))
-            except ValueError as error:
-                raise ValueError(f"entry {number}: {error}") from None
+        found = _items("entry", data["entries"], Entry.from_json)
         keys = [(e.chip, e.shape, e.start) for e in found]
         twice = next((k for k in keys if keys.count(k) > 1), None)
         if twice:
             raise ValueError(f"two entries for {twice[0]}, {twice[1]}, from {twice[2]}")
-        return Table(tuple(found))
+        findings = _items("finding", data.get("findings", []), ProgramFinding.from_json)
+        if len({f.key for f in findings}) < len(findings):
+            raise ValueError("two findings for one program, chip and schedule")
+        return Table(tuple(found), tuple(findings))
+
+
+def _items(name: str, listed: Any, read: Callable[[Any], _Item]) -> list[_Item]:
+    if not isinstance(listed, list):
+        raise ValueError(f"there is no list of each {name}")
+    found = []
+    for number, item in enumerate(listed):
+        try:
+            found.append(read(item))
+        except ValueError as error:
+            raise ValueError(f"{name} {number}: {error}") from None
+    return found
 
 
 # ---- the tables that there are

@@ -142,7 +142,7 @@ def merge(table: Table, runs: Sequence[dict[str, Any]], base: Table | None = Non
         if (e.chip, e.shape) in shapes
         and (e.chip != target or e.shape not in longest or e.start > longest[e.shape])
     ]  # fmt: skip
-    return _without_repeats(Table((*kept, *won)))
+    return _without_repeats(Table((*kept, *won), table.findings))
 
 
 def _without_repeats(table: Table) -> Table:
@@ -152,7 +152,7 @@ def _without_repeats(table: Table) -> Table:
         before = [e for e in table.of(entry.chip, entry.shape) if e.start < entry.start]
         if not before or before[-1].choice != entry.choice:
             kept.append(entry)
-    return Table(tuple(kept))
+    return Table(tuple(kept), table.findings)
 
 
 def winners(runs: Sequence[dict[str, Any]]) -> dict[str, set[str]]:

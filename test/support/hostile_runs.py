@@ -13,10 +13,10 @@ import numpy as np
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import Comparison
 from neptune_mlir.algebra.numerics.judge import Programs, judge
-from neptune_mlir.cli.check import three_ways
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
 from neptune_mlir.driver.kernel import Source, _load
+from neptune_mlir.driver.three_ways import three_ways
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument
 from support.hostile_programs import Choices, Grammar, shapes

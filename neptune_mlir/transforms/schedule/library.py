@@ -67,6 +67,27 @@ def knob_arguments(given: Iterable[str]) -> dict[str, int]:
     return _numbers((item for text in given for item in text.split(",")), "=")
 
 
+def knob_ranges(given: Iterable[str]) -> dict[str, list[int]]:
+    """Options of knobs from the command line, each text `NAME=NUMBER,FIRST:LAST:STEP,...`. Raises
+    UsageError."""
+    found = {}
+    for text in given:
+        name, _, numbers = text.partition("=")
+        try:
+            parts = [[int(n) for n in part.split(":")] for part in numbers.split(",")]
+            listed = [n for p in parts for n in ([p[0]] if len(p) == 1 else _range(*p))]
+        except (TypeError, ValueError):
+            listed = []
+        if not name or not listed:
+            raise UsageError(f"'{text}' is not NAME=NUMBER,FIRST:LAST:STEP,...")
+        found[name] = sorted(set(listed))
+    return found
+
+
+def _range(first: int, last: int, step: int) -> range:
+    return range(first, last + 1, step)
+
+
 def _numbers(items: Iterable[str], sign: str) -> dict[str, int]:
     values = {}
     for item in items:

@@ -72,6 +72,12 @@ def knobs(script: Any) -> dict[str, Any]:
     return found
 
 
+def options(knob: Any) -> list[int]:
+    """The numbers that a knob may be; none where any will do."""
+    listed = knob.attributes["options"]
+    return [o.value for o in listed] if isinstance(listed, ir.ArrayAttr) else []
+
+
 def bind(script: Any, values: Mapping[str, int]) -> None:
     """Set knobs by name.
 
@@ -87,8 +93,7 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
             raise ScheduleError(
                 f"the schedule has no knob '{name}'", hint=did_you_mean(name, names, listed)
             )
-        options = known[name].attributes["options"]
-        allowed = [o.value for o in options] if isinstance(options, ir.ArrayAttr) else [value]
+        allowed = options(known[name]) or [value]
         if value not in allowed:
             raise ScheduleError(
                 f"knob '{name}' cannot be {value}", hint=f"options: {', '.join(map(str, allowed))}"

@@ -64,6 +64,15 @@ def test_a_call_keeps_no_memory(run):
     assert seen() is None
 
 
+def test_a_prepared_call_keeps_its_code():
+    x = rows()
+    out = np.empty_like(x)
+    call = neptune.compile(ops.softmax()).prepare(x, out=out)
+    gc.collect()  # the kernel is gone
+    call()
+    check(out, x)
+
+
 def test_prepared(run):
     x, out = rows(), np.full((3, 70), np.nan, np.float32)
     call = run.prepare(x, out=out)

@@ -95,10 +95,10 @@ def test_the_users_table_speaks_for_its_shapes(
 
 def test_the_digest_is_of_what_decides_code() -> None:
     same = Entry(ENTRY.chip, ENTRY.shape, ENTRY.start, ENTRY.choice, {"gain": 0.5})
-    assert Table((ENTRY, OTHER)).digest == Table((OTHER, same)).digest
+    assert Table((ENTRY, OTHER)).digest("p", "sm_90a") == Table((OTHER, same)).digest("p", "sm_90a")
     others = [Table(), Table((OTHER,)),
               Table((Entry(ENTRY.chip, SHAPE, 4096, Choice(192, 96, slots=3)), OTHER))]  # fmt: skip
-    assert len({t.digest for t in [Table((ENTRY, OTHER)), *others]}) == 4
+    assert len({t.digest("p", "sm_90a") for t in [Table((ENTRY, OTHER)), *others]}) == 4
 
 
 def test_cached_code_depends_on_the_table(
