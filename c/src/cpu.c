@@ -6,6 +6,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined __aarch64__ && defined __linux__
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 enum { WHOLE = 128, FLOATS = 8, CACHE_LINE = 64 };
 
@@ -127,6 +131,16 @@ static neptune_status check_machine(const neptune_kernel *kernel) {
     ASK("avx512vl");
     ASK("avx512vnni");
     ASK("avx512bf16");
+#undef ASK
+#elif defined __aarch64__ && defined __linux__
+#define ASK(feature, bit) has = strcmp(name, feature) == 0 ? (getauxval(AT_HWCAP) & (bit)) != 0 : has
+    ASK("neon", HWCAP_ASIMD);
+    ASK("fullfp16", HWCAP_ASIMDHP);
+    ASK("dotprod", HWCAP_ASIMDDP);
+    ASK("lse", HWCAP_ATOMICS);
+    ASK("rdm", HWCAP_ASIMDRDM);
+    ASK("crc", HWCAP_CRC32);
+    ASK("sve", HWCAP_SVE);
 #undef ASK
 #endif
     if (!has)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * Puts a relocatable object file of x86-64 into this process: the code that LLVM makes of kernels
- * for CPUs (position-independent, small code model). Every offset of the file is checked. */
+ * Puts a relocatable object file into this process: the code that LLVM makes of kernels for x86-64
+ * and AArch64 (position-independent, small code model). Every offset of the file is checked;
+ * `relocate.c` knows the two machines. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -11,12 +12,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef R_X86_64_REX_GOTPCRELX
-#define R_X86_64_GOTPCRELX 41
-#define R_X86_64_REX_GOTPCRELX 42
+#ifdef __aarch64__
+enum { MACHINE = EM_AARCH64 };
+static const char machine_name[] = "AArch64";
+#else
+enum { MACHINE = EM_X86_64 };
+static const char machine_name[] = "x86-64";
 #endif
-
-enum { STUB = 16 }; /* bytes of a jump to a function elsewhere */
+enum { STUB = NP_STUB };
 
 /* `address` of a section: where it was put; NULL: it is not loaded. `slots`: for each symbol an
  * 8-byte address and a jump through it. */
@@ -46,13 +49,10 @@ static neptune_status read_header(loader *l) {
   if (l->size < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0)
     return np_fail(NEPTUNE_BAD_MACHINE, "the code is no ELF object: it is for another system");
   if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB ||
-      h->e_machine != EM_X86_64)
+      h->e_machine != MACHINE)
     return np_fail(NEPTUNE_BAD_MACHINE,
-                   "the code is for another CPU (ELF machine %d); this loader takes x86-64",
-                   (int)h->e_machine);
-#ifndef __x86_64__
-  return np_fail(NEPTUNE_BAD_MACHINE, "the code is for x86-64, and this CPU is none");
-#endif
+                   "the code is for another CPU (ELF machine %d); this loader takes %s",
+                   (int)h->e_machine, machine_name);
   if (h->e_type != ET_REL || h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff % 8 ||
       !inside(l, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr)))
     return wrong("no table of sections");
@@ -161,19 +161,8 @@ static neptune_status resolve(loader *l) {
       return wrong("a symbol of a kind that this loader does not know");
     }
     memcpy(slot, &found, 8);
-    int32_t distance = (int32_t)(slot - (stub + 6));
-    memcpy(stub, "\xff\x25", 2); /* jmp *distance(%rip) */
-    memcpy(stub + 2, &distance, 4);
+    np_make_stub(MACHINE, stub, slot);
   }
-  return NEPTUNE_OK;
-}
-
-static neptune_status put(unsigned char *at, const unsigned char *end, int64_t value, int bytes) {
-  if (bytes > end - at)
-    return wrong("a relocation that leaves its section");
-  if (bytes == 4 && (value < INT32_MIN || value > INT32_MAX))
-    return wrong("a distance that does not fit 32 bits");
-  memcpy(at, &value, (size_t)bytes);
   return NEPTUNE_OK;
 }
 
@@ -182,30 +171,19 @@ static neptune_status relocate_one(loader *l, const Elf64_Rela *r, unsigned char
   uint64_t number = ELF64_R_SYM(r->r_info);
   if (number >= l->symbol_count || r->r_offset >= size)
     return wrong("a relocation that leaves its section");
-  unsigned char *at = base + r->r_offset, *target, *slot = l->slots + 8 * number;
-  const unsigned char *end = base + size;
+  unsigned char *slot = l->slots + 8 * number, *target;
   memcpy(&target, slot, 8);
-  int64_t addend = r->r_addend;
-  bool outside = l->symbols[number].st_shndx == SHN_UNDEF;
-  switch (ELF64_R_TYPE(r->r_info)) {
-  case R_X86_64_NONE:
-    return NEPTUNE_OK;
-  case R_X86_64_64:
-    return put(at, end, (int64_t)(uintptr_t)target + addend, 8);
-  case R_X86_64_PC64:
-    return put(at, end, (int64_t)((uintptr_t)target - (uintptr_t)at) + addend, 8);
-  case R_X86_64_PLT32:
-    target = outside ? l->stubs + STUB * number : target;
-    return put(at, end, (int64_t)((uintptr_t)target - (uintptr_t)at) + addend, 4);
-  case R_X86_64_PC32:
-    return put(at, end, (int64_t)((uintptr_t)target - (uintptr_t)at) + addend, 4);
-  case R_X86_64_GOTPCREL:
-  case R_X86_64_GOTPCRELX:
-  case R_X86_64_REX_GOTPCRELX:
-    return put(at, end, (int64_t)((uintptr_t)slot - (uintptr_t)at) + addend, 4);
-  }
-  return np_fail(NEPTUNE_BAD_FILE, "the code has relocations of type %d, which this loader lacks",
-                 (int)ELF64_R_TYPE(r->r_info));
+  np_relocation made = {
+      .type = (uint32_t)ELF64_R_TYPE(r->r_info),
+      .at = base + r->r_offset,
+      .room = (size_t)(size - r->r_offset),
+      .target = (uint64_t)(uintptr_t)target,
+      .slot = (uint64_t)(uintptr_t)slot,
+      .stub = (uint64_t)(uintptr_t)(l->stubs + STUB * number),
+      .outside = l->symbols[number].st_shndx == SHN_UNDEF,
+      .addend = r->r_addend,
+  };
+  return np_relocate(MACHINE, &made);
 }
 
 static neptune_status relocate(loader *l) {
@@ -273,6 +251,7 @@ neptune_status np_load_object(const unsigned char *bytes, size_t size, const cha
     status = find_names(&l, names, count, addresses);
   if (!status) {
     unsigned char *base = object->memory;
+    __builtin___clear_cache((char *)base, (char *)base + ends[0]);
     if (mprotect(base, ends[0], PROT_READ | PROT_EXEC) ||
         mprotect(base + ends[0], ends[1] - ends[0], PROT_READ))
       status = np_fail(NEPTUNE_NO_MEMORY, "this system does not let new code run");

@@ -194,6 +194,25 @@ neptune_status np_load_object(const unsigned char *bytes, size_t size, const cha
                               size_t count, np_object *object, void **addresses);
 void np_unload_object(np_object *object);
 
+/* ---- relocations of x86-64 and AArch64 (relocate.c) */
+
+enum { NP_STUB = 16 }; /* bytes of a jump to a function elsewhere */
+
+/* A relocation at `at`, behind which its section has `room` bytes: the address of its symbol, the
+ * place of 8 bytes that hold it, a jump to it, and whether it is outside of the object. */
+typedef struct np_relocation {
+  uint32_t type;
+  unsigned char *at;
+  size_t room;
+  uint64_t target, slot, stub;
+  bool outside;
+  int64_t addend;
+} np_relocation;
+
+neptune_status np_relocate(int machine, const np_relocation *relocation);
+/* Writes a jump, of NP_STUB bytes at most, to the address that `slot` holds. */
+void np_make_stub(int machine, unsigned char *stub, unsigned char *slot);
+
 /* ---- CPUs (cpu.c, threads.c) */
 
 neptune_status np_cpu_load(neptune_kernel *kernel);

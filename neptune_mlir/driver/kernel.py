@@ -7,6 +7,7 @@ text, the target, the schedule, the tuning table and this compiler; then nothing
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -85,7 +86,11 @@ class Kernel:
         self.schedule, self.knobs = schedule, knobs
         self.bundle = bundle
         self.cached = cached
-        self._executable = _load(bundle)
+
+    @functools.cached_property
+    def _executable(self) -> Any:
+        """What runs it: made with the first call, for the code may be for another machine."""
+        return _load(self.bundle)
 
     @property
     def facts(self) -> dict[str, Any]:

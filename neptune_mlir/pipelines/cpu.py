@@ -225,7 +225,7 @@ def _steps(
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
         },
         "expand-math": {
-            "fma": str(target.has("fma")).lower(), "scalef": str(target.has("avx512f")).lower(),
+            "fma": str(target.fma).lower(), "scalef": str(target.has("avx512f")).lower(),
         },
     }  # fmt: skip
     # that pass looks at the type of every value: a twentieth of a compilation

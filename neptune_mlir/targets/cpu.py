@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What an x86 (or any other) CPU has, as data: vector width, registers, instruction features."""
+"""What a CPU has, x86-64 or AArch64, as data: vector width, registers, instruction features."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ class CpuTarget:
         """32-bit elements in a vector register: every kernel works on this many at a time."""
         return self.vector_bits // 32
 
+    @property
+    def is_arm(self) -> bool:
+        return is_arm(self.triple)
+
     def has(self, feature: str) -> bool:
         return f"+{feature}" in self.features.split(",")
+
+    @property
+    def fma(self) -> bool:
+        """Whether a multiplication and an addition are one instruction, rounded once."""
+        return self.is_arm or self.has("fma")
 
     def needs(self) -> dict[str, object]:
         """What a machine has to be to run code for this core, as a bundle says it."""
@@ -40,10 +49,17 @@ class CpuTarget:
         return {"triple": self.triple, "cpu": self.name, "features": features}
 
 
+def is_arm(triple: str) -> bool:
+    """Whether a triple is of AArch64 (which Apple calls arm64)."""
+    return triple.partition("-")[0] in ("aarch64", "arm64")
+
+
 def describe(name: str, features: dict[str, bool], triple: str) -> CpuTarget:
     """The target for a core with these LLVM features."""
-    wide, middle = features.get("avx512f", False), features.get("avx", False)
     text = ",".join(f"{'+' if on else '-'}{f}" for f, on in sorted(features.items()))
+    if is_arm(triple):  # vectors of 128 bits, which every core has
+        return CpuTarget(name, text, triple, 128, 32)
+    wide, middle = features.get("avx512f", False), features.get("avx", False)
     return CpuTarget(
         name, text, triple, 512 if wide else 256 if middle else 128, 32 if wide else 16
     )
@@ -59,11 +75,18 @@ NAMED = {
 NAMED["x86-64-v4"] = NAMED["x86-64-v3"] | {
     f"avx512{part}": True for part in ("f", "bw", "cd", "dq", "vl")
 }
+NAMED_ARM = {
+    "armv8-a": ("generic", {"neon": True, "fp-armv8": True}),
+    "armv8.2-a": ("neoverse-n1", {"neon": True, "fp-armv8": True, "fullfp16": True, "lse": True,
+                                  "dotprod": True, "rdm": True, "crc": True}),
+}  # fmt: skip
+_ARM_TRIPLE, _X86_TRIPLE = "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"
 
 
 @functools.cache
 def host() -> CpuTarget:
-    """The machine that this process runs on (NEPTUNE_CPU overrides, with a name of NAMED)."""
+    """The machine that this process runs on. NEPTUNE_CPU overrides, with a name of NAMED or
+    NAMED_ARM: code for another architecture is to be run elsewhere."""
     import llvmlite.binding as llvm
 
     triple = llvm.get_process_triple()
@@ -71,7 +94,10 @@ def host() -> CpuTarget:
     if named:
         from neptune_mlir.errors import UsageError
 
+        if named in NAMED_ARM:
+            return describe(*NAMED_ARM[named], triple if is_arm(triple) else _ARM_TRIPLE)
         if named not in NAMED:
-            raise UsageError(f"NEPTUNE_CPU is '{named}'", hint=f"one of: {', '.join(NAMED)}")
-        return describe(named, NAMED[named], triple)
+            names = ", ".join([*NAMED, *NAMED_ARM])
+            raise UsageError(f"NEPTUNE_CPU is '{named}'", hint=f"one of: {names}")
+        return describe(named, NAMED[named], _X86_TRIPLE if is_arm(triple) else triple)
     return describe(llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()), triple)

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 
 from neptune_mlir.codegen.llvm_text import downgrade
 from neptune_mlir.errors import ToolError
-from neptune_mlir.targets.cpu import CpuTarget
+from neptune_mlir.targets.cpu import CpuTarget, is_arm
 
 _lock = threading.Lock()
 
@@ -83,8 +83,12 @@ def _optimised(text: str, target: CpuTarget, vectorize: bool) -> tuple[Any, Any]
 
 
 def _machine(target: CpuTarget) -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    if is_arm(target.triple) == is_arm(llvm.get_process_triple()):
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:  # code for another machine than this one
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.name, features=target.features, opt=3, reloc="pic", codemodel="small",
         jit=False,

@@ -134,7 +134,9 @@ def _replace_plain(op: Any) -> None:
 
 
 def _chosen(text: str, feature: str) -> bool:
-    return cpu.host().has(feature) if text == "host" else text in ("true", "1")
+    if text != "host":
+        return text in ("true", "1")
+    return cpu.host().fma if feature == "fma" else cpu.host().has(feature)
 
 
 def _widen(op: Any, kind: Any) -> Any:
