@@ -34,7 +34,7 @@ _PACKAGES = (
 )
 
 
-def _version(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -48,7 +48,7 @@ def _bindings() -> Finding:
         from neptune_mlir.ir import bindings
     except ToolError as error:
         return Finding("MLIR bindings", "missing", error.message, "pip install torch-mlir")
-    version = _version(bindings.PACKAGE.replace("_", "-")) or "?"
+    version = _installed_version(bindings.PACKAGE.replace("_", "-")) or "?"
     refused = "".join(f"; not {name}: {why}" for name, why in bindings.REFUSED.items())
     return Finding("MLIR bindings", "ok", f"{bindings.PACKAGE} {version}{refused}")
 
@@ -140,7 +140,7 @@ def findings() -> list[Finding]:
     python = Finding("Python", "ok", platform.python_version())
     rows = [python, _bindings(), _cpu(), *_gpus(), _ptxas(), _amd()]
     for package, purpose, extra in _PACKAGES:
-        version = _version(package)
+        version = _installed_version(package)
         if version:
             rows.append(Finding(package, "ok", f"{version}: {purpose}"))
         else:

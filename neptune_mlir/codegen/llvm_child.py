@@ -8,10 +8,9 @@ output. It imports llvmlite and the text rewriter only, so it starts in a fracti
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 
+from neptune_mlir import child
 from neptune_mlir.errors import ToolError
 
 
@@ -32,29 +31,17 @@ def generate(
         sys.executable, "-m", "neptune_mlir.codegen.llvm_child",
         triple, chip, features, form, option,
     ]  # fmt: skip
-    # Files, not pipes: who waits for this is a thread, and to feed a pipe would have to interrupt
-    # the one that compiles the next kernel again and again.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
-        given.write(text.encode())
-        given.seek(0)
-        try:
-            done = subprocess.run(
-                command, stdin=given, stdout=made, stderr=subprocess.PIPE, timeout=timeout,
-                check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise ToolError(f"LLVM did not finish in {timeout:g} s for {chip}") from None
-        made.seek(0)
-        code = made.read()
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
-        status = f"signal {-done.returncode}" if done.returncode < 0 else "an error"
+    late = f"LLVM did not finish in {timeout:g} s for {chip}"
+    ended = child.run(command, text.encode(), timeout, late)
+    if ended.status:
+        reason = ended.said.strip().splitlines()
+        status = f"signal {-ended.status}" if ended.signal else "an error"
         family = {"nvptx64": "NVPTX", "amdgcn": "AMDGPU"}[triple.split("-")[0]]
         raise ToolError(
             f"LLVM's {family} code generator stopped with {status} for {chip}: "
             + (reason[-1] if reason else "no message")
         )
-    return code
+    return ended.made
 
 
 def _generate(text: str, triple: str, chip: str, features: str, form: str, option: str) -> bytes:

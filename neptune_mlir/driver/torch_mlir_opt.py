@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import signal
-import subprocess
-import tempfile
 from pathlib import Path
 
+from neptune_mlir import child
 from neptune_mlir.errors import InputError, ToolError
 
 SHOWN = 5  # diagnostics of a program that cannot be lowered
@@ -36,26 +34,15 @@ def lower(
     command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
     command += ["--mlir-print-debuginfo"] if located else []
     data = program.encode() if isinstance(program, str) else program
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
-        given.write(data)
-        given.seek(0)
-        try:
-            done = subprocess.run(
-                command, stdin=given, stdout=made, stderr=subprocess.PIPE, timeout=timeout,
-                check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise ToolError(f"torch-mlir did not lower {name} in {timeout:g} s") from None
-        made.seek(0)
-        text = made.read().decode()
-    if done.returncode < 0:
-        died = signal.Signals(-done.returncode).name
+    ended = child.run(command, data, timeout, f"torch-mlir did not lower {name} in {timeout:g} s")
+    if ended.signal:
         raise InputError(
-            f"torch-mlir died of {died} while it lowered the program",
+            f"torch-mlir died of {ended.signal} while it lowered the program",
             loc=name, hint="lower its parts one by one to find the operation; report it there",
         )  # fmt: skip
-    if done.returncode:
-        raise InputError(_diagnostics(done.stderr.decode(errors="replace"), name))
+    if ended.status:
+        raise InputError(_diagnostics(ended.said, name))
+    text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
 
 

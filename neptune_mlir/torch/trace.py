@@ -26,8 +26,10 @@ from neptune_mlir.errors import InputError
 POSITIONS = ("b", "h", "q", "kv")
 _LIMIT = 256  # traces that are kept
 _VALUES = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, torch.layout)
-_NAMED = (types.ModuleType, types.BuiltinFunctionType, type, torch._ops.OpOverloadPacket,
-          torch._ops.OpOverload)  # fmt: skip
+_OPERATOR = torch.ops.aten.add  # any one, for its type and that of its overloads
+_NAMED = (
+    types.ModuleType, types.BuiltinFunctionType, type, type(_OPERATOR), type(_OPERATOR.Tensor),
+)  # fmt: skip
 
 _traces: dict[Any, tuple[torch.fx.GraphModule, dict[str, int]]] = {}
 

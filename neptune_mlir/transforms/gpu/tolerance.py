@@ -26,7 +26,7 @@ _LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 def mark_tolerant(forall: Any) -> None:
     """Mark the functions of a kernel that need few digits."""
-    exponentials, tangents = (_ops(forall, name) for name in ("math.exp", "math.tanh"))
+    exponentials, tangents = (_called(forall, name) for name in ("math.exp", "math.tanh"))
     if not (exponentials or tangents) or not _rounds_to_16_bits(forall.parent):
         return
     for op in (*exponentials, *(t for t in tangents if _is_exponent(t.results[0], 1.0))):
@@ -38,10 +38,10 @@ def _rounds_to_16_bits(program: Any) -> bool:
     made = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
     elements = [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in made]
     wide = [t for t in elements if isinstance(t, (ir.F32Type, ir.F64Type))]
-    return not wide and not any(_ops(program, name) for name in _LOGARITHMS)
+    return not wide and not any(_called(program, name) for name in _LOGARITHMS)
 
 
-def _ops(root: Any, name: str) -> list[Any]:
+def _called(root: Any, name: str) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
