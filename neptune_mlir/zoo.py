@@ -245,7 +245,6 @@ def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     """Compile and run one example, on its hard inputs if asked and it has any; see `Row`."""
     from neptune_mlir.driver.compiler import compile_unfused, planned_fusions
     from neptune_mlir.driver.kernel import compile
-    from neptune_mlir.transforms.tiling.skip_dead_tiles import EXTREMA
 
     program = example.build()
     make = example.hard if hard and example.hard else example.inputs
@@ -263,7 +262,7 @@ def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     return Row(
         example.name,
         len(program.steps),
-        sum(EXTREMA not in launch.kernel for launch in kernel.bundle.plan.launches),
+        sum(not launch.of_mask for launch in kernel.bundle.plan.launches),
         [r.correction.form for r in running if r.correction],
         len(running) - sum(members),
         2 if any(_sweeps_again(f) for f in planned) else 1,

@@ -199,6 +199,12 @@ KERNEL = Attribute(
     ),
     readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
+OF_MASK = Mark(
+    "of_mask", MARK, "scf.forall",
+    "the kernel finds what a mask is made of, so that others skip tiles",
+    writers=("transforms.tiling.extrema",),
+    readers=("transforms.tiling.host_plan",),
+)  # fmt: skip
 TARGET = Attribute(
     "target", TEXT, "scf.forall",
     "the GPU that the layouts are for",

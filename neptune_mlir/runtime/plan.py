@@ -62,11 +62,13 @@ class Constant:
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch. `operands`: ["argument", k], ["constant", k] and ["buffer", k] name
-    arrays, ["value", dtype, expression] is a scalar."""
+    arrays, ["value", dtype, expression] is a scalar. `of_mask`: it only finds what a mask is made
+    of, so that others skip tiles (left out of the JSON where it is false)."""
 
     kernel: str
     grid: tuple[Expression, ...]
     operands: tuple[Any, ...]
+    of_mask: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ class Plan:
         data = asdict(self)
         if not self.constants:
             del data["constants"]
+        for launch in data["launches"]:
+            if not launch["of_mask"]:
+                del launch["of_mask"]
         return json.dumps(data, sort_keys=True)
 
     @staticmethod
@@ -107,7 +112,7 @@ class Plan:
             equal=tuple((a, b) for a, b in data["equal"]),
             buffers=tuple(Buffer(b["dtype"], tuple(b["shape"]), b["of"]) for b in data["buffers"]),
             launches=tuple(
-                Launch(x["kernel"], tuple(x["grid"]), tuple(x["operands"]))
+                Launch(x["kernel"], tuple(x["grid"]), tuple(x["operands"]), x.get("of_mask", False))
                 for x in data["launches"]
             ),
             results=tuple(data["results"]),

@@ -31,5 +31,5 @@ def test_a_child_that_dies_has_a_signal():
 
 
 def test_a_child_that_takes_too_long_is_an_error():
-    with pytest.raises(ToolError, match="^too slow$"):
+    with pytest.raises(ToolError, match=r"^too slow$"):
         run("import time; time.sleep(60)", timeout=0.2)

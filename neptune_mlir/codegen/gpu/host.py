@@ -6,13 +6,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
-from neptune_mlir.runtime.plan import Buffer, Launch, Plan
+from neptune_mlir.runtime.plan import Buffer, Plan
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
     captured,
@@ -155,7 +155,7 @@ class GpuHost(HostReader):
         operands: list[Any] = [list(place) for place in places]
         operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
         operands += [["value", "index", extent] for extent in extents]
-        self.launches.append(Launch(name, grid, tuple(operands)))
+        self.launch(name, grid, operands, forall)
         self.kernels.append(
             KernelSignature(
                 name, forall, [*tensors, *outputs], scalars, list(highs), len(outputs), places
@@ -180,7 +180,7 @@ class GpuHost(HostReader):
     def finish(self, module: Any) -> Plan:
         """Leave the plan in the module and remove the host function."""
         self.launches = [
-            Launch(launch.kernel, launch.grid, (*launch.operands, *kernel.operands))
+            replace(launch, operands=(*launch.operands, *kernel.operands))
             for launch, kernel in zip(self.launches, self.kernels, strict=True)
         ]
         plan = self.plan()

@@ -19,7 +19,7 @@ from typing import Any
 from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, func, ir, location_text, memref, scf
-from neptune_mlir.runtime.plan import Buffer, Launch, Plan
+from neptune_mlir.runtime.plan import Buffer, Plan
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
@@ -127,7 +127,7 @@ class _Host(HostReader):
                     ops.insert(0, op)  # a tile of this kernel
         # not a name that a forall may carry
         name = f"{self.function.name.value}_host_{len(self.launches)}"
-        self._outline(module, name, ops, [], [], [], [], ops[0].location)
+        self._outline(module, name, ops, [], [], [], [], ops[0])
 
     def _with_views(self, ops: list[Any]) -> list[Any]:
         """The ops of a kernel, and before them the views that they use, as views of its own."""
@@ -164,13 +164,15 @@ class _Host(HostReader):
         ops = self._with_views([op.operation for op in list(body.operations)[:-1]])
         lows, highs, steps = grid_bounds(forall)
         ivs = list(body.arguments)[: len(highs)]
-        self._outline(module, name, ops, ivs, lows, highs, steps, forall.location)
+        self._outline(module, name, ops, ivs, lows, highs, steps, forall)
 
     def _outline(
         self, module: Any, name: str, ops: list[Any], ivs: list[Any], lows: list[Any],
-        highs: list[Any], steps: list[Any], location: Any,
+        highs: list[Any], steps: list[Any], outlined: Any,
     ) -> None:  # fmt: skip
-        """Move `ops` into a kernel that runs them for each point of a grid, and launch it."""
+        """Move `ops` into a kernel that runs them for each point of a grid, and launch it.
+        `outlined`: the op that the kernel is, or the first of several."""
+        location = outlined.location
 
         def term(bound: Any) -> Any:
             return bound if isinstance(bound, int) else self.expressions[bound]
@@ -223,7 +225,7 @@ class _Host(HostReader):
             for k, operand in enumerate(op.operands):
                 if operand in inside:
                     op.operands[k] = inside[operand]
-        self.launches.append(Launch(name, grid, tuple(operands)))
+        self.launch(name, grid, operands, outlined)
 
 
 def _take_programs(counter: Any, extents: list[Any]) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.attributes import KERNEL
+from neptune_mlir.dialects.attributes import KERNEL, OF_MASK
 from neptune_mlir.dialects.scalars import mlir_type
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -40,6 +40,7 @@ def tile_extrema(
         [0] * len(bounds), bounds, [1] * len(bounds), starts, mapping=ir.ArrayAttr.get(mapping)
     )
     KERNEL.set(forall.operation, name)
+    OF_MASK.set(forall.operation)
     with ir.InsertionPoint(forall.body):
         ids: list[Index] = list(forall.induction_variables)[: len(axes)]
         program = GridProgram(own, values, Frame(forall.body, grid_tiles(own.axes, axes, ids)))

@@ -8,9 +8,10 @@ arguments, its scalar code, and what a kernel takes from outside of it.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL
+from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.errors import LoweringError
@@ -91,6 +92,11 @@ class HostReader:
         others |= {launch.kernel for launch in self.launches}
         names = (f"{self.function.name.value}_{k}" for k in itertools.count(len(self.launches)))
         return given or next(name for name in names if name not in others)
+
+    def launch(self, name: str, grid: Sequence[Any], operands: Sequence[Any], kernel: Any) -> None:
+        """Add the launch of a kernel, which was this op of the host function."""
+        of_mask = OF_MASK.on(kernel.operation)
+        self.launches.append(Launch(name, tuple(grid), tuple(operands), of_mask))
 
     def plan(self) -> Plan:
         """What has been read, as a plan."""

@@ -53,9 +53,6 @@ from neptune_mlir.transforms.tiling.kernel import TileKernel, read_kernel
 TILES_AT_ONCE = 64  # that one step of the loop over tiles looks at
 
 
-EXTREMA = "_extrema_"  # in the names of kernels that look at what masks are made of
-
-
 @register("skip-dead-tiles", "find the tiles of streams that masks made of data leave")
 def skip_dead_tiles(module: Any) -> None:
     on_gpu = CHIP.on(module.operation)
@@ -65,7 +62,7 @@ def skip_dead_tiles(module: Any) -> None:
         for number, op in enumerate(list(function.regions[0].blocks[0].operations)):
             if op.operation.name in (STREAM, PRIVATE):
                 with ir.InsertionPoint(op), op.operation.location:
-                    _skip(op.operation, values, f"{name}{EXTREMA}{number}", on_gpu)
+                    _skip(op.operation, values, f"{name}_extrema_{number}", on_gpu)
 
 
 def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:

@@ -11,9 +11,11 @@
 // CHECK-SAME:      tensor<64xi32> to tensor<16xi32>
 // CHECK:         arith.minsi
 // CHECK:         arith.maxsi
+// CHECK:       neptune.of_mask
 // CHECK:       %[[K:.*]]:2 = scf.forall (%{{.*}}) in (3)
 // CHECK:         tensor.extract_slice %arg4
 // CHECK-SAME:      tensor<96xi32> to tensor<32xi32>
+// CHECK:       neptune.of_mask
 // CHECK:       %[[LIVE:.*]]:3 = "neptune.global"() ({
 // CHECK:         "neptune.read"(%[[Q]]#0)
 // CHECK:         "neptune.read"(%[[K]]#1)

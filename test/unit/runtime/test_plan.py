@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Size expressions, and plans and bundles as bytes."""
 
+from dataclasses import replace
+
 import pytest
 
 from neptune_mlir.errors import ToolError
@@ -29,6 +31,13 @@ PLAN = Plan(
 )  # fmt: skip
 def test_evaluate(expression, value):
     assert evaluate(expression, [(3, 5), None], [None, 9]) == value
+
+
+def test_a_launch_says_that_it_is_of_a_mask():
+    of_mask = replace(PLAN, launches=(replace(PLAN.launches[0], of_mask=True), *PLAN.launches))
+    assert Plan.from_json(of_mask.to_json()) == of_mask
+    assert of_mask.to_json().count('"of_mask": true') == 1
+    assert "of_mask" not in PLAN.to_json()
 
 
 def test_multiprocessors_are_the_device_s():
