@@ -105,21 +105,27 @@ def split(t: Term, invariant: Invariant) -> Split:
             if a.outside == b.outside:
                 return Split(make(t.op, a.rest, b.rest), *a.outside)
         case "select":
-            condition, *cases = t.args
-            zero = [_is_zero(case) for case in cases]
-            if any(zero):
-                live = split(cases[zero.index(False)], invariant)
-                if invariant(condition):
-                    return replace(live, zeros=_both(live.zeros, ((condition, zero[0]),)))
-                rests = [case if z else live.rest for case, z in zip(cases, zero, strict=True)]
-                masked = live.masked or live.under is not None
-                inside = make("select", condition, *rests)
-                return Split(inside, live.over, live.under, live.zeros, masked)
-            a, b = (split(x, invariant) for x in cases)
-            if a.outside == b.outside:
-                return Split(make("select", condition, a.rest, b.rest), *a.outside)
+            return _cases(t, invariant)
         case "exp":
             return _exponent(t, invariant)
+    return Split(t)
+
+
+def _cases(t: Term, invariant: Invariant) -> Split:
+    """Factors of a select: those of the case that is not 0, or what both cases share."""
+    condition, *cases = t.args
+    zero = [_is_zero(case) for case in cases]
+    if any(zero):
+        live = split(cases[zero.index(False)], invariant)
+        if invariant(condition):
+            return replace(live, zeros=_both(live.zeros, ((condition, zero[0]),)))
+        rests = [case if z else live.rest for case, z in zip(cases, zero, strict=True)]
+        masked = live.masked or live.under is not None
+        inside = make("select", condition, *rests)
+        return Split(inside, live.over, live.under, live.zeros, masked)
+    a, b = (split(x, invariant) for x in cases)
+    if a.outside == b.outside:
+        return Split(make("select", condition, a.rest, b.rest), *a.outside)
     return Split(t)
 
 

@@ -16,7 +16,7 @@ both sides are defined.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import reduce
 
@@ -101,9 +101,8 @@ class Normaliser:
         largest = max((abs(c) for p in (left, right) for c in p.values()), default=0)
         return all(abs(c) <= slack * largest for c in add(left, right, -1).values())
 
-    # One case per operator.
     def _poly(self, t: Term) -> Poly:
-        p = self.poly
+        """By the tables at the end of the file: one row an operator."""
         if (
             self.spelled
             and t.op not in (_STRUCTURE if self.expanded else _LINEAR)
@@ -111,54 +110,25 @@ class Normaliser:
             and is_float(t.dtype)
         ):
             return atom(t)
-        match t.op:
-            case "const":
-                if isinstance(t.value, float) and not math.isfinite(t.value):
-                    if t.value < 0:
-                        return scaled(atom(const(math.inf)), -1)
-                    return atom(t)
-                return constant(t.value)
-            case "read" | "ref" | "sym" | "index":
-                return self.indicator(t) if t.dtype == "i1" else atom(t)
-            case "add" | "sub":
-                return self._sum(t)
-            case "neg":
-                return scaled(p(t.args[0]), -1)
-            case "mul":
-                return self.mul(p(t.args[0]), p(t.args[1]))
-            case "div" if is_float(t.dtype):
-                return self.mul(p(t.args[0]), self._reciprocal(t.args[1]))
-            case "pow":
-                return self._pow(t)
-            case "sqrt":
-                return self.power(p(t.args[0]), Fraction(1, 2))
-            case "rsqrt":
-                return self.power(p(t.args[0]), Fraction(-1, 2))
-            case "exp":
-                return self.exp(self._inner(t.args[0]))
-            case "expm1":
-                return add(self.exp(self._inner(t.args[0])), constant(-1))
-            case "exp2":
-                return self.exp(self.mul(self._inner(t.args[0]), atom(LN2)))
-            case "log":
-                return self.log(self._inner(t.args[0]))
-            case "log1p":
-                return self.log(add(self._inner(t.args[0]), constant(1)))
-            case "log2":
-                return self.mul(self.log(self._inner(t.args[0])), atom(LN2, -1))
-            case "abs":
-                return self._abs(p(t.args[0]))
-            case "select":
-                return self._select(t)
-            case "cast":
-                if t.args[0].dtype == "i1":
-                    return self.indicator(t.args[0])
-                return p(t.args[0]) if is_float(t.dtype) else self._opaque(t)
-            case "max" | "min":
-                return self._extremum(t)
-        if t.dtype == "i1":
-            return self.indicator(t)
-        return self._opaque(t)
+        if t.op in ("read", "ref", "sym", "index"):
+            return self.indicator(t) if t.dtype == "i1" else atom(t)
+        if t.op == "div" and is_float(t.dtype):
+            return self.mul(self.poly(t.args[0]), self._reciprocal(t.args[1]))
+        if rule := _RULES.get(t.op):
+            return rule(self, t)
+        if t.op in _OF_INNER:
+            return _OF_INNER[t.op](self, self._inner(t.args[0]))
+        return self.indicator(t) if t.dtype == "i1" else self._opaque(t)
+
+    def _const(self, t: Term) -> Poly:
+        if isinstance(t.value, float) and not math.isfinite(t.value):
+            return scaled(atom(const(math.inf)), -1) if t.value < 0 else atom(t)
+        return constant(t.value)
+
+    def _cast(self, t: Term) -> Poly:
+        if t.args[0].dtype == "i1":
+            return self.indicator(t.args[0])
+        return self.poly(t.args[0]) if is_float(t.dtype) else self._opaque(t)
 
     def _reciprocal(self, t: Term) -> Poly:
         """1/t, factor by factor: a product that was multiplied out has no single inverse."""
@@ -480,3 +450,30 @@ def combined(kinds: Iterable[str]) -> str:
     if not seen:
         return "fixed"
     return seen.pop() if len(seen) == 1 else "mixed"
+
+
+# how an operator's polynomial is made of its term, where there is a rule
+_RULES: dict[str, Callable[[Normaliser, Term], Poly]] = {
+    "const": Normaliser._const,
+    "add": Normaliser._sum,
+    "sub": Normaliser._sum,
+    "neg": lambda n, t: scaled(n.poly(t.args[0]), -1),
+    "mul": lambda n, t: n.mul(n.poly(t.args[0]), n.poly(t.args[1])),
+    "pow": Normaliser._pow,
+    "sqrt": lambda n, t: n.power(n.poly(t.args[0]), Fraction(1, 2)),
+    "rsqrt": lambda n, t: n.power(n.poly(t.args[0]), Fraction(-1, 2)),
+    "abs": lambda n, t: n._abs(n.poly(t.args[0])),
+    "select": Normaliser._select,
+    "cast": Normaliser._cast,
+    "max": Normaliser._extremum,
+    "min": Normaliser._extremum,
+}
+# and of its operand, multiplied out
+_OF_INNER: dict[str, Callable[[Normaliser, Poly], Poly]] = {
+    "exp": Normaliser.exp,
+    "expm1": lambda n, p: add(n.exp(p), constant(-1)),
+    "exp2": lambda n, p: n.exp(n.mul(p, atom(LN2))),
+    "log": Normaliser.log,
+    "log1p": lambda n, p: n.log(add(p, constant(1))),
+    "log2": lambda n, p: n.mul(n.log(p), atom(LN2, -1)),
+}

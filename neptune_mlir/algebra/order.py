@@ -11,6 +11,7 @@ shares nothing with the code that found F.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import Facts
@@ -23,64 +24,73 @@ ORDER = {"or": "max", "and": "min"}
 
 def preserves(t: Term, want: str, combiner: Callable[[Term], str], facts: Facts) -> bool:
     """`combiner(leaf)` tells how the accumulator behind an `acc` leaf is combined."""
-    if want not in FLIP:
-        return False
+    return want in FLIP and _Check(combiner, facts).holds(t, want)
 
-    def moving(n: Term) -> bool:
-        return any(
-            x.op == "ref" and isinstance(x.attr, tuple) and x.attr[0] == "acc" for x in walk(n)
-        )
 
-    def check(n: Term, want: str) -> bool:
-        if not moving(n):
+def _moves(n: Term) -> bool:
+    """Whether a term reads accumulators."""
+    return any(x.op == "ref" and isinstance(x.attr, tuple) and x.attr[0] == "acc" for x in walk(n))
+
+
+@dataclass(frozen=True)
+class _Check:
+    """See `preserves`."""
+
+    combiner: Callable[[Term], str]
+    facts: Facts
+
+    def holds(self, n: Term, want: str) -> bool:
+        if not _moves(n):
             return True
         if n.op == "ref":
-            return combiner(n) == want
+            return self.combiner(n) == want
         if order := order_of(n.op):
-            return check(n.args[0], want if order > 0 else FLIP[want])
+            return self.holds(n.args[0], want if order > 0 else FLIP[want])
         if n.op == want:
-            return all(check(a, want) for a in n.args)
+            return all(self.holds(a, want) for a in n.args)
         if n.op == "select":
-            return select(n, want)
+            return self._select(n, want)
         if n.op == "mul" and n.args[0] is n.args[1]:
-            return facts.sign(n.args[0]) == 1 and check(n.args[0], want)
-        if len(n.args) != 2 or (moving(n.args[0]) and moving(n.args[1])):
+            return self.facts.sign(n.args[0]) == 1 and self.holds(n.args[0], want)
+        if len(n.args) != 2 or (_moves(n.args[0]) and _moves(n.args[1])):
             return False
+        return self._of_one(n, want)
+
+    def _of_one(self, n: Term, want: str) -> bool:
+        """Of two operands one moves."""
         a, b = n.args
-        fixed, free = (b, a) if moving(a) else (a, b)
+        fixed, free = (b, a) if _moves(a) else (a, b)
         if n.op in ("add", "max", "min", "and", "or"):
-            return check(free, want)
+            return self.holds(free, want)
         if n.op == "sub":
-            return check(free, want if free is a else FLIP[want])
+            return self.holds(free, want if free is a else FLIP[want])
         if n.op == "mul" or (n.op == "div" and free is a):
-            sign = facts.sign(fixed)
-            return sign is not None and check(free, want if sign > 0 else FLIP[want])
+            sign = self.facts.sign(fixed)
+            return sign is not None and self.holds(free, want if sign > 0 else FLIP[want])
         if n.op in COMPARISONS - {"eq", "ne"} and want in ORDER:
             grows = (n.op in ("gt", "ge")) == (free is a)
-            return check(free, ORDER[want] if grows else FLIP[ORDER[want]])
+            return self.holds(free, ORDER[want] if grows else FLIP[ORDER[want]])
         return False
 
-    def select(n: Term, want: str) -> bool:
+    def _select(self, n: Term, want: str) -> bool:
         cond, a, b = n.args
-        if not moving(cond):
-            return known_sign(cond, a, b, want)
+        if not _moves(cond):
+            return self._known_sign(cond, a, b, want)
         # Empty as long as the accumulator is its identity: then the result is the identity.
         empty = cond.op == "eq" and cond.args[0].op == "ref" and cond.args[1].is_const
         return (
             empty
-            and cond.args[1].value == lookup(combiner(cond.args[0])).identity
+            and cond.args[1].value == lookup(self.combiner(cond.args[0])).identity
             and a.is_const
             and a.value == lookup(want).identity
-            and check(b, want)
+            and self.holds(b, want)
         )
 
-    def known_sign(cond: Term, a: Term, b: Term, want: str) -> bool:
+    def _known_sign(self, cond: Term, a: Term, b: Term, want: str) -> bool:
         """Each arm, knowing the sign that the condition grants (`select(c >= 0, ...)`)."""
         if cond.op == "ge" and cond.args[1].is_const and cond.args[1].value == 0:
-            with facts.assuming(cond.args[0], 1):
-                first = check(a, want)
-            with facts.assuming(cond.args[0], -1):
-                return first and check(b, want)
-        return check(a, want) and check(b, want)
-
-    return check(t, want)
+            with self.facts.assuming(cond.args[0], 1):
+                first = self.holds(a, want)
+            with self.facts.assuming(cond.args[0], -1):
+                return first and self.holds(b, want)
+        return self.holds(a, want) and self.holds(b, want)

@@ -29,10 +29,14 @@ from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
 from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
 from neptune_mlir.algebra.terms import Term, const, is_float, make, show, substitute, sym, walk
 
-_BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "="}
 _NOT_A_REAL = "not_a_real"
-_LOGIC = {"and": "and", "or": "or", "xor": "xor", "not": "not"}
+_WRITTEN = {  # operators whose operands are all that their text depends on
+    "add": "(+ {} {})", "sub": "(- {} {})", "mul": "(* {} {})", "neg": "(- {})",
+    "and": "(and {} {})", "or": "(or {} {})", "xor": "(xor {} {})", "not": "(not {})",
+    "select": "(ite {} {} {})", "abs": "(ite (>= {0} 0) {0} (- {0}))",
+    "max": "(ite (>= {0} {1}) {0} {1})", "min": "(ite (<= {0} {1}) {0} {1})",
+}  # fmt: skip
 
 
 class _Problem:
@@ -92,47 +96,44 @@ class _Problem:
         if t.is_const:
             return _number(t.value)
         if t.is_leaf:
-            idx = tuple(show(a) for a in t.args)
-            text = leaf_text(t) or show(t)
-            found = self.name((t.op, t.attr, idx), text, "Bool" if t.dtype == "i1" else "Real")
-            if t.op == "ref" and self.facts.name(t) in self.facts.nonneg:
-                self.hypotheses[f"(> {found} 0)"] = None
-            return found
-        op = t.op
-        if op in ("exp", "exp2") and self.normal.equal(t, const(0.0)):
-            return "0.0"  # exp(-inf): a masked element
-        if op in ("max", "min"):
-            rest = [a for a in t.args if not (a.is_const and a.value == lookup(op).identity)]
-            if len(rest) == 1:
-                return self.text(rest[0])
-        if op == "select" and self.text(t.args[0]) in ("true", "false"):
-            return self.text(t.args[1 if self.text(t.args[0]) == "true" else 2])
+            return self._leaf(t)
+        if (same := self._same(t)) is not None:
+            return self.text(same)
         args = [self.text(a) for a in t.args]
-        if op in ("eq", "ne", "lt", "le", "gt", "ge"):
+        if t.op in ("eq", "ne", "lt", "le", "gt", "ge"):
             return self._compare(t, args)
-        if op in _LOGIC:
-            return f"({_LOGIC[op]} {' '.join(args)})"
-        if op == "cast":
+        if t.op in _WRITTEN:
+            return _WRITTEN[t.op].format(*args)
+        if t.op == "cast":
             if t.args[0].dtype == "i1":
                 return f"(ite {args[0]} 1.0 0.0)"
             if is_float(t.dtype) or not is_float(t.args[0].dtype):
                 return args[0]
-        if op == "select":
-            return f"(ite {' '.join(args)})"
-        if op == "div" and is_float(t.dtype):
+        if t.op == "div" and is_float(t.dtype):
             if not t.args[1].is_const:
                 self.hypotheses[f"(distinct {args[1]} 0)"] = None
             return f"(/ {args[0]} {args[1]})"
-        if op in _BINARY and op != "div":
-            return f"({_BINARY[op]} {args[0]} {args[1]})"
-        if op == "neg":
-            return f"(- {args[0]})"
-        if op == "abs":
-            return f"(ite (>= {args[0]} 0) {args[0]} (- {args[0]}))"
-        if op in ("max", "min"):
-            sign = ">=" if op == "max" else "<="
-            return f"(ite ({sign} {args[0]} {args[1]}) {args[0]} {args[1]})"
         return self._function(t, args)
+
+    def _leaf(self, t: Term) -> str:
+        idx = tuple(show(a) for a in t.args)
+        text = leaf_text(t) or show(t)
+        found = self.name((t.op, t.attr, idx), text, "Bool" if t.dtype == "i1" else "Real")
+        if t.op == "ref" and self.facts.name(t) in self.facts.nonneg:
+            self.hypotheses[f"(> {found} 0)"] = None
+        return found
+
+    def _same(self, t: Term) -> Term | None:
+        """A simpler term that is known to be the same."""
+        op = t.op
+        if op in ("exp", "exp2") and self.normal.equal(t, const(0.0)):
+            return const(0.0)  # exp(-inf): a masked element
+        if op in ("max", "min"):
+            rest = [a for a in t.args if not (a.is_const and a.value == lookup(op).identity)]
+            return rest[0] if len(rest) == 1 else None
+        if op == "select" and self.text(t.args[0]) in ("true", "false"):
+            return t.args[1 if self.text(t.args[0]) == "true" else 2]
+        return None
 
     def _compare(self, t: Term, args: list[str]) -> str:
         decided = self.normal.indicator(t)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -154,41 +154,54 @@ def make(op: str, *args: Term, dtype: str | None = None) -> Term:
     if OPS.get(op) != len(args):
         raise ValueError(f"operator '{op}' does not take {len(args)} operands")
     if dtype is None:
-        if op in COMPARISONS:
-            dtype = "i1"
-        elif op == "select":
-            dtype = args[1].dtype
-        else:
-            dtype = args[0].dtype
+        dtype = "i1" if op in COMPARISONS else args[op == "select"].dtype
     if op == "cast" and args[0].dtype == dtype:
         return args[0]
-    if op == "select":
-        if args[0].is_const:
-            return args[1] if args[0].value else args[2]
-        if args[1] is args[2]:
-            return args[1]
-    if op in ("and", "or"):
-        for a, b in (args, args[::-1]):
-            if a.is_const and a.dtype == "i1":
-                return b if bool(a.value) == (op == "and") else a
-        if args[0] is args[1]:
-            return args[0]
+    if op in ("select", "and", "or"):
+        known = _chosen(op, args)
+        if known is not None:
+            return known
     if all(a.is_const for a in args):
         folded = _fold(op, [a.value for a in args], dtype)
         if folded is not None:
             return folded
-    if op in ("mul", "div") and args[1].is_const and args[1].value == 1:
+    known = _without_neutral(op, args, dtype)
+    return term(op, args, None, dtype) if known is None else known
+
+
+def _chosen(op: str, args: Sequence[Term]) -> Term | None:
+    """The operand that a select, an and or an or is, where that is known."""
+    if op == "select":
+        condition, then, other = args
+        if condition.is_const:
+            return then if condition.value else other
+        return then if then is other else None
+    for a, b in (args, args[::-1]):
+        if a.is_const and a.dtype == "i1":
+            return b if bool(a.value) == (op == "and") else a
+    return args[0] if args[0] is args[1] else None
+
+
+# The elements that change nothing: of the second operand, of the first. 0 only for integers:
+# x + 0.0 changes the sign of -0.0.
+_NEUTRAL_SECOND = {"mul": 1, "div": 1}
+_NEUTRAL_FIRST = {"mul": 1}
+_WHOLE_SECOND = {"add": 0, "sub": 0, "floordiv": 1}
+_WHOLE_FIRST = {"add": 0}
+
+
+def _without_neutral(op: str, args: Sequence[Term], dtype: str) -> Term | None:
+    """The other operand where one is a neutral element."""
+    if len(args) != 2 or not (args[0].is_const or args[1].is_const):
+        return None
+    whole = not is_float(dtype)
+    second = _NEUTRAL_SECOND.get(op, _WHOLE_SECOND.get(op) if whole else None)
+    if second is not None and args[1].is_const and args[1].value == second:
         return args[0]
-    if op == "mul" and args[0].is_const and args[0].value == 1:
+    first = _NEUTRAL_FIRST.get(op, _WHOLE_FIRST.get(op) if whole else None)
+    if first is not None and args[0].is_const and args[0].value == first:
         return args[1]
-    if not is_float(dtype):  # x + 0.0 changes the sign of -0.0, so integers only
-        if op in ("add", "sub") and args[1].is_const and args[1].value == 0:
-            return args[0]
-        if op == "add" and args[0].is_const and args[0].value == 0:
-            return args[1]
-        if op == "floordiv" and args[1].is_const and args[1].value == 1:
-            return args[0]
-    return term(op, args, None, dtype)
+    return None
 
 
 def _fold(op: str, values: list[Any], dtype: str) -> Term | None:

@@ -132,33 +132,14 @@ def settle(root: Term, fixed: Mapping[Term, Term], odd: OddValues) -> Term:
 
 
 def _follow(node: Term, odd: OddValues) -> Term | None:
-    low, high = T.const(-math.inf, node.dtype), T.const(math.inf, node.dtype)
     zero = T.const(0.0, node.dtype)
     op, args = node.op, node.args
     if op in ("add", "sub"):
-        a, b = args
-        for infinite, clash in ((low, Odd.HIGH), (high, Odd.LOW)):
-            # infinite + b, unless b may be the opposite infinity (the same one when subtracted)
-            bad = clash if op == "add" else _negate(clash)
-            if a is infinite and not odd(b) & (bad | Odd.NAN):
-                return a
-            if op == "add" and b is infinite and not odd(a) & (clash | Odd.NAN):
-                return b
-        if op == "sub" and b in (low, high):
-            opposite = high if b is low else low
-            if not odd(a) & (Odd.NAN | (Odd.LOW if b is low else Odd.HIGH)):
-                return opposite
-        if b is zero:
-            return a
-        return b if op == "add" and a is zero else None
+        return _follow_sum(node, odd)
     if op == "mul":
-        for a, b in (args, args[::-1]):
-            if a.is_const and a.value == 0 and not odd(b):
-                return zero
-            if a.is_const and b in (low, high) and a.value != 0:
-                return b if a.value > 0 else T.make("neg", b)
-        return None
+        return _follow_product(node, odd)
     if op in ("max", "min"):
+        low, high = _ends(node.dtype)
         neutral, absorbing = (low, high) if op == "max" else (high, low)
         for a, b in (args, args[::-1]):
             if a is neutral:
@@ -170,6 +151,40 @@ def _follow(node: Term, odd: OddValues) -> Term | None:
         return zero
     if op == "neg" and args[0].is_const and args[0].value == 0:
         return zero
+    return None
+
+
+def _ends(dtype: str) -> tuple[Term, Term]:
+    return T.const(-math.inf, dtype), T.const(math.inf, dtype)
+
+
+def _follow_sum(node: Term, odd: OddValues) -> Term | None:
+    """Of a sum or a difference."""
+    low, high = _ends(node.dtype)
+    zero = T.const(0.0, node.dtype)
+    op, (a, b) = node.op, node.args
+    for infinite, clash in ((low, Odd.HIGH), (high, Odd.LOW)):
+        # infinite + b, unless b may be the opposite infinity (the same one when subtracted)
+        bad = clash if op == "add" else _negate(clash)
+        if a is infinite and not odd(b) & (bad | Odd.NAN):
+            return a
+        if op == "add" and b is infinite and not odd(a) & (clash | Odd.NAN):
+            return b
+    if op == "sub" and b in (low, high):
+        opposite = high if b is low else low
+        if not odd(a) & (Odd.NAN | (Odd.LOW if b is low else Odd.HIGH)):
+            return opposite
+    if b is zero:
+        return a
+    return b if op == "add" and a is zero else None
+
+
+def _follow_product(node: Term, odd: OddValues) -> Term | None:
+    for a, b in (node.args, node.args[::-1]):
+        if a.is_const and a.value == 0 and not odd(b):
+            return T.const(0.0, node.dtype)
+        if a.is_const and b in _ends(node.dtype) and a.value != 0:
+            return b if a.value > 0 else T.make("neg", b)
     return None
 
 
