@@ -203,7 +203,6 @@ LONG = {
     "codegen.cpu.vectorize_tiles._plan_layouts": (48, 16),
     "codegen.nvidia.specialized.write": (64, 1),
     "ops.attention.attention": (106, 7),
-    "transforms.gpu.keep_references.read_guess": (51, 17),
     "transforms.schedule.tile.default_tile": (64, 17),
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.match_case)

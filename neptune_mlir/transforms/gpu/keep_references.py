@@ -32,6 +32,7 @@ the reference. Where somebody reads the reference behind the loops, sums are tak
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,19 +230,50 @@ def read_guess(loop: Any, parts: Accumulation) -> Guess:
     *inner, end = [op.operation for op in body.operations]
     if parts.leading is None:
         raise Unfit("nothing to try again")
+    moved = _moved(loop, list(end.operands))
+    factor = _factor(parts, read_generic(moved).init, moved.results[0])
+    scaled, total = _sum(factor, parts, body, list(end.operands))
+    guess = Guess(
+        read_generic(moved).init, moved, factor, scaled, total,
+        _carried(body, moved, scaled, total),
+    )  # fmt: skip
+    _check_readers(guess, parts, end)
+    theirs = (
+        moved, factor, scaled, total, guess.weighing, parts.delayed, *parts.late,
+        *parts.corrections,
+    )  # fmt: skip
+    for op in inner[inner.index(parts.leading) + 1 :]:
+        if op.name != "linalg.generic" or op in theirs:
+            continue
+        if any(reader in (*parts.late, end) for reader in _readers(op.results[0])):
+            raise Unfit("the last product reads more than its exponentials")
+    return guess
+
+
+def _moved(loop: Any, yielded: Sequence[Any]) -> Any:
+    """The op that makes the new reference of a loop, which is carried. Raises Unfit."""
     free = _free(loop)
     if len(free) != 1:
         raise Unfit(f"{len(free)} references, not 1")
     (moved,) = free
-    reference, new = read_generic(moved).init, moved.results[0]
-    yielded = list(end.operands)
-    if reference not in list(body.arguments) or new not in yielded:
+    arguments = list(loop.regions[0].blocks[0].arguments)
+    if read_generic(moved).init not in arguments or moved.results[0] not in yielded:
         raise Unfit("its reference is not carried")
+    return moved
+
+
+def _factor(parts: Accumulation, reference: Any, new: Any) -> Any:
+    """The op that makes the factor of corrections. Raises Unfit."""
     if not parts.scales or len(parts.handed) != 1:
         raise Unfit("its corrections do more than scale by one factor")
     factor = owner(parts.handed[0])
     if not _is_one_for_equals(factor, reference, new):
         raise Unfit("its factor is not known to be 1 where the reference stays")
+    return factor
+
+
+def _sum(factor: Any, parts: Accumulation, body: Any, yielded: Sequence[Any]) -> tuple[Any, Any]:
+    """The op that corrects the running sum and the one that adds to it. Raises Unfit."""
     readers = [op for op in _readers(factor.results[0]) if op not in parts.corrections]
     if len(readers) != 1 or not _scales(readers[0], body, factor.results[0]):
         raise Unfit("its factor scales more than one sum")
@@ -253,27 +285,31 @@ def read_guess(loop: Any, parts: Accumulation) -> Guess:
     weights = owner(total.operands[0])
     if weights is None or weights.block != body or not _is_exponential(weights):
         raise Unfit("what it sums are not exponentials")
-    for op in _readers(new):
-        if op not in (end, factor, weights):
-            raise Unfit("its reference is read by more than exponentials")
-    for op in _readers(weights.results[0]):
-        if op not in (total, parts.delayed, *parts.late):
-            raise Unfit("its exponentials are read by more than a sum and a product")
+    return scaled, total
+
+
+def _carried(body: Any, moved: Any, scaled: Any, total: Any) -> tuple[int, int]:
+    """The numbers of reference and sum among what a loop carries. Raises Unfit."""
     arguments = list(body.arguments)
-    if any(op not in (moved, factor) for op in _readers(reference)):
-        raise Unfit("its old reference is read by more than the factor")
+    *_, end = body.operations
+    yielded = list(end.operation.operands)
     sums = scaled.operands[0] if scaled.operands[0] in arguments else scaled.operands[1]
-    carried = arguments.index(reference) - 1, arguments.index(sums) - 1
-    if (yielded.index(new), yielded.index(total.results[0])) != carried:
+    carried = arguments.index(read_generic(moved).init) - 1, arguments.index(sums) - 1
+    if (yielded.index(moved.results[0]), yielded.index(total.results[0])) != carried:
         raise Unfit("it carries reference and sum on in another order")
-    guess = Guess(reference, moved, factor, scaled, total, carried)
-    theirs = (moved, factor, scaled, total, weights, parts.delayed, *parts.late, *parts.corrections)
-    for op in inner[inner.index(parts.leading) + 1 :]:
-        if op.name != "linalg.generic" or op in theirs:
-            continue
-        if any(reader in (*parts.late, end) for reader in _readers(op.results[0])):
-            raise Unfit("the last product reads more than its exponentials")
-    return guess
+    return carried
+
+
+def _check_readers(guess: Guess, parts: Accumulation, end: Any) -> None:
+    """Raises Unfit where ops of the body read what only those of the guess may."""
+    for op in _readers(guess.moved.results[0]):
+        if op not in (end, guess.factor, guess.weighing):
+            raise Unfit("its reference is read by more than exponentials")
+    for op in _readers(guess.weighing.results[0]):
+        if op not in (guess.total, parts.delayed, *parts.late):
+            raise Unfit("its exponentials are read by more than a sum and a product")
+    if any(op not in (guess.moved, guess.factor) for op in _readers(guess.reference)):
+        raise Unfit("its old reference is read by more than the factor")
 
 
 def _multiplies(loop: Any) -> bool:
