@@ -17,16 +17,14 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
+from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 
-# Registers that products of a program may take: 192 of a thread of 4 warps leave room for
-# fragments, addresses and what is computed beside them. The others are for programs that spill
-# all the same. Streams in chunks wait for memory: 2 programs a multiprocessor,
+# Streams in chunks wait for memory: 2 programs a multiprocessor,
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
-HELD = (24576, 16384, 8192)
 CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
 PRIVATE = f"stream:32;least:16;chunks:0;{CUT};columns:32"
-KNOBS = {"streamed": f"held:{HELD[0]};least:16", "private": PRIVATE}
+KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -38,9 +36,9 @@ def ways(target: str) -> tuple[Way, ...]:
     portable = tuple(
         Way(
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
-            spills=held == HELD[-1], cut=cut,
+            spills=held == PRODUCT_WORDS[-1], cut=cut,
         )
-        for held, deep in zip(HELD, APART, strict=True)
+        for held, deep in zip(PRODUCT_WORDS, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
     )
     if not nvidia(target).warp_groups:

@@ -18,6 +18,7 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Launch, Plan
 from neptune_mlir.targets.amd import AmdTarget, amd
+from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.registry import remark
 
@@ -25,7 +26,7 @@ from neptune_mlir.transforms.registry import remark
 # 128 rows are 32 for each of 4 waves of 64, and the larger matrix instruction; waves of 32 have
 # half the registers for them. What a loop streams is under way in registers: 32 at once.
 _TILES = {
-    64: ("held:24576;stream:32;least:16", "stream:32;least:16", "stream:16;least:16",
+    64: (f"held:{PRODUCT_WORDS[0]};stream:32;least:16", "stream:32;least:16", "stream:16;least:16",
          "rows:16;stream:16"),
     32: ("stream:32;least:16", "stream:16;least:16", "rows:16;stream:16"),
 }  # fmt: skip

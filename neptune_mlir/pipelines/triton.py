@@ -26,6 +26,7 @@ from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.amd import TARGETS as AMD
 from neptune_mlir.targets.gpu import MULTIPROCESSORS, GpuTarget
 from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
+from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms import registry
 
 EMITS = ("ttir", "ttgir", "llvm", "ptx", "amdgcn")
@@ -38,7 +39,8 @@ _STAGES = {"nvidia": 4, "amd": 2}
 # Streams in chunks: 2 programs a multiprocessor, counted at launch. Other programs have
 # the tiles of the schedule; where code spills, products that hold fewer registers.
 _PRIVATE = f"stream:32;least:16;chunks:0;programs:{2 * MULTIPROCESSORS};each:2;columns:32"
-_STREAMED = ("", "held:16384;least:16", "held:8192;least:16", "rows:16;stream:32")
+_HELD = tuple(f"held:{words};least:16" for words in PRODUCT_WORDS[1:])
+_STREAMED = ("", *_HELD, "rows:16;stream:32")
 
 
 def ways(target: str) -> tuple[Way, ...]:

@@ -14,8 +14,6 @@ PRECISIONS = ("tf32",)
 MULTIPROCESSORS = 132
 
 BLOCK_BYTES = 1024  # of shared memory, that the system takes a block
-BESIDE_HELD = 40  # registers of a thread for all else than accumulators, at least
-MOST_HELD = 200  # registers of a thread that accumulators can take before more warps share them
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,6 @@ class GpuTarget:
     def rank(self) -> tuple[int, ...]:
         """The larger, the better is code for this target on devices that run several."""
         return ()
-
-    @property
-    def held(self) -> int:
-        """Registers of a thread that accumulators (and, where no copy is asynchronous, what is
-        under way from memory) are to take: it has fragments and addresses as well."""
-        return 144 if "cp.async" in self.copies else 128
 
     def shared_for(self, blocks: int) -> int:
         """Bytes of shared memory of a block where so many share a multiprocessor."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What there is to choose from for a stream on a chip, and why some of it is not worth a try.
 
-The counts of registers and shared memory are those that the passes go by, rounded in favour of the
-candidate: what compiles to spills, or to something else, is found out by compiling it.
+The counts of registers and shared memory are those that the passes go by (`targets.group_tiles`),
+rounded in favour of the candidate: what compiles to spills, or to something else, is found out by
+compiling it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from dataclasses import fields
 from typing import Any
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.group_tiles import (
+    GROUP_ROWS,
+    columns,
+    groups_at_once,
+    is_plain,
+    least_bytes,
+    registers,
+    slots,
+)
 from neptune_mlir.targets.tuned import Choice, Shape
-from neptune_mlir.targets.warp_groups import PANEL, padded, panel_of, tile_bytes
-from neptune_mlir.transforms.schedule.group_sizes import columns, is_deep, is_plain, registers
+from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, REGISTERS
 
-GROUP = 128  # threads
-ELEMENT = 2  # bytes
-SLOTS = 2  # at least, of a ring
 TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
-BESIDE = 32  # registers that the only product of a program leaves for all else
 KNOBS: dict[str, tuple[int, ...]] = {
-    "rows": (64, 128, 192), "stream": tuple(range(16, 257, 16)),
-    "columns": (0, *range(64, 257, 64)), "slots": (0, 3, 4),
-    "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
+    "rows": tuple(GROUP_ROWS * groups for groups in PRODUCT_REGISTERS),
+    "stream": tuple(range(16, 257, 16)), "columns": (0, *range(64, 257, 64)),
+    "slots": (0, 3, 4), "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
     "blocks": (1,),
 }  # fmt: skip
 
@@ -44,7 +48,7 @@ def parse_knobs(settings: Sequence[str]) -> dict[str, tuple[int, ...]]:
             numbers = [n for part in text.split(",") for n in _numbers(part)]
         except ValueError:
             numbers = []
-        sizes: dict[str, Sequence[int]] = {"rows": range(64, 193, 64), "stream": range(16, 257, 16),
+        sizes: dict[str, Sequence[int]] = {"rows": KNOBS["rows"], "stream": range(16, 257, 16),
                  "columns": range(0, 257, 16), "blocks": (1, 2)}  # fmt: skip
         allowed = sizes.get(name, range(2) if name in TRUTHS else range(17))
         if not numbers or any(n not in allowed for n in numbers):
@@ -92,61 +96,21 @@ def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
 
 def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
     """Why a choice cannot be, or cannot be good; "" where nothing is against it."""
-    groups = choice.rows // 64
+    groups = choice.rows // GROUP_ROWS
     if choice.turns and groups == 1:
         return "turns of one group"
     if is_plain(shape) and choice.stream % PANEL:
         return "rows that are not whole panels"
     if choice.columns and choice.columns == columns(shape):
         return "the columns that the rule gives"
-    if _registers(shape, choice) > warp_groups.PRODUCT_REGISTERS[groups]:
+    if registers(shape, choice.stream, choice.columns) > PRODUCT_REGISTERS[groups]:
         return "registers"
-    if (groups, choice.blocks) not in warp_groups.REGISTERS:
+    if (groups, choice.blocks) not in REGISTERS:
         return "registers of several blocks"
-    shared = shared_memory(shape, choice)
-    if shared > chip.shared_for(choice.blocks):
+    if least_bytes(shape, choice) > chip.shared_for(choice.blocks):
         return "shared memory"
-    if 0 < choice.slots <= slots_by_rule(chip, shape, choice):
+    if 0 < choice.slots <= slots(chip, shape, choice):
         return "no more slots than the rule gives"
-    producer, consumer = warp_groups.REGISTERS[groups, choice.blocks]
-    launched = (producer + groups * consumer) // (groups + 1)
-    blocks = chip.blocks_per_sm((groups + 1) * GROUP, launched, shared)
-    if blocks * groups < 2:
+    if groups_at_once(chip, shape, choice) < 2:
         return "occupancy: one group a multiprocessor, nothing runs beside its products' wait"
     return ""
-
-
-def shared_memory(shape: Shape, choice: Choice) -> int:
-    """Bytes that a block takes at least: a slot of tiles that it loads once, and the rings."""
-    once, streamed = _tiles(shape, choice)
-    return once + (choice.slots or SLOTS) * streamed + warp_groups.RESERVED_BYTES
-
-
-def slots_by_rule(chip: GpuTarget, shape: Shape, choice: Choice) -> int:
-    """As many slots as `assign-layouts` gives where nobody says."""
-    once, streamed = _tiles(shape, choice)
-    return 4 if 4 * streamed <= chip.shared_block - 2 * once - warp_groups.RESULT_BYTES else SLOTS
-
-
-def _registers(shape: Shape, choice: Choice) -> int:
-    """Of a thread, for the products of 64 rows a group."""
-    if is_plain(shape):
-        return _columns(shape, choice) // 2 + BESIDE
-    return choice.stream // 2 + BESIDE if is_deep(shape) else registers(shape, choice.stream)
-
-
-def _columns(shape: Shape, choice: Choice) -> int:
-    return choice.columns or columns(shape)
-
-
-def _tiles(shape: Shape, choice: Choice) -> tuple[int, int]:
-    """Bytes of the tiles loaded once, and of those of a step of the stream (or of a sum)."""
-    if is_plain(shape):
-        return 0, choice.stream * (choice.rows + _columns(shape, choice)) * ELEMENT
-    if is_deep(shape):
-        return 0, PANEL * (choice.rows + choice.stream) * ELEMENT
-    depth, width = (
-        tile_bytes(1, n, panel_of(n, row))
-        for n, row in ((padded(shape.depth), shape.depth), (shape.width, shape.width))
-    )
-    return choice.rows * depth, choice.stream * (depth + width)

@@ -55,7 +55,7 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.targets.gpu import BESIDE_HELD, BLOCK_BYTES
+from neptune_mlir.targets.resources import blocks_beside
 
 
 @dataclass(frozen=True)
@@ -141,19 +141,14 @@ class KernelWriter:
     def _blocks_per_sm(self) -> int:
         """How many blocks are to share a multiprocessor (0: the assembler's choice).
 
-        As many as shared memory allows, while what the products hold and some registers for
-        everything else still fit: left alone, the assembler rather spills than gives up a block.
+        Left alone, the assembler rather spills than gives up a block.
         """
         if BLOCKS.on(self.forall):
             return BLOCKS.of(self.forall)
         held = HELD.of(self.forall)
         if not held:
             return 0
-        blocks = max(1, self.target.shared_sm // (self.memory.peak + BLOCK_BYTES))
-        needed = self.threads.count * (held + BESIDE_HELD)
-        while blocks > 1 and self.target.registers < blocks * needed:
-            blocks -= 1
-        return blocks
+        return blocks_beside(self.target, self.threads.count, held, self.memory.peak)
 
     def place_arguments(self, block: Any) -> None:
         given = iter(block.arguments)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from neptune_mlir.errors import ToolError
 from neptune_mlir.targets.nvidia import NvidiaTarget
+from neptune_mlir.targets.resources import threads_with
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
         ]
         relaxed = text
         for name in spilling:
-            room = target.registers // made.figures[name].registers
+            room = threads_with(target, made.figures[name].registers)
             relaxed = _fewer_blocks(relaxed, name, room)
         if relaxed == text:
             return made

@@ -53,7 +53,7 @@ from neptune_mlir.dialects.op_names import (
 )
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
-from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
 
@@ -281,12 +281,11 @@ class SpecializedWriter(KernelWriter):
         outputs = self.signature.tensors[len(self.signature.tensors) - self.signature.outputs :]
         kinds = [ir.RankedTensorType(t.type) for t in outputs]
         static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
-        for room in range(max(map(warp_groups.panels, static), default=0), 0, -1):
-            size = warp_groups.STAGED * self.warps * room
-            needed = self.memory.top + size + warp_groups.RESERVED_BYTES
-            if needed <= self.target.shared_for(self.blocks):
-                return self.take_tiles(size), room
-        return None, 0
+        most = max(map(warp_groups.panels, static), default=0)
+        room = group_tiles.staged_panels(
+            self.target, self.blocks, self.warps, self.memory.top, most
+        )  # fmt: skip
+        return (self.take_tiles(warp_groups.STAGED * self.warps * room) if room else None), room
 
     def take_tiles(self, size: int) -> int:
         memory = self.memory

@@ -64,7 +64,8 @@ from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
-from neptune_mlir.targets.gpu import MOST_HELD, GpuTarget, MatrixInstruction
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
@@ -220,26 +221,13 @@ class _Assignment:
         return (m, n) if i.chain == "a" else (n, m)
 
     def _choose_warps(self) -> int:
-        """A warp for each 16 rows of products, up to 4; 8 where 4 lack registers for accumulators.
-
-        So warps share no row: what one product makes is the next one's operand, and nothing of a
-        row has to be joined. Without matrix instructions it is a warp for each 32 words of a lane.
-        Where few warps lack registers (for what is under way from memory too, if that is where it
-        is), more share the columns.
-        """
-        most = max((self._held_in(loop) for loop in self.loops), default=0)
-        if self.rows >= 128 and most > 4 * self.target.wave * MOST_HELD:
-            return 8
+        """So that warps share no row: what one product makes is the next one's operand, and nothing
+        of a row has to be joined (`resources.warps_of`)."""
+        held = max((self._held_in(loop) for loop in self.loops), default=0)
+        loaded = max((self._loaded_words(loop) for loop in self.loops), default=0)
         sums = any(map(read_contraction, self.generics))  # of which each point is one step
-        held = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
-        wanted = self.rows / 16 if self.rows else max(held, default=0) / (32 * self.target.wave)
-        chosen = max(w for w in (1, 2, 4) if w == 1 or w <= wanted)
-        limit = self.target.held
-        if "cp.async" not in self.target.copies:
-            most += max((self._loaded_words(loop) for loop in self.loops), default=0)
-        while chosen < 4 and most > chosen * self.target.wave * limit:
-            chosen *= 2
-        return chosen
+        words = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
+        return warps_of(self.target, self.rows, max(words, default=0), held, loaded)
 
     def _loaded_words(self, loop: Any) -> int:
         """32-bit words of the tiles that the products of a loop load."""

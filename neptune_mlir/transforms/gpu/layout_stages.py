@@ -12,19 +12,17 @@ from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import load_window, shape_of, tuned
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import RESULT_BYTES, panel_of, tile_bytes
+from neptune_mlir.targets.warp_groups import panel_of, tile_bytes
 from neptune_mlir.transforms.registry import remark
-
-UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
-MOST_STAGES = 6
 
 Size = Callable[[Any], int]  # bytes of a load in shared memory
 
 
 def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, asked: int) -> int:
-    """The stages asked for; else 4 for specialised warps where there is room, or 2, but enough
-    for UNDER_WAY where products have so few rows that they wait for memory; fewer where the
+    """The stages asked for; else the slots of rings for specialised warps; else 2, but enough for
+    what is under way where products have so few rows that they wait for memory. Fewer where the
     tiles of a loop, all its stages, exceed shared memory.
 
     Args:
@@ -37,20 +35,16 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall) and not stages:
-        # slots of rings: loads outside of loops have two, results need room as well
-        room = limit - 2 * once - RESULT_BYTES
-        stages = 4 if 4 * most <= room else 2
+        stages = resources.ring_slots(limit, once, most)
     if not stages:
-        waits = most and 0 < rows <= 16
-        stages = max(2, min(MOST_STAGES, 1 + -(-UNDER_WAY // most))) if waits else 2
-    wanted = stages
+        waits = most and 0 < rows <= resources.ROWS
+        stages = resources.stages_under_way(most) if waits else resources.STAGES
     if "cp.async" not in target.copies:  # what is under way is in registers
         return stages
-    while stages > 1 and once + stages * most > limit:
-        stages -= 1
-    if stages < wanted:
-        remark(forall.location, f"{stages} stages: shared memory holds no more")
-    return stages
+    fitting = resources.fitting_stages(limit, once, most, stages)
+    if fitting < stages:
+        remark(forall.location, f"{fitting} stages: shared memory holds no more")
+    return fitting
 
 
 def is_staged(op: Any) -> bool:

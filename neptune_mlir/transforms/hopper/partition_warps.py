@@ -24,7 +24,7 @@ from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
-from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets import group_tiles
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.transforms.hopper.specialize_warps import (
     GROUP,
@@ -151,10 +151,8 @@ class _Partition:
         """Slots of the loads outside of loops: two where memory allows, so that those of the next
         program are on their way while this one still runs."""
         needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
-        needed += warp_groups.STAGED * self.warps + warp_groups.RESERVED_BYTES
-        resident = RESIDENT.on(self.forall)
-        room = self.target.shared_for(tuned(self.forall, "blocks", 1))
-        return 2 if resident and needed <= room else 1
+        blocks, resident = tuned(self.forall, "blocks", 1), RESIDENT.on(self.forall)
+        return group_tiles.once_slots(self.target, blocks, self.warps, needed, resident)
 
     # ---- the producer
 

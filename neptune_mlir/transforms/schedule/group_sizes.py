@@ -31,28 +31,32 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets import tuned, warp_groups
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.group_tiles import (
+    GROUP_ROWS,
+    has_registers,
+    is_deep,
+    is_plain,
+    most_stream,
+    registers,
+    share_memory,
+)
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
-    BESIDE_PRODUCTS,
     LONG,
     LONG_TRIANGLE,
     PANEL,
     PRODUCT_REGISTERS,
+    REGISTERS,
     SECTOR,
-    TILE_BYTES,
+    WIDEST,
     WORTH,
-    padded,
-    panel_of,
-    tile_bytes,
 )
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.schedule.tile_room import contractions
 
-ROWS = (0, *(64 * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
+ROWS = (0, *(GROUP_ROWS * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
-WIDE = 256  # columns of one instruction
-DEEP = 512  # points of a sum from which on a product's factors are cut along it
 
 
 def shape_of(
@@ -88,11 +92,8 @@ def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
 
 def _is_possible(shape: Shape, choice: Choice) -> bool:
     """Whether registers hold a choice; a remark says so of an entry that somebody else wrote."""
-    groups = choice.rows // 64
-    if (groups, choice.blocks) in warp_groups.REGISTERS:
-        needed = 0 if is_plain(shape) or is_deep(shape) else registers(shape, choice.stream)
-        if needed <= PRODUCT_REGISTERS[groups]:
-            return True
+    if has_registers(shape, choice):
+        return True
     text = f"the tuning table says {choice} for {shape}, which registers do not hold: not taken"
     remark(ir.Location.unknown(), text, "warning")
     return False
@@ -103,17 +104,17 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
     if is_plain(shape):
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
-        return Choice(128, WIDE)
+        return Choice(128, WIDEST)
     fits = shape.width and registers(shape, 128) <= PRODUCT_REGISTERS[3]
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if not few and length >= (_long(shape) or length + 1):
         groups = 3
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
         small = Choice(64, 64, keeps=False, resident=False, blocks=2)
-        if _share_memory(shape, small):
+        if share_memory(shape, small):
             return small
     rows = 64 * (1 if few else groups)
-    return Choice(rows, _fitting(shape, rows), keeps=not few)
+    return Choice(rows, most_stream(shape, rows), keeps=not few)
 
 
 def _long(shape: Shape) -> int:
@@ -121,7 +122,7 @@ def _long(shape: Shape) -> int:
     if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
         return 0
     always = not shape.triangle and registers(shape, 128) <= PRODUCT_REGISTERS[3]
-    if always or _fitting(shape, ROWS[-1]) < WORTH:
+    if always or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
     aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
     return LONG_TRIANGLE if shape.triangle and aligned else LONG
@@ -130,71 +131,11 @@ def _long(shape: Shape) -> int:
 def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
     """A choice with the sizes that somebody asked for (0: did not) and what fits beside these."""
     if rows and rows != choice.rows:
-        choice = replace(choice, rows=rows, stream=_fitting(shape, rows))
+        choice = replace(choice, rows=rows, stream=most_stream(shape, rows))
     choice = replace(choice, stream=stream or choice.stream)
-    together = (choice.rows // 64, choice.blocks) in warp_groups.REGISTERS
-    fits = choice.blocks == 1 or (together and _share_memory(shape, choice))
+    together = (choice.rows // GROUP_ROWS, choice.blocks) in REGISTERS
+    fits = choice.blocks == 1 or (together and share_memory(shape, choice))
     return choice if fits else replace(choice, blocks=1)
-
-
-def _fitting(shape: Shape, rows: int) -> int:
-    """The most points of the stream, up to 128, that registers and shared memory hold."""
-    if is_plain(shape) or is_deep(shape):
-        return PANEL if is_plain(shape) else WIDE
-    left = PRODUCT_REGISTERS[rows // 64] - shape.results * shape.width // 2
-    if shape.results > 1 and (shape.band or not shape.light):
-        left -= BESIDE_PRODUCTS
-    by_registers = left * 4 // _quarters(shape)
-    # of each product that makes a tile, one factor stays
-    stays = _deep_bytes(rows, shape.depth)
-    stays += (shape.scores - 1) * tile_bytes(rows, shape.width, panel_of(shape.width, shape.width))
-    by_memory = (TILE_BYTES - stays) // max(1, 2 * _row_bytes(shape))
-    return max(16, min(128, by_registers, by_memory) // 16 * 16)
-
-
-def _share_memory(shape: Shape, choice: Choice) -> bool:
-    """Whether that many blocks have room on a multiprocessor: each has the rows and their results,
-    and two stages of what it streams."""
-    taken = (choice.rows + 2 * choice.stream) * _row_bytes(shape)
-    return taken * choice.blocks <= TILE_BYTES
-
-
-def _row_bytes(shape: Shape) -> int:
-    """Of shared memory, for a row of each factor."""
-    width = tile_bytes(1, shape.width, panel_of(shape.width, shape.width))
-    return _deep_bytes(1, shape.depth) + width
-
-
-def _deep_bytes(rows: int, depth: int) -> int:
-    """Of shared memory, for rows of a factor along what its product sums over."""
-    return tile_bytes(rows, padded(depth), panel_of(padded(depth), depth))
-
-
-def columns(shape: Shape) -> int:
-    """Of a tile, where a result has more."""
-    return WIDE if is_plain(shape) else PANEL
-
-
-def is_plain(shape: Shape) -> bool:
-    """Whether products sum over nothing but the stream."""
-    return shape.depth == 1
-
-
-def is_deep(shape: Shape) -> bool:
-    """Whether factors are cut along what products sum over: their columns are the streamed axis."""
-    return shape.depth > DEEP and not shape.width
-
-
-def registers(shape: Shape, stream: int) -> int:
-    """Of a thread, for so many scores of a row (kept rounded as well) and for the results."""
-    return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
-
-
-def _quarters(shape: Shape) -> int:
-    """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
-    score, and a quarter for what is rounded of it for each result; of several results, what one
-    is made of waits while another is made."""
-    return 2 * shape.scores + 2 * shape.results - 1
 
 
 def lengths(chip: str, shape: Shape) -> list[int]:

@@ -48,7 +48,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
-from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -298,7 +298,7 @@ def _group_sizes(
         note_choices(op.operation, more)
     if not known and not wishes.length and not wishes.few:
         _note_lengths(op, group_sizes.lengths(chip, shape))
-    cut = choice.columns or group_sizes.columns(shape)
+    cut = choice.columns or group_tiles.columns(shape)
     return choice.rows, choice.stream, cut, shape.depth > 1
 
 

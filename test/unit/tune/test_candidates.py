@@ -7,13 +7,13 @@ import pytest
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.group_tiles import least_bytes
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.tune.candidates import (
     KNOBS,
     candidates,
     parse_knobs,
-    shared_memory,
     unfit,
 )
 
@@ -69,8 +69,8 @@ def test_products_that_are_no_attention() -> None:
 def test_shared_memory() -> None:
     # 128 rows of 64, and two slots of 96 rows of 64 and of 128, in 16 bits
     shape = Shape(64, 128, False, True)
-    assert shared_memory(shape, Choice(128, 96)) - 2048 == 2 * (128 * 64 + 2 * 96 * (64 + 128))
-    assert shared_memory(shape, Choice(128, 96, slots=3)) - shared_memory(
+    assert least_bytes(shape, Choice(128, 96)) - 2048 == 2 * (128 * 64 + 2 * 96 * (64 + 128))
+    assert least_bytes(shape, Choice(128, 96, slots=3)) - least_bytes(
         shape, Choice(128, 96)
     ) == 2 * 96 * (64 + 128)  # fmt: skip
 

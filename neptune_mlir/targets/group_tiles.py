@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What programs of warp groups take of a multiprocessor, by what their stream is like (`Shape`) and
+by their tile sizes: registers of a thread for products, bytes of shared memory.
+
+The rule for tile sizes (`transforms.schedule.group_sizes`), the tuner and the passes that place
+rings and results ask here, so that none takes a program for possible that another refuses.
+"""
+
+from __future__ import annotations
+
+from neptune_mlir.targets import resources
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.tuned import Choice, Shape
+from neptune_mlir.targets.warp_groups import (
+    BESIDE_PRODUCTS,
+    ELEMENT,
+    PANEL,
+    PRODUCT_REGISTERS,
+    REGISTERS,
+    RESERVED_BYTES,
+    STAGED,
+    TILE_BYTES,
+    WIDEST,
+    padded,
+    panel_of,
+    tile_bytes,
+)
+
+GROUP_ROWS = 64  # of a tile, for each group
+GROUP_THREADS = 128
+DEEP = 512  # points of a sum from which on a product's factors are cut along it
+BESIDE = 32  # registers that the only product of a program leaves for all else
+MOST_STREAM = 128  # points of the stream in a tile, by the rule
+
+
+def is_plain(shape: Shape) -> bool:
+    """Whether products sum over nothing but the stream."""
+    return shape.depth == 1
+
+
+def is_deep(shape: Shape) -> bool:
+    """Whether factors are cut along what products sum over: their columns are the streamed axis."""
+    return shape.depth > DEEP and not shape.width
+
+
+def columns(shape: Shape) -> int:
+    """Of a tile, where a result has more."""
+    return WIDEST if is_plain(shape) else PANEL
+
+
+# ---- registers
+
+def registers(shape: Shape, stream: int, cut: int = 0) -> int:
+    """Of a thread: for so many scores of a row (kept rounded as well) and for the results; for the
+    only product of a program, its columns (`cut`, or by the rule) and what goes with them."""
+    if is_plain(shape):
+        return (cut or columns(shape)) // 2 + BESIDE
+    if is_deep(shape):
+        return stream // 2 + BESIDE
+    return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
+
+
+def _quarters(shape: Shape) -> int:
+    """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
+    score, and a quarter for what is rounded of it for each result; of several results, what one
+    is made of waits while another is made."""
+    return 2 * shape.scores + 2 * shape.results - 1
+
+
+def has_registers(shape: Shape, choice: Choice) -> bool:
+    """Whether the groups of a block have the registers that a choice takes."""
+    groups = choice.rows // GROUP_ROWS
+    needed = registers(shape, choice.stream, choice.columns)
+    return (groups, choice.blocks) in REGISTERS and needed <= PRODUCT_REGISTERS[groups]
+
+
+# ---- shared memory
+
+def once_bytes(shape: Shape, rows: int) -> int:
+    """Of the tiles that a program loads once: of each product that makes a tile, one factor."""
+    if is_plain(shape) or is_deep(shape):
+        return 0
+    return rows * (_depth_bytes(shape) + (shape.scores - 1) * _width_bytes(shape))
+
+
+def step_bytes(shape: Shape, rows: int, stream: int, cut: int = 0) -> int:
+    """Of the tiles of a step of the stream, or of a sum. `cut`: columns, 0 for the rule's."""
+    if is_plain(shape):
+        return stream * (rows + (cut or columns(shape))) * ELEMENT
+    if is_deep(shape):
+        return PANEL * (rows + stream) * ELEMENT
+    return stream * _row_bytes(shape)
+
+
+def least_bytes(shape: Shape, choice: Choice) -> int:
+    """That a block takes at least: a slot of tiles that it loads once, and the rings."""
+    step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
+    rings = (choice.slots or resources.STAGES) * step
+    return once_bytes(shape, choice.rows) + rings + RESERVED_BYTES
+
+
+def slots(target: GpuTarget, shape: Shape, choice: Choice) -> int:
+    """Slots of the rings of streamed tiles where nobody says how many."""
+    step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
+    limit = target.shared_for(choice.blocks)
+    return resources.ring_slots(limit, once_bytes(shape, choice.rows), step)
+
+
+def share_memory(shape: Shape, choice: Choice) -> bool:
+    """Whether that many blocks have room on a multiprocessor: each has the rows of both factors (or
+    results pass through these), and two stages of what it streams."""
+    taken = (choice.rows + resources.STAGES * choice.stream) * _row_bytes(shape)
+    return taken * choice.blocks <= TILE_BYTES
+
+
+def _row_bytes(shape: Shape) -> int:
+    """For a row of each factor."""
+    return _depth_bytes(shape) + _width_bytes(shape)
+
+
+def _depth_bytes(shape: Shape) -> int:
+    """For a row of a factor along what its product sums over."""
+    return tile_bytes(1, padded(shape.depth), panel_of(padded(shape.depth), shape.depth))
+
+
+def _width_bytes(shape: Shape) -> int:
+    """For a row of a factor along the columns of the result."""
+    return tile_bytes(1, shape.width, panel_of(shape.width, shape.width))
+
+
+def once_slots(target: GpuTarget, blocks: int, warps: int, needed: int, resident: bool) -> int:
+    """Slots of the tiles that are loaded once: two where blocks stay and memory allows, so that
+    those of the next program are on their way while this one still runs.
+
+    Args:
+        warps: of the consumers, which stage results.
+        needed: bytes of all rings, with two slots of these.
+    """
+    taken = needed + STAGED * warps + RESERVED_BYTES
+    return 2 if resident and taken <= target.shared_for(blocks) else 1
+
+
+def staged_panels(target: GpuTarget, blocks: int, warps: int, taken: int, most: int) -> int:
+    """Panels of results that a warp stages at a time, up to `most`, where `taken` bytes are taken;
+    0 without room for one."""
+    room = target.shared_for(blocks) - taken - RESERVED_BYTES
+    return max(0, min(most, room // (STAGED * warps)))
+
+
+# ---- both
+
+def most_stream(shape: Shape, rows: int) -> int:
+    """The most points of the stream, up to MOST_STREAM, that registers and shared memory hold."""
+    if is_plain(shape) or is_deep(shape):
+        return PANEL if is_plain(shape) else WIDEST
+    left = PRODUCT_REGISTERS[rows // GROUP_ROWS] - shape.results * shape.width // 2
+    if shape.results > 1 and (shape.band or not shape.light):
+        left -= BESIDE_PRODUCTS
+    by_registers = left * 4 // _quarters(shape)
+    room = TILE_BYTES - once_bytes(shape, rows)
+    by_memory = room // max(1, resources.STAGES * _row_bytes(shape))
+    return max(16, min(MOST_STREAM, by_registers, by_memory) // 16 * 16)
+
+
+def groups_at_once(target: GpuTarget, shape: Shape, choice: Choice) -> int:
+    """Consumer groups that a multiprocessor runs at once."""
+    groups = choice.rows // GROUP_ROWS
+    producer, consumer = REGISTERS[groups, choice.blocks]
+    launched = (producer + groups * consumer) // (groups + 1)
+    shared = least_bytes(shape, choice)
+    return groups * target.blocks_per_sm((groups + 1) * GROUP_THREADS, launched, shared)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a block takes of a multiprocessor: registers, shared memory, warps, stages.
+
+The one place that reckons with these, for all chips. Passes and code generators say what a block
+holds, and ask here how many warps, stages or neighbours that leaves; `GpuTarget` says what there
+is. (What programs of warp groups take, by their tile sizes: `group_tiles`.)
+"""
+
+from __future__ import annotations
+
+from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget
+
+# ---- registers
+
+BESIDE_HELD = 40  # registers of a thread for all else than accumulators, at least
+MOST_HELD = 200  # registers of a thread that accumulators can take before more warps share them
+WARPS = 4  # of a block, unless products hold too much
+ROWS = 16  # of products, that a warp has for itself
+# 32-bit registers of all threads of a block that products may take: three quarters of the 256 of a
+# thread, of WARPS warps of 32, leave room for fragments, addresses and what is computed beside
+# them. The others are for programs that spill all the same.
+PRODUCT_WORDS = tuple(quarters * 64 * 32 * WARPS for quarters in (3, 2, 1))
+
+
+def held_for(target: GpuTarget) -> int:
+    """Registers of a thread that accumulators (and, where no copy is asynchronous, what is under
+    way from memory) are to take: it has fragments and addresses as well."""
+    return 144 if "cp.async" in target.copies else 128
+
+
+def warps_of(
+    target: GpuTarget, rows: int, words: int, held: int, loaded: int = 0
+) -> int:  # fmt: skip
+    """Warps of a block: one for each ROWS rows of products, up to WARPS; twice as many where these
+    lack registers for accumulators.
+
+    Without matrix instructions it is a warp for each 32 words of a lane. Where few warps lack
+    registers (for what is under way from memory too, if that is where it is), more share the
+    columns.
+
+    Args:
+        rows: of products by matrix instructions; 0 without any.
+        words: what a kernel without these holds, or points that it sums.
+        held: elements of accumulators, at most.
+        loaded: 32-bit words that products load, at most.
+    """
+    if rows >= 2 * WARPS * ROWS and held > WARPS * target.wave * MOST_HELD:
+        return 2 * WARPS
+    wanted = rows / ROWS if rows else words / (32 * target.wave)
+    chosen = max(w for w in (1, 2, WARPS) if w == 1 or w <= wanted)
+    most = held if "cp.async" in target.copies else held + loaded
+    while chosen < WARPS and most > chosen * target.wave * held_for(target):
+        chosen *= 2
+    return chosen
+
+
+def blocks_beside(target: GpuTarget, threads: int, held: int, shared: int) -> int:
+    """How many blocks are to share a multiprocessor: as many as shared memory allows, while what
+    products hold (of each thread) and BESIDE_HELD more registers still fit."""
+    blocks = max(1, target.shared_sm // (shared + BLOCK_BYTES))
+    while blocks > 1 and target.registers < blocks * threads * (held + BESIDE_HELD):
+        blocks -= 1
+    return blocks
+
+
+def threads_with(target: GpuTarget, registers: int) -> int:
+    """Threads of a multiprocessor that have so many registers each."""
+    return target.registers // registers
+
+
+# ---- stages of what is loaded to shared memory
+
+STAGES = 2  # tiles of a loop in shared memory at once: one is read while the next one comes
+SLOTS = 4  # of a ring, where there is room
+RESULT_BYTES = 32 << 10  # shared memory that results pass through
+UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
+MOST_STAGES = 6
+
+
+def ring_slots(limit: int, once: int, streamed: int) -> int:
+    """Slots of the rings of a loop: SLOTS where shared memory has room, or STAGES.
+
+    Args:
+        limit: bytes of shared memory that the block can have.
+        once: bytes of what is loaded outside of loops, which has two slots.
+        streamed: bytes of what an iteration loads.
+    """
+    return SLOTS if SLOTS * streamed <= limit - 2 * once - RESULT_BYTES else STAGES
+
+
+def stages_under_way(streamed: int) -> int:
+    """Stages that have UNDER_WAY bytes on their way, where an iteration loads `streamed`."""
+    return max(STAGES, min(MOST_STAGES, 1 + -(-UNDER_WAY // streamed)))
+
+
+def fitting_stages(limit: int, once: int, streamed: int, wanted: int) -> int:
+    """The stages wanted, or as many as `limit` bytes hold, and one at least."""
+    while wanted > 1 and once + wanted * streamed > limit:
+        wanted -= 1
+    return wanted
