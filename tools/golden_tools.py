@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 JOIN = 600  # seconds to wait for code generators that nobody waited for
+_PARSING = threading.Lock()  # CPython 3.11 fails where two threads make syntax trees at once
 
 
 def default_folder() -> Path:
@@ -175,7 +176,8 @@ def _identity(words: Sequence[str], tree: Path) -> Any:
     for name in ("llvmlite", module.partition(".")[0]):
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions.append(metadata.version(name))
-    return tuple(versions), sources(module, tree)
+    with _PARSING:
+        return tuple(versions), sources(module, tree)
 
 
 @functools.cache

@@ -201,7 +201,6 @@ LONG = {
     "codegen.cpu.tile_contract._block": (63, 11),
     "codegen.cpu.tile_generic._reduce_lanes": (68, 6),
     "codegen.cpu.vectorize_tiles._plan_layouts": (48, 16),
-    "codegen.nvidia.specialized.write": (64, 1),
     "ops.attention.attention": (106, 7),
     "transforms.schedule.tile.default_tile": (64, 17),
 }

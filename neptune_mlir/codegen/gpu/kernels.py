@@ -10,7 +10,7 @@ ones are under way (`neptune.stages` buffers).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +67,16 @@ class ResultView:
     dims: tuple[int, ...]
 
 
-class KernelWriter:
-    """Writes one kernel."""
+Emitter = Callable[[Any, Any], None]  # of a writer and an op
 
-    def __init__(self, signature: KernelSignature, chip: Chip):
-        self.signature = signature
+
+class KernelWriter:
+    """Writes one kernel. `emitters` is what writes each op of tiles, by its name."""
+
+    def __init__(
+        self, signature: KernelSignature, chip: Chip, emitters: Mapping[str, Emitter] | None = None
+    ):
+        self.signature, self.emitters = signature, EMITTERS if emitters is None else emitters
         self.forall = signature.forall
         self.body = self.forall.regions[0].blocks[0]
         self.chip, self.target = chip, chip.target
@@ -265,9 +270,8 @@ class KernelWriter:
     # ---- ops
 
     def write_op(self, op: Any) -> None:
-        handler = _HANDLERS.get(op.name)
-        if handler is not None:
-            getattr(self, handler)(op)
+        if op.name in self.emitters:
+            self.emitters[op.name](self, op)
         elif op.name == "tensor.extract":
             self.scalars[op.results[0]] = self.write_extract(op)
         elif any(is_tensor(v) for v in [*op.operands, *op.results]):
@@ -514,15 +518,16 @@ class KernelWriter:
                 self.tiles[value] = self.compute.carried(scalars, element_type(value), layout)
 
 
-_HANDLERS: dict[str, str] = {
-    "tensor.empty": "_empty",
-    "linalg.fill": "_fill",
-    "linalg.generic": "_generic",
-    "linalg.copy": "_copy",
-    "tensor.extract_slice": "write_slice",
-    "tensor.pad": "_load",
-    "scf.for": "_for",
-    JOIN: "_join",
-    "scf.forall.in_parallel": "in_parallel",
-    "tensor.insert_slice": "_insert",
+# what writes an op; a kernel with other ops, or that writes some otherwise, has a table of its own
+EMITTERS: dict[str, Emitter] = {
+    "tensor.empty": KernelWriter._empty,
+    "linalg.fill": KernelWriter._fill,
+    "linalg.generic": KernelWriter._generic,
+    "linalg.copy": KernelWriter._copy,
+    "tensor.extract_slice": KernelWriter.write_slice,
+    "tensor.pad": KernelWriter._load,
+    "scf.for": KernelWriter._for,
+    JOIN: KernelWriter._join,
+    "scf.forall.in_parallel": KernelWriter.in_parallel,
+    "tensor.insert_slice": KernelWriter._insert,
 }

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import is_inside
+from neptune_mlir.codegen.nvidia.producer import streamed_offsets
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
     loads = [
         [any(_reads(v, variable, kernel) for v in offsets if not isinstance(v, int))
          for variable in (other, last)]
-        for offsets in kernel.streamed_offsets()
+        for offsets in streamed_offsets(kernel.forall, kernel.producer)
     ]  # fmt: skip
     return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import element_of, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT
 from neptune_mlir.dialects.verify_aref import ring_type
@@ -87,7 +88,7 @@ class Rings:
 
     def _panel(self, put: Any, columns: int) -> int:
         """Columns of a panel of what a put takes."""
-        kind = ir.RankedTensorType(self.kernel.source(put).tensor.type)
+        kind = ir.RankedTensorType(source_of(self.kernel.forall, put).tensor.type)
         return warp_groups.panel_of(columns, kind.shape[-1])
 
     def place_barriers(self) -> None:

@@ -7,170 +7,73 @@ in any kernel. The producer is one warp of the last warp group. They meet at rin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
-    Contraction,
-    Generic,
     Window,
-    element_of,
     element_type,
-    load_window,
-    nested,
     read_generic,
     shape_of,
     tuned,
 )
-from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
+from neptune_mlir.codegen.gpu.chip import Chip
+from neptune_mlir.codegen.gpu.compute import Held, Pending
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
-from neptune_mlir.codegen.gpu.kernels import KernelWriter
+from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
-from neptune_mlir.codegen.nvidia import hopper, panel_tiles, staged_rows
+from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
-from neptune_mlir.codegen.nvidia.boxes import Boxes, BoxTile, in_one_box
+from neptune_mlir.codegen.nvidia.boxes import Boxes
+from neptune_mlir.codegen.nvidia.group_compute import ConsumerCompute, ConsumerMemory
 from neptune_mlir.codegen.nvidia.instructions import SMEM
-from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
+from neptune_mlir.codegen.nvidia.turns import Turns
 from neptune_mlir.dialects.attributes import BOXED, CONSUMERS, RESIDENT, SKIPS_ONES, TURNS, VIA
 from neptune_mlir.dialects.op_names import (
     AWAIT_TURN,
     FENCE,
     GET,
     GIVE_TURN,
-    PUT,
     RELEASE,
     START,
     WAIT,
     WARP_ALL,
 )
-from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.ir.bindings import gpu, ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
-from neptune_mlir.transforms.hopper.specialize_warps import GROUP, ROWS
-
-CONSUMER_BARRIER = 1  # the named barrier of all consumers
-FIRST_TURN = 2  # that of the first group's turn
-
-
-class ConsumerMemory(Memory):
-    """Memory of the consumers: barriers leave the producer out."""
-
-    def barrier(self) -> None:
-        hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
-        self.unsafe = False
-
-
-class ConsumerCompute(Compute):
-    """Matmuls of warp groups by wgmma; `matrix` is one that each warp does on its own."""
-
-    group: Any = None  # which consumer group this thread belongs to, i32
-    smem: Any = None
-
-    def registers(
-        self, tile: Tile | PanelTile, layout: Layout, dims: Sequence[int] | None = None
-    ) -> list[Any]:
-        if not isinstance(tile, PanelTile):
-            return super().registers(tile, layout, dims)
-        dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
-        needed = layout.project(dims)
-        values = self.s.remember(
-            (tile.address, needed), lambda: panel_tiles.read(self.memory, tile, needed)
-        )
-        sources = layout.sources(needed, dims)
-        assert sources is not None
-        return [values[k] for k in sources]
-
-    def _operand(
-        self, g: Generic, k: int, tile: Any, which: str, p: Contraction, grid: L.WarpGrid,
-        i: Any,
-    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
-        if not isinstance(tile, PanelTile):
-            return super()._operand(g, k, tile, which, p, grid, i)
-        operand = self.operand_of(g, k, which, p, grid, i)
-        # cold path: recompute addresses rather than keep them in registers
-        number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
-        threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
-        tile = replace(tile, address=hopper.unknown(tile.address))
-        return panel_tiles.operand(threads, self.memory, tile, operand)
-
-    def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
-        """Start a product; `hopper.wait_products` gives its values."""
-        s = self.s
-        n, k = g.extents[p.n], g.extents[p.k]
-        a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
-        assert isinstance(b_tile, PanelTile)
-        fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
-        acc = None if fresh else self.registers(start, layout)
-        transposed = g.maps[p.b].index(p.k) == 0
-        if transposed:
-            b = self._descriptor(b_tile.address, b_tile, b_tile.panel_bytes)
-            b_steps = [j * warp_groups.DEEP * b_tile.row_bytes >> 4 for j in range(k // 16)]
-        else:
-            b = self._descriptor(b_tile.address, b_tile)
-            b_steps = [self._along(j, b_tile) for j in range(k // 16)]
-        a: Any
-        if isinstance(a_tile, PanelTile):
-            rows = s.constant(ROWS * a_tile.row_bytes, s.i32)
-            moved = s.op("arith.muli", [self.group, rows], s.i32)
-            address = s.op("arith.addi", [a_tile.address, moved], s.i32)
-            a = self._descriptor(address, a_tile)
-            a_steps = [self._along(j, a_tile) for j in range(k // 16)]
-        else:
-            a = self.fragments(g, p, a_tile, layout)
-            a_steps = [0] * (k // 16)
-        steps = list(zip(a_steps, b_steps, strict=True))
-        dtype = element_of(g.inputs[p.b])
-        return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
-
-    def _along(self, j: int, tile: PanelTile) -> int:
-        """Of a descriptor, to the j-th 16 columns of a tile."""
-        panel, inside = divmod(j, tile.width // warp_groups.DEEP)
-        return (panel * tile.panel_bytes >> 4) + hopper.step_along_rows(inside)
-
-    def _descriptor(self, address: Any, tile: PanelTile, leading: int = 16) -> Any:
-        """`leading`: bytes from panel to panel, where these lie along the free axis."""
-        s = self.s
-        unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
-        unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
-        wide = s.op("arith.extui", [unit], s.i64)
-        bits = s.constant(hopper.descriptor_bits(leading, tile.row_bytes), s.i64)
-        return s.op("arith.ori", [wide, bits], s.i64)
-
-    def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
-        """The words of operand A, as the accumulator's layout leaves them in this thread."""
-        loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
-        grid = self.warp_grid(layout, g, p)
-        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
-        values = self.registers(tile, needed)
-        return self.words(values)
+from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
 
 class SpecializedWriter(KernelWriter):
     """Writes a kernel with a producer and consumers."""
 
-    def write(self) -> None:
-        s = self.s = Scalars(self.chip)
+    def __init__(self, signature: KernelSignature, chip: Chip):
+        super().__init__(signature, chip, SPECIALIZED_EMITTERS)
         self.groups = CONSUMERS.of(self.forall)
         assert self.warps == GROUP * self.groups
         self.blocks = tuned(self.forall, "blocks", 1)
         self.group_threads = GROUP * self.target.wave
+        self.block_threads = (self.groups + 1) * self.group_threads
+        self.resident = RESIDENT.on(self.forall)
         self.producer = producer_of(self.forall).regions[0].blocks[0]
+        self.turns: Turns | None = None
+        self.queue: ProgramQueue | None = None
+        self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
+
+    def write(self) -> None:
+        s = self.s = Scalars(self.chip)
         self.rings = Rings(self)
         types = self.argument_types()
-        self.resident = RESIDENT.on(self.forall)
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
-        consumers = self.warps * self.target.wave
-        self.block_threads = consumers + GROUP * self.target.wave
         function = gpu.GPUFuncOp(
             ir.FunctionType.get(types, []), self.signature.name, kernel=True,
             known_block_size=[self.block_threads, 1, 1],
@@ -179,48 +82,59 @@ class SpecializedWriter(KernelWriter):
         block = self.entry = function.add_entry_block()
         self.boxes = Boxes(self)
         with self.forall.location, s.scope(block):
-            self.place_arguments(block)
-            self.threads = Threads(s, self.target.wave, self.warps)
-            address = ir.FlatSymbolRefAttr.get(SMEM)
-            smem = s.op(
-                "llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address
-            )
-            self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
-            self.memory = ConsumerMemory(s, self.threads, smem)
-            compute = ConsumerCompute(s, self.threads, self.memory, self.scalar)
-            self.compute = self.consumer = compute
-            compute.group = self.uniform(s.value(s.div(self.threads.id, 128), s.i32))
-            self.order = order_of(self)
-            self.program_position(block)
-            self._place_rings()
-            counter = list(block.arguments)[len(types) - 1]
-            self.queue = ProgramQueue(self, counter) if self.resident else None
-            with under(s, s.less(self.threads.id, 1)):
-                self._start_barriers()
-            Memory.barrier(self.memory)
-            producing, consuming = warp_groups.REGISTERS[self.groups, self.blocks]
-            uniform = self.uniform(s.value(self.threads.warp, s.i32))
-            warp = s.op("arith.index_cast", [uniform], s.index)
-            role = scf.IfOp(s.less(warp, self.warps), has_else=True)
-            with s.scope(role.then_block):
-                hopper.set_registers(consuming, True)
-                self.turn: Any = None  # see `take_turns`
-                take_turns(self)
-                self._programs(self._consume, producing=False)
-                if self.boxed is not None:
-                    self.boxed.finish()
-                scf.YieldOp([])
-            with s.scope(role.else_block):
-                hopper.set_registers(producing, False)
-                with under(s, s.less(warp, self.warps + 1)):
-                    self._programs(lambda: self._produce(self.producer), producing=True)
-                scf.YieldOp([])
+            self._begin(block, len(types))
+            self._roles()
             gpu.ReturnOp([])
         self.boxes.pass_maps(operation, types)
         self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
         self.finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
+
+    def _begin(self, block: Any, arguments: int) -> None:
+        """What all threads of a block do: places of arguments, tiles and barriers."""
+        s = self.s
+        self.place_arguments(block)
+        self.threads = Threads(s, self.target.wave, self.warps)
+        address = ir.FlatSymbolRefAttr.get(SMEM)
+        smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
+        self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
+        self.memory = ConsumerMemory(s, self.threads, smem)
+        self.consumer = ConsumerCompute(s, self.threads, self.memory, self.scalar)
+        self.compute = self.consumer
+        group = s.div(self.threads.id, self.group_threads)
+        self.consumer.group = self.uniform(s.value(group, s.i32))
+        self.order = order_of(self)
+        self.program_position(block)
+        self._place_rings()
+        if self.resident:
+            self.queue = ProgramQueue(self, list(block.arguments)[arguments - 1])
+        with under(s, s.less(self.threads.id, 1)):
+            self._start_barriers()
+        Memory.barrier(self.memory)
+
+    def _roles(self) -> None:
+        """The branch of the consumers, and that of the producer."""
+        s = self.s
+        producing, consuming = warp_groups.REGISTERS[self.groups, self.blocks]
+        uniform = self.uniform(s.value(self.threads.warp, s.i32))
+        warp = s.op("arith.index_cast", [uniform], s.index)
+        role = scf.IfOp(s.less(warp, self.warps), has_else=True)
+        with s.scope(role.then_block):
+            hopper.set_registers(consuming, True)
+            if TURNS.on(self.forall) and self.groups > 1:
+                group = self.consumer.group
+                self.turns = Turns.begin(s, group, self.groups, self.group_threads)
+            self._programs(self._consume, producing=False)
+            if self.boxed is not None:
+                self.boxed.finish()
+            scf.YieldOp([])
+        with s.scope(role.else_block):
+            hopper.set_registers(producing, False)
+            with under(s, s.less(warp, self.warps + 1)):
+                producer = Producer(self)
+                self._programs(lambda: producer.write(self.producer), producing=True)
+            scf.YieldOp([])
 
     def _blocks_per_sm(self) -> int:
         return self.blocks
@@ -234,18 +148,6 @@ class SpecializedWriter(KernelWriter):
         self.place_variables(point, last)
 
     # ---- arguments
-
-    def source(self, put: Any) -> Window:
-        """Where the tile comes from that a put takes."""
-        found = load_window(put.operands[1], self.forall)
-        if found is None or not 1 <= len(found.shape) <= 2:
-            raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
-        return found
-
-    def streamed_offsets(self) -> list[tuple[Any, ...]]:
-        """Where the tiles stand that loops of the producer load."""
-        puts = [op for op in nested(self.producer) if op.name == PUT]
-        return [self.source(op).offsets for op in puts if op.block != self.producer]
 
     def uniform(self, word: Any) -> Any:
         """A value that is the same in a warp, where the compiler can see it."""
@@ -329,77 +231,19 @@ class SpecializedWriter(KernelWriter):
         end = self.queue.produce if producing else self.queue.consume
         end([self.s.value(0)] * len(groups), one)
 
-    # ---- the producer
-
-    def _produce(self, block: Any) -> None:
-        """The puts and the loops of a block of the producer."""
-        for op in block.operations:
-            operation = op.operation
-            if operation.name == PUT:
-                self._put(operation)
-            elif operation.name == "scf.for":
-                self._put_all(operation)
-
-    def _put_all(self, op: Any) -> None:
-        """A loop of the producer."""
-        s, block, rings = self.s, op.regions[0].blocks[0], self.rings
-        groups = rings.advancing(op)
-        if not groups:
-            return
-        puts = [o.operation for o in block.operations if o.operation.name == PUT]
-        loop = scf.ForOp(*(self.scalar(v) for v in op.operands), rings.values(groups))
-        with s.scope(loop.body):
-            self.scalars[block.arguments[0]] = loop.induction_variable
-            rings.bind(groups, list(loop.inner_iter_args))
-            first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
-            begun = rings.positions[puts[0].operands[0]] if first else None
-            self._produce(block)
-            if first and begun and first.stages > 1:
-                with under(s, s.less(begun.base, 1)):  # do not let prefetches compete with the
-                    # tiles that the block's first wgmma waits for
-                    hopper.wait_barrier(self.address(first.full), s.constant(0, s.i32))
-            scf.YieldOp(rings.values(groups))
-        rings.bind(groups, list(loop.results))
-
-    def _put(self, op: Any) -> None:
-        s, ring, window = self.s, self.rings.rings[op.operands[0]], self.source(op)
-        slot, parity = self.rings.slot(ring, self.rings.take(op.operands[0]))
-        free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
-        hopper.wait_barrier(self.address(s.add(s.mul(slot, 8), ring.empty)), free)
-        full = self.address(s.add(s.mul(slot, 8), ring.full))
-        lane = s.value(self.threads.lane, s.i32)
-        hopper.expect_bytes(full, ring.bytes, lane)
-        self.memory.needs(self.arrays[window.tensor], L.CHUNK)
-        target = self.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        *rows, columns = window.shape
-        number, kind = self.signature.tensors.index(window.tensor), window.tensor.type
-        offsets, inner = self.window(window).offsets, window.dims[-1]
-        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
-        kind = ir.RankedTensorType(kind)
-        together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
-        for copy in self.boxes.copies(tile, kind, together):
-            place = target
-            if copy.behind:
-                place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
-            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
-
     # ---- the consumers
 
     def _consume(self) -> None:
-        self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
+        self.running.clear()
         for op in self.body.operations:
             self.write_op(op.operation)
 
-    def write_op(self, op: Any) -> None:
-        if op.name == GET:
-            tiles: dict[Any, Any] = self.tiles
-            tiles[op.results[0]] = self.rings.get(op)
-        elif op.name == RELEASE:
-            self.rings.release(op)
-        elif op.name in _OPS:
-            _OPS[op.name](self, op)
-        else:
-            super().write_op(op)
+    def _get(self, op: Any) -> None:
+        tiles: dict[Any, Any] = self.tiles
+        tiles[op.results[0]] = self.rings.get(op)
+
+    def _release(self, op: Any) -> None:
+        self.rings.release(op)
 
     def _start(self, op: Any) -> None:
         g = read_generic(op)
@@ -414,11 +258,8 @@ class SpecializedWriter(KernelWriter):
         self.tiles[op.results[0]] = Held(begun.layout, values)
 
     def _turn(self, op: Any) -> None:
-        turn = take_turns(self)
-        if turn is not None and op.name == AWAIT_TURN:
-            hopper.await_turn(turn[0], 2 * self.group_threads)
-        elif turn is not None:
-            hopper.give_turn(turn[1], 2 * self.group_threads)
+        if self.turns is not None:
+            (self.turns.wait if op.name == AWAIT_TURN else self.turns.give)()
 
     def _warp_all(self, op: Any) -> None:
         s, tile = self.s, self.tile(op.operands[0])
@@ -524,31 +365,16 @@ class SpecializedWriter(KernelWriter):
         self.bind(op.results, layouts, results)
 
 
-def take_turns(kernel: SpecializedWriter) -> tuple[Any, Any] | None:
-    """The barriers of this group's turn and of the next one's, where groups take turns.
-
-    Invariant: between chains exactly one arrival at a named barrier is outstanding. The last group
-    arrives first, for the first group.
-    """
-    if not TURNS.on(kernel.forall) or kernel.groups == 1:
-        return None
-    if kernel.turn is None:
-        s, group = kernel.s, kernel.consumer.group
-        mine = s.op("arith.addi", [group, s.constant(FIRST_TURN, s.i32)], s.i32)
-        after = s.op("arith.addi", [mine, s.constant(1, s.i32)], s.i32)
-        last = s.op("arith.cmpi", [group, s.constant(kernel.groups - 1, s.i32)], s.i1,
-                    predicate=ir.IntegerAttr.get(s.i64, 0))  # fmt: skip
-        first = s.constant(FIRST_TURN, s.i32)
-        with under(s, last):
-            hopper.give_turn(first, 2 * kernel.group_threads)
-        kernel.turn = mine, s.select(last, first, after)
-    return kernel.turn
-
-
-# ops that other kernels do not have
-_OPS: dict[str, Callable[[SpecializedWriter, Any], None]] = {
+# ops that other kernels do not have, and those that are something else here
+SPECIALIZED_EMITTERS: dict[str, Emitter] = {
+    **EMITTERS,
+    "linalg.generic": SpecializedWriter._generic,
+    "scf.for": SpecializedWriter._for,
     "scf.if": SpecializedWriter._if,
+    "tensor.pad": SpecializedWriter._load,
     WARP_ALL: SpecializedWriter._warp_all,
+    GET: SpecializedWriter._get,
+    RELEASE: SpecializedWriter._release,
     START: SpecializedWriter._start,
     WAIT: SpecializedWriter._wait,
     FENCE: SpecializedWriter.pass_gate,

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles of the consumers of a specialised kernel: matmuls of warp groups (wgmma), and barriers that
+leave the producer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import Contraction, Generic, element_of
+from neptune_mlir.codegen.gpu.compute import Compute, Splat, Tile
+from neptune_mlir.codegen.gpu.memory import Memory, Threads
+from neptune_mlir.codegen.nvidia import hopper, panel_tiles
+from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.targets import warp_groups
+from neptune_mlir.transforms.hopper.specialize_warps import ROWS
+
+CONSUMER_BARRIER = 1  # the named barrier of all consumers
+
+
+class ConsumerMemory(Memory):
+    """Memory of the consumers: barriers leave the producer out."""
+
+    def barrier(self) -> None:
+        hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
+        self.unsafe = False
+
+
+class ConsumerCompute(Compute):
+    """Matmuls of warp groups by wgmma; `matrix` is one that each warp does on its own."""
+
+    group: Any = None  # which consumer group this thread belongs to, i32
+    smem: Any = None
+
+    def registers(
+        self, tile: Tile | PanelTile, layout: Layout, dims: Sequence[int] | None = None
+    ) -> list[Any]:
+        if not isinstance(tile, PanelTile):
+            return super().registers(tile, layout, dims)
+        dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
+        needed = layout.project(dims)
+        values = self.s.remember(
+            (tile.address, needed), lambda: panel_tiles.read(self.memory, tile, needed)
+        )
+        sources = layout.sources(needed, dims)
+        assert sources is not None
+        return [values[k] for k in sources]
+
+    def _operand(
+        self, g: Generic, k: int, tile: Any, which: str, p: Contraction, grid: L.WarpGrid,
+        i: Any,
+    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
+        if not isinstance(tile, PanelTile):
+            return super()._operand(g, k, tile, which, p, grid, i)
+        operand = self.operand_of(g, k, which, p, grid, i)
+        # cold path: recompute addresses rather than keep them in registers
+        number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
+        threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
+        tile = replace(tile, address=hopper.unknown(tile.address))
+        return panel_tiles.operand(threads, self.memory, tile, operand)
+
+    def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
+        """Start a product; `hopper.wait_products` gives its values."""
+        s = self.s
+        n, k = g.extents[p.n], g.extents[p.k]
+        a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
+        assert isinstance(b_tile, PanelTile)
+        fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
+        acc = None if fresh else self.registers(start, layout)
+        transposed = g.maps[p.b].index(p.k) == 0
+        if transposed:
+            b = self._descriptor(b_tile.address, b_tile, b_tile.panel_bytes)
+            b_steps = [j * warp_groups.DEEP * b_tile.row_bytes >> 4 for j in range(k // 16)]
+        else:
+            b = self._descriptor(b_tile.address, b_tile)
+            b_steps = [self._along(j, b_tile) for j in range(k // 16)]
+        a: Any
+        if isinstance(a_tile, PanelTile):
+            rows = s.constant(ROWS * a_tile.row_bytes, s.i32)
+            moved = s.op("arith.muli", [self.group, rows], s.i32)
+            address = s.op("arith.addi", [a_tile.address, moved], s.i32)
+            a = self._descriptor(address, a_tile)
+            a_steps = [self._along(j, a_tile) for j in range(k // 16)]
+        else:
+            a = self.fragments(g, p, a_tile, layout)
+            a_steps = [0] * (k // 16)
+        steps = list(zip(a_steps, b_steps, strict=True))
+        dtype = element_of(g.inputs[p.b])
+        return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
+
+    def _along(self, j: int, tile: PanelTile) -> int:
+        """Of a descriptor, to the j-th 16 columns of a tile."""
+        panel, inside = divmod(j, tile.width // warp_groups.DEEP)
+        return (panel * tile.panel_bytes >> 4) + hopper.step_along_rows(inside)
+
+    def _descriptor(self, address: Any, tile: PanelTile, leading: int = 16) -> Any:
+        """`leading`: bytes from panel to panel, where these lie along the free axis."""
+        s = self.s
+        unit = s.op("arith.shrui", [address, s.constant(4, s.i32)], s.i32)
+        unit = s.op("arith.andi", [unit, s.constant(0x3FFF, s.i32)], s.i32)
+        wide = s.op("arith.extui", [unit], s.i64)
+        bits = s.constant(hopper.descriptor_bits(leading, tile.row_bytes), s.i64)
+        return s.op("arith.ori", [wide, bits], s.i64)
+
+    def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
+        """The words of operand A, as the accumulator's layout leaves them in this thread."""
+        loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
+        grid = self.warp_grid(layout, g, p)
+        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
+        values = self.registers(tile, needed)
+        return self.words(values)

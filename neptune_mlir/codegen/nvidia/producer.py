@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The producer of a specialised kernel: one warp that brings tiles to the slots of rings by TMA."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.tiles import Window, load_window, nested
+from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.boxes import BoxTile, in_one_box
+from neptune_mlir.dialects.op_names import PUT
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text, scf
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+
+def source_of(forall: Any, put: Any) -> Window:
+    """Where the tile comes from that a put takes. Raises LoweringError."""
+    found = load_window(put.operands[1], forall)
+    if found is None or not 1 <= len(found.shape) <= 2:
+        raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
+    return found
+
+
+def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
+    """Where the tiles stand that loops of the producer load."""
+    puts = [op for op in nested(producer) if op.name == PUT]
+    return [source_of(forall, op).offsets for op in puts if op.block != producer]
+
+
+class Producer:
+    """Writes the producer's part of a kernel."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.kernel = kernel
+
+    def write(self, block: Any) -> None:
+        """The puts and the loops of a block of the producer."""
+        for op in block.operations:
+            operation = op.operation
+            if operation.name == PUT:
+                self._put(operation)
+            elif operation.name == "scf.for":
+                self._put_all(operation)
+
+    def _put_all(self, op: Any) -> None:
+        """A loop of the producer."""
+        kernel, block, rings = self.kernel, op.regions[0].blocks[0], self.kernel.rings
+        s = kernel.s
+        groups = rings.advancing(op)
+        if not groups:
+            return
+        puts = [o.operation for o in block.operations if o.operation.name == PUT]
+        loop = scf.ForOp(*(kernel.scalar(v) for v in op.operands), rings.values(groups))
+        with s.scope(loop.body):
+            kernel.scalars[block.arguments[0]] = loop.induction_variable
+            rings.bind(groups, list(loop.inner_iter_args))
+            first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
+            begun = rings.positions[puts[0].operands[0]] if first else None
+            self.write(block)
+            if first and begun and first.stages > 1:
+                with under(s, s.less(begun.base, 1)):  # do not let prefetches compete with the
+                    # tiles that the block's first wgmma waits for
+                    hopper.wait_barrier(kernel.address(first.full), s.constant(0, s.i32))
+            scf.YieldOp(rings.values(groups))
+        rings.bind(groups, list(loop.results))
+
+    def _put(self, op: Any) -> None:
+        kernel, rings, window = self.kernel, self.kernel.rings, source_of(self.kernel.forall, op)
+        s, ring = kernel.s, rings.rings[op.operands[0]]
+        slot, parity = rings.slot(ring, rings.take(op.operands[0]))
+        free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
+        hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
+        full = kernel.address(s.add(s.mul(slot, 8), ring.full))
+        lane = s.value(kernel.threads.lane, s.i32)
+        hopper.expect_bytes(full, ring.bytes, lane)
+        kernel.memory.needs(kernel.arrays[window.tensor], L.CHUNK)
+        target = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
+        *rows, columns = window.shape
+        number, kind = kernel.signature.tensors.index(window.tensor), window.tensor.type
+        offsets, inner = kernel.window(window).offsets, window.dims[-1]
+        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
+        kind = ir.RankedTensorType(kind)
+        together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
+        for copy in kernel.boxes.copies(tile, kind, together):
+            place = target
+            if copy.behind:
+                place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
+            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
