@@ -269,6 +269,18 @@ class _Blocks:
         live = remaining - n * self.em.lanes
         return live if live < self.em.lanes else None
 
+    def _column(
+        self, b: MemoryView, n: int, summed: dict[int, int], remaining: int | None
+    ) -> Any:  # fmt: skip
+        """The n-th vector of a row of B, at offsets of summed loops, in the type of C."""
+        em, c = self.em, self.c
+        dim = c.b.position_of(c.v)
+        assert dim is not None
+        where = self._where(c.b, {c.v: n * em.lanes, **summed})
+        column = em.load_vector(b, where, dim, self._live(c.b, n, remaining))
+        wide = column.type.element_type != c.kind
+        return arith.extf(em.vector_type(c.kind), column) if wide else column
+
     def _block(self, mr: int, nr: int, remaining: int | None) -> None:
         """Accumulate `mr x nr` vectors at the current position over all summed loops."""
         em, c, g = self.em, self.c, self.g
@@ -277,8 +289,7 @@ class _Blocks:
         lanes = [n * em.lanes for n in range(nr)]
         out = self._at(c.c)
         dim = c.c.position_of(c.v)
-        b_dim = c.b.position_of(c.v)
-        assert dim is not None and b_dim is not None
+        assert dim is not None
 
         def corner(r: int, n: int) -> list[Index]:
             offsets = {c.v: lanes[n]}
@@ -301,13 +312,7 @@ class _Blocks:
             self.position[inner] = k
             a, b = self._at(c.a), self._at(c.b)
             for u in range(unroll):
-                columns = []
-                for n in range(nr):
-                    where = self._where(c.b, {c.v: lanes[n], inner: u})
-                    column = em.load_vector(b, where, b_dim, self._live(c.b, n, remaining))
-                    if column.type.element_type != c.kind:
-                        column = arith.extf(em.vector_type(c.kind), column)
-                    columns.append(column)
+                columns = [self._column(b, n, {inner: u}, remaining) for n in range(nr)]
                 for r in range(mr):
                     offsets = {inner: u}
                     if self.m is not None:
