@@ -176,7 +176,9 @@ def packed(value):
     if isinstance(value, np.ndarray):
         raw = np.ascontiguousarray(value).tobytes()
         return words(value.ndim, *value.shape, len(raw)) + raw
-    return words(-2) + struct.pack("<d", value) if isinstance(value, float) else words(-1, value)
+    if isinstance(value, float | np.floating):
+        return words(-2) + struct.pack("<d", value)
+    return words(-1, int(value))
 
 
 # a product with its softmax, a join of chunks, integers and constants, sums, conversions of bf16
@@ -199,7 +201,7 @@ def test_programs_run_there(arm, runner, name):
     (runner / "in").write_bytes(b"".join(map(packed, arguments)))
     command = [TOOLS[1], "-L", "/usr/aarch64-linux-gnu", runner / "run", runner / "b",
                runner / "in", runner / "out"]  # fmt: skip
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = CpuExecutable(here)(*arguments)
     raw = (runner / "out").read_bytes()
