@@ -173,12 +173,10 @@ def words(*values):
 
 def packed(value):
     """An argument as c/test/run.c reads it."""
-    if isinstance(value, np.ndarray):
-        raw = np.ascontiguousarray(value).tobytes()
-        return words(value.ndim, *value.shape, len(raw)) + raw
-    if isinstance(value, float | np.floating):
-        return words(-2) + struct.pack("<d", value)
-    return words(-1, int(value))
+    if isinstance(value, np.ndarray | np.generic):
+        raw = np.asarray(value).tobytes()
+        return words(np.ndim(value), *np.shape(value), len(raw)) + raw
+    return words(-2) + struct.pack("<d", value) if isinstance(value, float) else words(-1, value)
 
 
 # a product with its softmax, a join of chunks, integers and constants, sums, conversions of bf16
