@@ -94,6 +94,7 @@ UNFUSED = (
     Step("convert-bufferization-to-memref"),
     Step("copies-to-linalg"),
     Step("convert-linalg-to-loops"),
+    Step("reorder-sums"),
     *TO_LLVM,
 )
 
@@ -160,9 +161,10 @@ def compile_unfused(
     target: CpuTarget | None = None,
     *,
     vectorize: bool = True,
+    order: int = 0,
 ) -> Bundle:
     """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
-    the bundle with `runtime.function.FunctionExecutable`."""
+    the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`)."""
     target = target or host()
     function = _entry(module, entry)
     with module.context, ir.Location.unknown():
@@ -182,7 +184,7 @@ def compile_unfused(
         ]
     }
     _keep_arguments(module)
-    runner.run(module, _steps(module, UNFUSED, target, None))
+    runner.run(module, _steps(module, UNFUSED, target, None, order))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 
@@ -215,11 +217,12 @@ def _argument(kind: Any, k: int) -> Argument:
 
 
 def _steps(
-    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None
+    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None, order: int = 0
 ) -> list[Step]:  # fmt: skip
     """The pipeline with what depends on the program, the chip and the request filled in."""
     options: dict[str, dict[str, Any]] = {
         "outline-kernels": {"entry": entry or ""},
+        "reorder-sums": {"order": order},
         "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
