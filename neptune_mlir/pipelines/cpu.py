@@ -24,10 +24,12 @@ from neptune_mlir.targets.cpu import CpuTarget, host
 KNOBS = {"streamed": "rows:128;stream:128"}
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
+# Streams so short that a vector along them would be mostly empty: vectors of rows.
+SHORT_STREAMS = ((8, "stream:1"),)
 
 
 def ways(target: str) -> tuple[Way, ...]:
-    return (Way(KNOBS, rows=FEW_ROWS),)
+    return (Way(KNOBS, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
