@@ -199,8 +199,8 @@ class Comparison:
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
-        `exact` of inputs of which none equal each other any more; `jittered`, `unfused` of inputs
-        that differ in the last place. `others`: `exact` with other
+        `exact` of inputs of which none equal each other any more; `jittered`, `unfused` with sums
+        in other orders, and of inputs that differ in the last place. `others`: `exact` with other
         numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
         which elements are the same for any numbers in their place."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))

@@ -132,7 +132,8 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     close = [_changed(wiggled, programs, arguments, generator) for _ in range(wiggles)]
     all_moved = partial(jittered, constants=-1.0)
     apart = _changed(all_moved, programs, arguments, generator)
-    moved = [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
+    moved = [arguments] * ORDERS * odd  # (in other orders)
+    moved += [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
     programs.prepare([*close, apart], [programs.exact])
     near, unequal = [programs.exact(a) for a in close], programs.exact(apart)
     _prepare_orders(programs, moved, 1)
