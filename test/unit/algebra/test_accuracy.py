@@ -179,7 +179,7 @@ def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
 
 
 def test_jitter_moves_large_whole_numbers_where_they_are_data():
-    """f16 numbers near 1e4 are multiples of 8, and alike; still data where no exponent reads them."""
+    """f16 numbers near 1e4 are multiples of 8, and alike."""
     run = lambda values: []  # noqa: E731
     of = Programs(run, run, run, ("f16", "f16"), (), frozenset({0}))
     values = np.array([1e4, 1e4, 1.0, 1.0])
