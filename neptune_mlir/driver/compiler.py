@@ -358,16 +358,19 @@ module attributes {transform.with_named_sequence} {
 
 
 @bindings.exclusive
-def compile_unfused(text: str, source: str, entry: str | None, *, vectorize: bool = True) -> Any:
+def compile_unfused(
+    text: str, source: str, entry: str | None, *, vectorize: bool = True, order: int = 0
+) -> Any:
     """The program as written, through upstream's loops: what results are checked against.
 
     Args:
         vectorize: False compiles several times sooner into code that runs slower.
+        order: the number of an order of its sums (`algebra/numerics/orders.py`).
 
     Raises:
         NeptuneError: the program has no lowering to loops.
     """
-    return _through_loops(Lowering.of_text(text, source), source, entry, vectorize)
+    return _through_loops(Lowering.of_text(text, source), source, entry, vectorize, order)
 
 
 @bindings.exclusive
@@ -385,7 +388,9 @@ def compile_reference(text: str, source: str, entry: str | None) -> Any:
     return _through_loops(lowering, source, entry, vectorize=False)
 
 
-def _through_loops(lowering: Lowering, source: str, entry: str | None, vectorize: bool) -> Any:
+def _through_loops(
+    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0
+) -> Any:
     from neptune_mlir.pipelines import cpu
     from neptune_mlir.runtime.function import FunctionExecutable
 
@@ -393,5 +398,5 @@ def _through_loops(lowering: Lowering, source: str, entry: str | None, vectorize
         lowering.lift_constants()
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        bundle = cpu.compile_unfused(lowering.module, entry, vectorize=vectorize)
+        bundle = cpu.compile_unfused(lowering.module, entry, vectorize=vectorize, order=order)
     return FunctionExecutable(bundle.with_data(lowering.constants))

@@ -4,6 +4,7 @@ results say of the fused one (`algebra/numerics/accuracy.py` has the rule)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ def three_ways(
     source: Any, entry: str | None, run: Callable[..., Any], unfused: Callable[..., Any], plan: Any
 ) -> tuple[Programs, str]:
     """The program fused, unfused and in float64; why there is no float64, where there is none."""
-    from neptune_mlir.driver.compiler import compile_reference
+    from neptune_mlir.driver.compiler import compile_reference, compile_unfused
 
     arguments = tuple(a.dtype for a in plan.arguments)
     results = tuple(result_dtype(plan, k) for k in range(len(plan.results)))
@@ -45,8 +46,16 @@ def three_ways(
         found = reference(*map(_as_wide, values))
         return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
 
+    @functools.cache
+    def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
+        made = compile_unfused(source.text, source.name, entry, vectorize=False, order=order)
+        return native(made)
+
     exponents = _exponents(source, entry)
-    return Programs(native(run), native(unfused), exact, arguments, results, exponents), ""
+    programs = Programs(
+        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered
+    )
+    return programs, ""
 
 
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:

@@ -8,6 +8,7 @@
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
 * Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
+* Short streams (`Way.lengths`): on CPUs, where a vector along a row would be mostly empty.
 
 The program is made once more for each case, and the bundle holds these images (for CPUs
 `variants`) with a condition (`when`) that the runtime looks at.
@@ -82,8 +83,7 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
     (stream,) = found
-    products = contractions(nests_of(stream, Values()))
-    if not any(left.axes != right.axes for _, left, right in products):
+    if not _has_products(stream):
         return ()
     dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
     rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
@@ -91,6 +91,23 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     if place is None:
         return ()
     return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
+
+
+def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
+    """Calls with short streams, of a fused program that has one, without products. Where the
+    program says the length of its stream, those of no condition: all calls."""
+    length = stream_length(module) if limits else None
+    if length is None or _has_products(streams(module)[0]):
+        return ()
+    if isinstance(length, int):
+        return tuple(Case(knob) for most, knob in limits if length <= most)
+    return tuple(Case(knob, ["le", length, most]) for most, knob in limits)
+
+
+def _has_products(stream: Any) -> bool:
+    """Whether a stream has contractions of two matrices."""
+    products = contractions(nests_of(stream, Values()))
+    return any(left.axes != right.axes for _, left, right in products)
 
 
 def stream_length(module: Any) -> Expression | None:

@@ -24,10 +24,12 @@ from neptune_mlir.targets.cpu import CpuTarget, host
 KNOBS = {"streamed": "rows:128;stream:128"}
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
+# Streams so short that a vector along them would be mostly empty: vectors of rows.
+SHORT_STREAMS = ((8, "stream:1"),)
 
 
 def ways(target: str) -> tuple[Way, ...]:
-    return (Way(KNOBS, rows=FEW_ROWS),)
+    return (Way(KNOBS, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
@@ -94,6 +96,7 @@ UNFUSED = (
     Step("convert-bufferization-to-memref"),
     Step("copies-to-linalg"),
     Step("convert-linalg-to-loops"),
+    Step("reorder-sums"),
     *TO_LLVM,
 )
 
@@ -160,9 +163,10 @@ def compile_unfused(
     target: CpuTarget | None = None,
     *,
     vectorize: bool = True,
+    order: int = 0,
 ) -> Bundle:
     """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
-    the bundle with `runtime.function.FunctionExecutable`."""
+    the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`)."""
     target = target or host()
     function = _entry(module, entry)
     with module.context, ir.Location.unknown():
@@ -182,7 +186,7 @@ def compile_unfused(
         ]
     }
     _keep_arguments(module)
-    runner.run(module, _steps(module, UNFUSED, target, None))
+    runner.run(module, _steps(module, UNFUSED, target, None, order))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 
@@ -215,11 +219,12 @@ def _argument(kind: Any, k: int) -> Argument:
 
 
 def _steps(
-    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None
+    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None, order: int = 0
 ) -> list[Step]:  # fmt: skip
     """The pipeline with what depends on the program, the chip and the request filled in."""
     options: dict[str, dict[str, Any]] = {
         "outline-kernels": {"entry": entry or ""},
+        "reorder-sums": {"order": order},
         "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,

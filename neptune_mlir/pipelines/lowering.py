@@ -29,6 +29,7 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     least_rows,
     longer,
+    short_streams,
     stream_length,
 )
 from neptune_mlir.pipelines.runner import Step
@@ -120,13 +121,19 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
-        self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows))
+        short = (case for case in self.short() if case.condition)
+        self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
         self.cut_cases = few_rows(self.module) if self.way.cut else ()
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
         legal.check_when_asked(self.module, "fused")
+
+    def short(self) -> tuple[Case, ...]:
+        """Calls with short streams (`short_streams`) whose tiles are those of this way."""
+        tiled = self.facts["schedule"] in self.way.knobs
+        return short_streams(self.module, self.way.lengths if tiled else ())
 
     def to_tiles(self) -> None:
         self.run(common.TO_TILES)
@@ -284,6 +291,9 @@ class RaisedProgram:
         values = knobs.get(chosen, "")
         if found and self.schedule:
             values = found.knobs
+        elif not found and not self.schedule:
+            always = [case.knob for case in lowering.short() if not case.condition]
+            values = ";".join([values, *always])
         if self.knobs:
             own = library.knob_values(self.knobs)
             if chosen != rule:  # what was said of the program's own schedule is not for this one

@@ -23,6 +23,7 @@ class Way:
         cut: how streams are cut into chunks for calls with few rows; None: they are not.
         smaller: a further knob for a variant whose code spills.
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
+        lengths: the same of lengths of a stream without products.
         needs: a knob; who sets it to 0 does not want this way.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
@@ -35,6 +36,7 @@ class Way:
     cut: Way | None = None
     smaller: str = ""
     rows: tuple[tuple[int, str], ...] = ()
+    lengths: tuple[tuple[int, str], ...] = ()
     needs: str = ""
 
     def bound(self, schedule: str, knob: str) -> Way:

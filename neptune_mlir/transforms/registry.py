@@ -68,6 +68,7 @@ _MODULES: dict[str, str] = {
     "bf16-bits": "neptune_mlir.transforms.cpu.bf16_bits",
     "copies-to-linalg": "neptune_mlir.transforms.cpu.copies_to_linalg",
     "interchange-reductions": "neptune_mlir.transforms.cpu.interchange_reductions",
+    "reorder-sums": "neptune_mlir.transforms.cpu.reorder_sums",
     "widen-floats": "neptune_mlir.transforms.linalg.widen_floats",
 }
 

@@ -17,10 +17,6 @@ FOLDER = Path(__file__).parents[1] / "inputs" / "hostile"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
-# The last bit of the coefficient, which is luck, decides all digits of the residual; the residual
-# is not fused.
-LUCK = {("least_squares_residual", "moves")}
-
 
 @functools.cache
 def program(name):
@@ -41,9 +37,7 @@ def test_there_are_programs():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_hostile_inputs(name, kind, request):
-    if (name, kind) in LUCK:
-        request.applymarker(pytest.mark.xfail(strict=False, reason="see LUCK"))
+def test_hostile_inputs(name, kind):
     programs, cases = program(name)
     found = failures(programs, [case for case in cases if case.kind == kind])
     assert not found, "\n".join(map(str, found))

@@ -23,6 +23,10 @@ START = int(os.environ.get("NEPTUNE_SEED", "0"))
 # Over the bound, and why. What is right has to go from the list.
 KNOWN: set[int] = set()
 
+# Wrong once, and right since: one sum rounds otherwise than another one that cancels it, in all
+# orders but that of the program; a NaN, or nearly right; whole numbers of 16 bits taken for masks.
+KEPT = (486, 654, 805, 875, 1130, 1933, 7183, 8272, 8319, 8439)
+
 
 def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:
     """Empty where the program is right, else what is wrong with a smaller one."""
@@ -52,6 +56,13 @@ def test_hostile_program(seed, folder, request):
     if seed in KNOWN:
         request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
     wrong = examine(Choices(seed), seed, folder, 0 if seed in KNOWN else 40)
+    assert not wrong, wrong
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", KEPT)
+def test_what_was_wrong_once(seed, folder):
+    wrong = examine(Choices(seed), seed, folder, 0)
     assert not wrong, wrong
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
+    COUNTS,
     EPSILON,
     WIGGLES,
     Array,
@@ -20,6 +21,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     jittered,
     wiggled,
 )
+from neptune_mlir.algebra.numerics.orders import ORDERS
 
 AGAIN, OFTEN = 16, 64  # runs that even out luck; and where these leave it close
 CLOSE = 1.5  # times the bound
@@ -41,6 +43,13 @@ class Programs:
     exponents: frozenset[int] | None = None
     # told of the arguments that some of these will run on, where that is cheaper together
     prepare: Callable[[Sequence[Sequence[Any]], Sequence[Run]], Any] = lambda many, runs: None
+    # the program as written with its sums in another order, by a number from 1 (`orders`)
+    reordered: Callable[[int], Run] | None = None
+
+    def unfused_in(self, run: int) -> Run:
+        """The program as written, its sums in the order of a run: that of run 0 is as written."""
+        order = run % (ORDERS + 1)
+        return self.reordered(order) if self.reordered and order else self.unfused
 
     @property
     def roles(self) -> list[str]:
@@ -48,6 +57,16 @@ class Programs:
         if self.exponents is None:
             return [""] * len(self.arguments)
         return ["score" if k in self.exponents else "value" for k in range(len(self.arguments))]
+
+    def jittered(self, arguments: Sequence[Any], generator: np.random.Generator) -> list[Any]:
+        """Arguments that differ in the last place. Constants stay: masks, which are in what
+        exponents are made of, and counts. Large numbers of 16 bits are whole, and alike, as well
+        where they are data."""
+        score = range(len(arguments)) if self.exponents is None else self.exponents
+        return [
+            jittered(value, dtype, generator, np.inf if k in score else COUNTS)
+            for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
+        ]
 
     def summed(self, arguments: Sequence[Any]) -> list[list[Any]] | None:
         """The arguments with 0 in place of infinities and NaNs, and with infinities of the other
@@ -108,30 +127,39 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
         return found
     # From here on it costs more: does float64 know, and is it luck?
     generator = np.random.default_rng(seed)
-    close = [_changed(wiggled, programs, arguments, generator) for _ in range(WIGGLES)]
-    all_moved = partial(jittered, constants=False)
-    apart = _changed(all_moved, programs, arguments, generator)
     odd = any(c.strangers for c in found)
-    moved = [_changed(all_moved, programs, arguments, generator) for _ in close if odd]
+    wiggles = AGAIN if odd else WIGGLES
+    close = [_changed(wiggled, programs, arguments, generator) for _ in range(wiggles)]
+    all_moved = partial(jittered, constants=-1.0)
+    apart = _changed(all_moved, programs, arguments, generator)
+    moved = [arguments] * ORDERS * odd  # (in other orders)
+    moved += [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
     programs.prepare([*close, apart], [programs.exact])
-    programs.prepare(moved, [programs.unfused])
     near, unequal = [programs.exact(a) for a in close], programs.exact(apart)
-    jitters = [programs.unfused(a) for a in moved]
+    _prepare_orders(programs, moved, 1)
+    jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     found = [Comparison(dtype) for dtype in programs.results]
     hidden = programs.hidden(arguments)
     _run(programs, arguments, found, near, unequal, jitters, hidden)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, OFTEN):
-        more = [
-            _changed(jittered, programs, arguments, generator) for _ in range(found[0].runs, runs)
-        ]
-        programs.prepare(more, [programs.fused, programs.unfused, programs.exact])
-        for changed in more:
-            _run(programs, changed, found, hidden=hidden)
+        first = found[0].runs
+        more = [programs.jittered(arguments, generator) for _ in range(first, runs)]
+        programs.prepare(more, [programs.fused, programs.exact])
+        _prepare_orders(programs, more, first)
+        for k, changed in enumerate(more, first):
+            _run(programs, changed, found, hidden=hidden, order=k)
         if not any(1 < c.excess <= CLOSE for c in found):
             break
     return found
+
+
+def _prepare_orders(programs: Programs, many: Sequence[Sequence[Any]], first: int) -> None:
+    """Tell the unfused program of the arguments of runs with numbers from `first` on."""
+    for order in range(ORDERS + 1):
+        alike = [a for k, a in enumerate(many, first) if k % (ORDERS + 1) == order]
+        programs.prepare(alike, [programs.unfused_in(order)])
 
 
 def _changed(
@@ -147,9 +175,10 @@ def _changed(
 def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Any] | None = None,
-    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None,
+    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
 ) -> None:  # fmt: skip
-    results = [run(arguments) for run in (programs.fused, programs.unfused, programs.exact)]
+    three = programs.fused, programs.unfused_in(order), programs.exact
+    results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
     replaced = [programs.exact(changed) for changed in summed or ()]
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):

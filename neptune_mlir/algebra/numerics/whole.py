@@ -10,6 +10,7 @@ results, by row, with the inputs and the bound that `neptune run --check=hostile
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +21,12 @@ from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numeric import Array, Domain, evaluate, fold, fused
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.orders import ORDERS, PARTS, way_of
 from neptune_mlir.algebra.terms import Term, is_float, leaves
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
-IN_ORDER = (1, 1)  # the plan of the program as written
+IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of an order (`orders`)
+ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
 MARGIN = 1.2  # times the bound: kernels add up in another order than NumPy does
 
@@ -49,8 +52,9 @@ class NestStep:
     def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
         value = evaluate(self.body, domain, {})
         folded = [k for k in range(len(self.extents)) if k not in self.axes]
-        if folded and self.combiner == "add" and plan == IN_ORDER:
-            value = _added_in_order(value, domain, folded)
+        if folded and self.combiner == "add" and plan[0] == IN_ORDER:
+            way = way_of(zlib.crc32(self.key.encode()) % 97, plan[1])
+            value = _added_in_order(value, domain, folded, *way)
         elif folded and self.combiner is not None:
             value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
         return {self.key: _laid_out(value, domain, self.axes)}
@@ -87,12 +91,18 @@ class StreamStep:
 Step = NestStep | StreamStep
 
 
-def _added_in_order(value: Array, domain: Domain, folded: Sequence[int]) -> Array:
-    """A sum over some axes, one element after the other, as the unfused program has it."""
+def _added_in_order(
+    value: Array, domain: Domain, folded: Sequence[int], start: int, back: bool
+) -> Array:
+    """A sum over some axes, one element after the other, as the unfused program has it.
+
+    `start`, `back`: see `orders`."""
     places = [1 + k for k in folded]
     shape = [domain.extents[k - 1] if k in places else n for k, n in enumerate(value.shape)]
     value = np.moveaxis(np.broadcast_to(value, shape), places, range(-len(places), 0))
-    value = np.add.accumulate(value.reshape(*value.shape[: -len(places)], -1), axis=-1)[..., -1]
+    value = value.reshape(*value.shape[: -len(places)], -1)
+    value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
+    value = np.add.accumulate(value[..., ::-1] if back else value, axis=-1)[..., -1]
     return np.expand_dims(value, places)
 
 
@@ -127,7 +137,7 @@ class WholeProgram:
 
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
-        plan: tuple[int, int] = (0, 0),
+        plan: tuple[int, int] = ONE_STEP,
     ) -> list[Array]:  # fmt: skip
         """The results for a batch of inputs, in float64 or in the types of the program."""
         makers = {key: step for step in steps for key in step.makes}
@@ -146,9 +156,7 @@ class WholeProgram:
             for key in self.results:
                 need(key)
         count = len(next(iter(data.values())))
-        return [
-            np.broadcast_to(found[key], (count, *found[key].shape[1:])) for key in self.results
-        ]
+        return [np.broadcast_to(found[key], (count, *found[key].shape[1:])) for key in self.results]
 
 
 def wrong_values(
@@ -168,21 +176,23 @@ def wrong_values(
     names, results = list(definition.inputs), list(definition.results)
     dtypes = tuple(d for _, d in definition.inputs.values())
     exponents = definition.exponents
-    places = None if exponents is None else frozenset(
-        k for k, name in enumerate(names) if name in exponents
+    places = (
+        None
+        if exponents is None
+        else frozenset(k for k, name in enumerate(names) if name in exponents)
     )
     exact = _Run(definition, written, np.float64)
-    unfused = _Run(definition, written, np.float32, IN_ORDER)
+    ways = [_Run(definition, written, np.float32, (IN_ORDER, k)) for k in range(ORDERS + 1)]
     for seed, plan in enumerate(plans, SEED):
         fused = _Run(whole, now, np.float32, plan)
         programs = Programs(
-            fused, unfused, exact, dtypes, tuple(definition.results.values()), places,
-            _prepare,
+            fused, ways[0], exact, dtypes, tuple(definition.results.values()), places,
+            _prepare, ways.__getitem__,
         )  # fmt: skip
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
         cases = list(hostile.cases(given, dtypes, names, programs.roles, seed))
-        programs.prepare([case.arguments for case in cases], [fused, unfused, exact])
+        programs.prepare([case.arguments for case in cases], [fused, ways[0], exact])
         for case in cases:
             found = judge(programs, case.arguments)
             for result, comparison in zip(results, found, strict=True):
@@ -198,7 +208,7 @@ class _Run:
     program: WholeProgram
     steps: Sequence[Step]
     kind: Any
-    plan: tuple[int, int] = (0, 0)
+    plan: tuple[int, int] = ONE_STEP
     known: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:

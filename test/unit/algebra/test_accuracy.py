@@ -8,6 +8,7 @@ import pytest
 
 from neptune_mlir.algebra.numerics.accuracy import (
     EPSILON,
+    GARBAGE,
     LARGEST,
     Comparison,
     frobenius,
@@ -175,6 +176,45 @@ def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
     np.testing.assert_array_equal(jittered(np.array([1, 2]), "i64", generator), [1, 2])
     nearly = wiggled(values, "f32", generator)
     assert 0 < abs(nearly[0] - 0.5) < 1e-14 and nearly[5] == nearly[6] != -1e9
+
+
+def test_jitter_moves_large_whole_numbers_where_they_are_data():
+    """f16 numbers near 1e4 are multiples of 8, and alike."""
+    run = lambda values: []  # noqa: E731
+    of = Programs(run, run, run, ("f16", "f16"), (), frozenset({0}))
+    values = np.array([1e4, 1e4, 1.0, 1.0])
+    moved = [of.jittered([values, values], np.random.default_rng(k)) for k in range(9)]
+    masks, data = (np.unique([m[k] for m in moved], axis=0) for k in range(2))
+    assert len(masks) == 1 and len(data) > 1 and (data[:, 2:] == 1).all()
+
+
+def test_no_order_of_a_sum_is_luck():
+    """Both sums of a difference are exact in the order of the program, and in no other one."""
+
+    def fused(x):
+        return x.sum(1) * (1 + 50 * EPSILON["f32"])
+
+    total = lambda x: x.sum(1)  # noqa: E731
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    as_written = programs(fused, total, total)
+    other = lambda order: lambda values: [total(values[0]) * (1 - 40 * EPSILON["f32"])]  # noqa: E731
+    (alone,), (found,) = judge(as_written, [x]), judge(replace(as_written, reordered=other), [x])
+    assert not alone.ok and found.ok and 30 < found.unfused < 40
+    (wrong,) = judge(replace(programs(lambda x: fused(fused(x)[:, None]), total, total),
+                             reordered=other), [x])  # fmt: skip
+    assert not wrong.ok
+
+
+def test_a_number_may_be_nearly_right_where_the_program_makes_a_nan():
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    lost = lambda x: np.where([True, False, False], NAN, x.sum(1))  # noqa: E731
+    for off, right in ((GARBAGE / 2, True), (2 * GARBAGE, False)):
+        near = lambda x, off=off: x.sum(1) * (1 + np.array([off, 0, 0]) * EPSILON["f32"])  # noqa: E731
+        (found,) = judge(programs(near, lost, lambda x: x.sum(1)), [x])
+        assert found.ok == right
+    elsewhere = lambda x: x.sum(1) * (1 + np.array([0, 99, 0]) * EPSILON["f32"])  # noqa: E731
+    (found,) = judge(programs(elsewhere, lost, lambda x: x.sum(1)), [x])
+    assert not found.ok
 
 
 def test_a_variance_of_equal_numbers_may_be_noise():

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
+from neptune_mlir.frontend import notation as N
 from neptune_mlir.pipelines import cases
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
@@ -98,7 +101,38 @@ def test_a_call_with_few_rows_has_code_of_its_own():
     np.testing.assert_allclose(small(q[:, :, :2], k, v), kernel(q[:, :, :2], k, v), atol=1e-6)
 
 
+def test_a_call_with_short_rows_has_code_of_its_own():
+    """Vectors of rows, where one along a row would be mostly empty."""
+    rng = np.random.default_rng(0)
+    made = compiler.compile_text(ops.softmax().to_mlir(), "softmax", "cpu", None, None)
+    (variant,) = made.facts["variants"]
+    assert variant["when"] == ["le", ["dim", 0, 1], 8]
+    kernel = CpuExecutable(made.to_bytes())
+    for shape in ((1, 1), (300, 1), (129, 3), (7, 8), (128, 9), (3, 0)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        np.testing.assert_allclose(kernel(x), ops.softmax().reference(x), atol=1e-6)
+
+
+def test_rows_that_are_always_short_have_one_size():
+    def fused(length, **knobs):
+        program = N.Program("softmax")
+        i, j = program.axis("i"), program.axis("j", length)
+        x = program.input("x", i, j)[i, j]
+        p = N.exp(x - N.max(x, j))
+        program.output(p / N.sum(p, j), i, j)
+        bound = ";".join(f"{name}:{value}" for name, value in knobs.items())
+        module, _ = compiler.lower_text(program.to_mlir(), "s", "cpu", None, "fused", bound)
+        (stream,) = streams(module)
+        return tuple(TILE.of(stream.operation))
+
+    assert fused(3) == (128, 1)
+    assert fused(9) == fused(3, stream=16) == (128, 0)  # one step
+
+
 def test_lone_nests_and_known_rows_have_no_variants():
-    for program in (ops.softmax(), ops.attention(head_dim=8, q_len=64)):
+    lone = N.Program("lone")
+    i, j = lone.axis("i"), lone.axis("j")
+    lone.output(N.sum(lone.input("x", i, j)[i, j], j), i)
+    for program in (lone, ops.attention(head_dim=8, q_len=64)):
         made = compiler.compile_text(program.to_mlir(), "test", "cpu", None, None)
         assert "variants" not in made.facts

@@ -14,7 +14,7 @@ module attributes {transform.with_named_sequence} {
     // 0 leaves a size to the rule of the pass.
     %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
         -> !transform.any_param
-    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256]
+    %stream = transform.tune.knob<"stream"> = 0 from options = [0, 1, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 256]
         -> !transform.any_param
     // Registers that products may take, and KiB of shared memory for tiles: what the rule for rows
     // and streamed elements has to fit into.

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Orders of the sums of a program: nothing says in which order a sum adds up its elements.
+
+Where two sums are added up alike, their errors may be alike too, and cancel in what is made of
+both; in another order of one of them they do not. What a program owes to that is luck, and no
+fused program has to have the same luck (`judge`). So each sum of a program gets an order of its
+own: it starts somewhere in the middle, and goes forwards or backwards.
+"""
+
+from __future__ import annotations
+
+ORDERS = 4  # beside that of the program
+PARTS = 16  # where a sum may start
+_STEPS = 0.6180339887, 0.4142135624  # irrational, so that no two sums of an order are alike
+
+
+def way_of(sum_: int, order: int) -> tuple[int, bool]:
+    """Where the sum of this number starts, in parts of its length, and whether it goes backwards.
+
+    Args:
+        order: 0 is that of the program.
+    """
+    if not order:
+        return 0, False
+    start, back = ((sum_ + 1) * order * step % 1.0 for step in _STEPS)
+    return int(start * PARTS), back < 0.5

@@ -1,0 +1,51 @@
+// RUN: neptune-opt %s --reorder-sums=order=1 | filecheck %s
+// RUN: neptune-opt %s --reorder-sums | filecheck %s --check-prefix=SAME
+
+// A sum starts in the middle (9 of 16 parts) and goes backwards, round the end.
+// CHECK-LABEL: @sum
+// CHECK: scf.for %[[I:.*]] = %c0
+// CHECK: scf.for %[[J:.*]] = %c0
+// CHECK: %[[LENGTH:.*]] = arith.subi %{{.*}}, %c0
+// CHECK: %[[PART:.*]] = arith.constant 9 : index
+// CHECK: arith.subi %{{.*}}, %[[J]]
+// CHECK: %[[MOVED:.*]] = arith.remui %{{.*}}, %[[LENGTH]]
+// CHECK: %[[PLACE:.*]] = arith.addi %[[MOVED]], %c0
+// CHECK: memref.load %{{.*}}[%[[I]], %[[PLACE]]]
+// SAME-LABEL: @sum
+// SAME-NOT: arith.remui
+func.func @sum(%x: memref<4x8xf32>, %y: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    scf.for %j = %c0 to %c8 step %c1 {
+      %a = memref.load %x[%i, %j] : memref<4x8xf32>
+      %s = memref.load %y[%i] : memref<4xf32>
+      %t = arith.addf %s, %a : f32
+      memref.store %t, %y[%i] : memref<4xf32>
+    }
+  }
+  return
+}
+
+// Which of two equal maxima comes first, and where elements go, is no matter of luck.
+// CHECK-LABEL: @others
+// CHECK-NOT: arith.remui
+func.func @others(%x: memref<8xf32>, %y: memref<f32>, %z: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.for %j = %c0 to %c8 step %c1 {
+    %a = memref.load %x[%j] : memref<8xf32>
+    %m = memref.load %y[] : memref<f32>
+    %t = arith.maximumf %m, %a : f32
+    memref.store %t, %y[] : memref<f32>
+  }
+  scf.for %j = %c0 to %c8 step %c1 {
+    %a = memref.load %x[%j] : memref<8xf32>
+    %t = arith.addf %a, %a : f32
+    memref.store %t, %z[%j] : memref<8xf32>
+  }
+  return
+}
