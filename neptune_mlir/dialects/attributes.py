@@ -72,6 +72,12 @@ CONSTANT_DATA = Attribute(
     writers=("transforms.linalg.lift_constants",),
     readers=("dialects.constants",),
 )  # fmt: skip
+STORED = Attribute(
+    "stored", TEXTS, "func.func",
+    "the element type of each argument that is held as bytes; nothing for the others",
+    writers=("transforms.tiling.float8_bits",),
+    readers=("transforms.tiling.host_plan",),
+)  # fmt: skip
 EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
     "dimensions of arguments that are equal: argument, dimension and factor of each",
@@ -376,6 +382,15 @@ LIKELY = Mark(
     "most iterations take its first side",
     writers=("transforms.hopper.lazy_rescaling",),
     readers=("transforms.hopper.schedule_loops",),
+)  # fmt: skip
+
+# ---- tiles
+
+WIDENS = Attribute(
+    "widens", TEXT, "linalg.generic",
+    "the type in 8 bits whose numbers it converts, and does nothing else",
+    writers=("transforms.tiling.widen_factors",),
+    readers=("codegen.gpu.compute",),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neptune_mlir.frontend.program import Axis, Program
 
 _RANK = ["i1", "i32", "i64", "index", "f32", "f64"]  # the types that operators compute in
-_COMPUTING = {"f16": "f32", "bf16": "f32", "i8": "i32"}
+_COMPUTING = {"f16": "f32", "bf16": "f32", "f8E4M3FN": "f32", "i8": "i32"}
 _LOGICAL = ("and", "or", "eq", "ne")  # defined on conditions as they are
 
 

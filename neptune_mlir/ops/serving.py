@@ -11,11 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.errors import UsageError
-from neptune_mlir.frontend.notation import Axis, Expr, Program, inf, sum, where
+from neptune_mlir.frontend.notation import Axis, Expr, Program, Tensor, cast, inf, sum, where
 from neptune_mlir.ops.attention import check_options, shaped, softmax_sum
 
-_CACHES = ("f16", "bf16", "f32", "f64")
+# element types of a cache by the names that users give them
+_CACHES = {
+    **{name: name for name in ("f16", "bf16", "f32", "f64")}, "e4m3": FLOAT8, "int8": "i8",
+}  # fmt: skip
+_BYTES = ("e4m3", "int8")
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,56 @@ class _Pages:
         self.length = self._lengths[b]
         self.exists = self.keys < self.length
 
-    def at(self, cache: Any, *rest: Any) -> Expr:
+    def at(self, cache: Tensor, *rest: Any) -> Expr:
         """The element of a cache at the key at hand."""
-        b, j = self._batch, self.keys
-        place = (self._table[b, j // self._size], j % self._size, *rest)
-        return cache[place]
+        return cache[self._page(), self.keys % self._size, *rest]
+
+    def scales(self, kind: str, name: str, *heads: Axis) -> Tensor:
+        """A tensor of scales: one for each head, token or page."""
+        p = self._program
+        axes = {"head": heads or (p.axis("all", 1),), "page": (self.pages, *heads),
+                "token": (self.pages, self.slot, *heads)}[kind]  # fmt: skip
+        return p.input(name, *axes)
+
+    def scale(self, kind: str, scales: Tensor, *heads: Any) -> Expr:
+        """That of the key at hand."""
+        if kind == "head":
+            return scales[heads or (0,)]
+        place = (self._page(),) if kind == "page" else (self._page(), self.keys % self._size)
+        return scales[*place, *heads]
+
+    def _page(self) -> Expr:
+        return self._table[self._batch, self.keys // self._size]
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """Elements of keys or values as a program computes with them.
+
+    8-bit numbers are widened, which is exact. A scale that all keys share waits until they are
+    added up. Of keys each scale does: it multiplies a score. A scale of one value is multiplied
+    before the rounding to `dtype`: weights may be so small that nothing would be left of them
+    times a scale in f16.
+    """
+
+    kv_dtype: str
+    dtype: str
+    scales: str | None
+
+    def widened(self, x: Expr) -> Expr:
+        return cast(x, self.dtype) if self.kv_dtype in _BYTES else x
+
+    def value(self, x: Expr, scale: Expr | None, exists: Expr | None = None) -> Expr:
+        """A value, 0 where it does not exist, with its scale unless that is a head's."""
+        x = self.widened(x if exists is None else where(exists, x, 0))
+        if scale is None or self.scales == "head":
+            return x
+        scale = scale if exists is None else where(exists, scale, 0)
+        return cast(cast(x, scale.dtype) * scale, self.dtype)
+
+    def of_head(self, scale: Expr | None) -> Expr | None:
+        """What multiplies the sum of the values."""
+        return scale if self.scales == "head" else None
 
 
 def paged_attention(
@@ -73,6 +123,7 @@ def paged_attention(
     sink: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
+    kv_scales: str | None = None,
     name: str = "paged_attention",
 ) -> Program:
     """Attention of the last queries of each sequence on a cache in pages.
@@ -83,40 +134,50 @@ def paged_attention(
         group: query heads that share a key head.
         q_len: queries of each sequence, its last ones; None: known at run time.
         dtype: of q and the result: f16, bf16, f32 or f64.
-        kv_dtype: of the cache; default the same.
+        kv_dtype: of the cache: one of these (default `dtype`), e4m3 or int8.
+        kv_scales: of a cache in 8 bits, whose keys and values are its numbers times scales: one
+            for each "head", each "token" of a head, or each "page" of a head. None: 1.
         causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`.
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k_pages and v_pages
         [pages, page_size, kv_heads, head_dim or v_dim], table [batch, max_pages] i32, lengths
         [batch] i32 (keys of each sequence, those of its queries included; at most
-        max_pages * page_size), then those that the options add, in the order of the options. The
-        result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
+        max_pages * page_size), then those that the options add, in the order of the options:
+        k_scales and v_scales are f32, [kv_heads], [pages, page_size, kv_heads] or
+        [pages, kv_heads]. The result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
         of -inf): of a sequence shorter than q_len the first ones see none.
 
     Raises:
         UsageError: options that do not fit together.
     """
     check_options(head_dim, v_dim, dtype, window, softcap)
-    kv_dtype = _check_cache(page_size, kv_dtype or dtype)
+    numbers = _check_cache(dtype, kv_dtype, kv_scales, page_size)
     p = Program(name)
     b, h, hk = _heads(p, group)
     i = p.axis("i", q_len)
     d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
     cache = _Pages(p, page_size, b)
     q = p.input("q", b, h, i, d, dtype=dtype)
-    k = p.input("k_pages", cache.pages, cache.slot, hk, d, dtype=kv_dtype)
-    v = p.input("v_pages", cache.pages, cache.slot, hk, e, dtype=kv_dtype)
+    stored = _CACHES[numbers.kv_dtype]
+    k = p.input("k_pages", cache.pages, cache.slot, hk, d, dtype=stored)
+    v = p.input("v_pages", cache.pages, cache.slot, hk, e, dtype=stored)
     cache.place()
     mask = _Mask(causal and q_len != 1, _window(p, window))
     slope, sink_logit = _of_heads(p, h, alibi, sink)
     shared = h // group if group > 1 else h
+    of_key, of_value = (
+        cache.scale(kv_scales, cache.scales(kv_scales, n, hk), shared) if kv_scales else None
+        for n in ("k_scales", "v_scales")
+    )
     position = cache.length - i.size + i
-    s = sum(q[b, h, i, d] * cache.at(k, shared, d), d) * _scale(scale, head_dim)
+    s = sum(q[b, h, i, d] * numbers.widened(cache.at(k, shared, d)), d)
+    s = _scaled(s, of_key) * _scale(scale, head_dim)
     s = shaped(s, cache.keys - position, softcap, slope)
     s = mask.of(s, cache.exists, cache.keys, position)
-    value = where(cache.exists, cache.at(v, shared, e), 0)
-    return _give(p, s, cache.keys, value, sink_logit, (b, h, i), e, dtype, return_lse)
+    value = numbers.value(cache.at(v, shared, e), of_value, cache.exists)
+    at_end = numbers.of_head(of_value)
+    return _give(p, s, cache.keys, value, sink_logit, (b, h, i), e, dtype, return_lse, at_end)
 
 
 def latent_attention(
@@ -130,6 +191,7 @@ def latent_attention(
     dtype: str = "f32",
     kv_dtype: str | None = None,
     return_lse: bool = False,
+    kv_scales: str | None = None,
     name: str = "latent_attention",
 ) -> Program:
     """Attention of all heads on one cache of latents (multi-head latent attention, absorbed).
@@ -142,20 +204,21 @@ def latent_attention(
         scale: of the scores (that of the heads before absorption; there is no default).
         q_len: queries of each sequence, its last ones; None: known at run time.
         causal: a query sees keys at its own position and before.
-        dtype: of the queries and the result; `kv_dtype` of the cache, default the same.
+        dtype: of the queries and the result; `kv_dtype` of the cache as that of `paged_attention`.
         return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of the scores.
+        kv_scales: of a cache in 8 bits: one for each "token" or "page", or for the one "head".
 
     Returns:
         A program with arguments q_latent [batch, heads, q_len, latent_dim], q_rope
         [batch, heads, q_len, rope_dim], pages [pages, page_size, latent_dim + rope_dim], table
-        [batch, max_pages] i32 and lengths [batch] i32. The result is
-        [batch, heads, q_len, latent_dim].
+        [batch, max_pages] i32 and lengths [batch] i32, with `kv_scales` also scales f32,
+        [pages, page_size], [pages] or [1]. The result is [batch, heads, q_len, latent_dim].
 
     Raises:
         UsageError: options that do not fit together.
     """
     check_options(latent_dim, rope_dim, dtype, None, None)
-    kv_dtype = _check_cache(page_size, kv_dtype or dtype)
+    numbers = _check_cache(dtype, kv_dtype, kv_scales, page_size)
     p = Program(name)
     b, h, i = p.axis("b"), p.axis("h"), p.axis("i", q_len)
     d, r = p.axis("d", latent_dim), p.axis("r", rope_dim)
@@ -163,16 +226,18 @@ def latent_attention(
     cache = _Pages(p, page_size, b)
     q_latent = p.input("q_latent", b, h, i, d, dtype=dtype)
     q_rope = p.input("q_rope", b, h, i, r, dtype=dtype)
-    rows = p.input("pages", cache.pages, cache.slot, row, dtype=kv_dtype)
+    rows = p.input("pages", cache.pages, cache.slot, row, dtype=_CACHES[numbers.kv_dtype])
     cache.place()
+    of_row = cache.scale(kv_scales, cache.scales(kv_scales, "scales")) if kv_scales else None
 
     position = cache.length - i.size + i
-    of_latent = sum(q_latent[b, h, i, d] * cache.at(rows, d), d)
-    of_rope = sum(q_rope[b, h, i, r] * cache.at(rows, r + latent_dim), r)
-    s = (of_latent + of_rope) * scale
+    of_latent = sum(q_latent[b, h, i, d] * numbers.widened(cache.at(rows, d)), d)
+    of_rope = sum(q_rope[b, h, i, r] * numbers.widened(cache.at(rows, r + latent_dim)), r)
+    s = _scaled(of_latent + of_rope, of_row) * scale
     s = _Mask(causal and q_len != 1, None).of(s, cache.exists, cache.keys, position)
-    value = where(cache.exists, cache.at(rows, e), 0)
-    return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse)
+    value = numbers.value(cache.at(rows, e), of_row, cache.exists)
+    at_end = numbers.of_head(of_row)
+    return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse, at_end)
 
 
 def ragged_attention(
@@ -188,6 +253,8 @@ def ragged_attention(
     sink: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
+    kv_dtype: str | None = None,
+    kv_scales: str | None = None,
     name: str = "ragged_attention",
 ) -> Program:
     """Attention of sequences that stand one behind the other, without padding.
@@ -196,6 +263,8 @@ def ragged_attention(
         head_dim, v_dim, group, dtype: as those of `paged_attention`.
         causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`; the last
             query of a sequence stands at its last key.
+        kv_dtype, kv_scales: of k and v, as those of `paged_attention`, for each "head" or "token":
+            k_scales and v_scales are [kv_heads] or [kv_tokens, kv_heads], f32.
 
     Returns:
         A program with arguments q [tokens, heads, head_dim], k and v
@@ -209,6 +278,7 @@ def ragged_attention(
         UsageError: options that do not fit together.
     """
     check_options(head_dim, v_dim, dtype, window, softcap)
+    numbers = _check_cache(dtype, kv_dtype, kv_scales)
     p = Program(name)
     t, h = p.axis("t"), p.axis("h")
     hk = p.axis("hk") if _check_group(group) > 1 else h
@@ -216,8 +286,8 @@ def ragged_attention(
     ends = p.axis("ends")
     n = p.axis("n", ends.size - 1)
     q = p.input("q", t, h, d, dtype=dtype)
-    k = p.input("k", j, hk, d, dtype=dtype)
-    v = p.input("v", j, hk, e, dtype=dtype)
+    k = p.input("k", j, hk, d, dtype=_CACHES[numbers.kv_dtype])
+    v = p.input("v", j, hk, e, dtype=_CACHES[numbers.kv_dtype])
     q_starts = p.input("q_starts", ends, dtype="i32")
     kv_starts = p.input("kv_starts", ends, dtype="i32")
     mask = _Mask(causal, _window(p, window))
@@ -230,18 +300,25 @@ def ragged_attention(
     first, end = of_sequence(kv_starts[n]), of_sequence(kv_starts[n + 1])
     position = t + of_sequence(kv_starts[n + 1] - q_starts[n + 1])
     shared = h // group if group > 1 else h
-    s = sum(q[t, h, d] * k[j, shared, d], d) * _scale(scale, head_dim)
+    of_key = of_value = None
+    if kv_scales:
+        at = (hk,) if kv_scales == "head" else (j, hk)
+        here_too = (shared,) if kv_scales == "head" else (j, shared)
+        of_key, of_value = (p.input(n, *at)[here_too] for n in ("k_scales", "v_scales"))
+    s = sum(q[t, h, d] * numbers.widened(k[j, shared, d]), d)
+    s = _scaled(s, of_key) * _scale(scale, head_dim)
     s = shaped(s, j - position, softcap, slope)
     s = mask.of(s, (first <= j) & (j < end), j, position)
-    return _give(p, s, j, v[j, shared, e], sink_logit, (t, h), e, dtype, return_lse)
+    value, at_end = numbers.value(v[j, shared, e], of_value), numbers.of_head(of_value)
+    return _give(p, s, j, value, sink_logit, (t, h), e, dtype, return_lse, at_end)
 
 
 def _give(
     p: Program, s: Expr, j: Axis, value: Expr, sink: Expr | None, rows: tuple[Axis, ...], e: Axis,
-    dtype: str, return_lse: bool,
+    dtype: str, return_lse: bool, at_end: Expr | None = None,
 ) -> Program:  # fmt: skip
     out, lse = softmax_sum(s, j, value, sink)
-    p.output(out, *rows, e, dtype=dtype)
+    p.output(_scaled(out, at_end), *rows, e, dtype=dtype)
     if return_lse:
         p.output(lse, *rows)
     return p
@@ -265,12 +342,26 @@ def _check_group(group: int) -> int:
     return group
 
 
-def _check_cache(page_size: int, dtype: str) -> str:
-    if not isinstance(page_size, int) or page_size < 1:
+def _check_cache(
+    dtype: str, kv_dtype: str | None, kv_scales: str | None, page_size: int | None = None
+) -> _Cache:
+    """`page_size`: None of a cache that is not in pages."""
+    paged = page_size is not None
+    if paged and (not isinstance(page_size, int) or page_size < 1):
         raise UsageError(f"page_size is {page_size!r}", hint="a positive int, known when compiling")
-    if dtype not in _CACHES:
-        raise UsageError(f"a cache of {dtype}", hint=f"kv_dtype is one of {', '.join(_CACHES)}")
-    return dtype
+    kv_dtype = kv_dtype or dtype
+    if kv_dtype not in _CACHES:
+        raise UsageError(f"a cache of {kv_dtype}", hint=f"kv_dtype is one of {', '.join(_CACHES)}")
+    kinds = ("head", "token", "page") if paged else ("head", "token")
+    if kv_scales is not None and kv_scales not in kinds:
+        raise UsageError(f"kv_scales is {kv_scales!r}", hint=f"None, or one of {', '.join(kinds)}")
+    if kv_scales and kv_dtype not in _BYTES:
+        raise UsageError(f"scales of a cache of {kv_dtype}", hint="kv_dtype is e4m3 or int8")
+    return _Cache(kv_dtype, dtype, kv_scales)
+
+
+def _scaled(x: Expr, scale: Expr | None) -> Expr:
+    return x if scale is None else x * scale
 
 
 def _scale(scale: float | None, head_dim: int) -> float:

@@ -45,6 +45,8 @@ _MODULES: dict[str, str] = {
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
     "skip-dead-tiles": "neptune_mlir.transforms.tiling.skip_dead_tiles",
+    "widen-factors": "neptune_mlir.transforms.tiling.widen_factors",
+    "float8-bits": "neptune_mlir.transforms.tiling.float8_bits",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
     "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",
