@@ -315,7 +315,7 @@ INSTRUCTION = Attribute(
     "instruction", TEXT, "a matmul",
     "the matrix instruction",
     writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.compute",),
+    readers=("codegen.gpu.compute", "transforms.gpu.assign_layouts"),
 )  # fmt: skip
 SWAPPED = Mark(
     "swapped", MARK, "a matmul",

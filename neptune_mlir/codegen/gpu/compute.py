@@ -23,7 +23,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
-from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL
+from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -237,6 +237,12 @@ class Compute:
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
         out = iteration.project(g.maps[-1])
+        if WIDENS.on(g.op):
+            (values,) = self._operands(g, tiles, iteration)
+            kind = ir.RankedTensorType(g.result.type).element_type
+            made = self.s.chip.widened(self.memory, WIDENS.of(g.op), values, kind)
+            if made is not None:
+                return Held(out, made)
         if not g.reduced:
             return Held(out, list(self.evaluate(g, self.points(g, tiles, iteration))))
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)

@@ -59,6 +59,7 @@ from neptune_mlir.dialects.attributes import (
     TARGET,
     VIA,
     WARPS,
+    WIDENS,
 )
 from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
@@ -162,7 +163,8 @@ class _Assignment:
                 remark(g.op.location, "a contraction without a matrix instruction for its types")
                 continue
             # the computed factor stays in registers: it becomes the operand that accumulators can
-            computed = not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0])
+            loaded = [self.is_flexible(_narrow(v)) for v in g.inputs]
+            computed = loaded[0] and not loaded[1]
             if computed != (known[0].chain == "b"):
                 product = product.swapped()
                 SWAPPED.set(g.op)
@@ -357,19 +359,20 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            which = self.instruction[g.result].chain
-            value, grid = g.inputs[p.a if which == "a" else p.b], self._warp_grid(g, p)
-            alone = (grid.n if which == "a" else grid.m) == 1  # else several warps make the same
-            if not alone or value in self.read_as or is_blank(value):
-                continue
-            layout = self.operand_layout(g, p, which)
-            if self._set(value, layout):
-                self.factors.add(self._find(value))
-                return True
-            # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
-            if self.is_flexible(value) and "tma" in self.target.copies:
-                self.read_as[value] = layout
-                return True
+            grid, chain = self._warp_grid(g, p), self.instruction[g.result].chain
+            for which in (chain, "b" if chain == "a" else "a"):
+                value = g.inputs[p.a if which == "a" else p.b]
+                alone = (grid.n if which == "a" else grid.m) == 1  # else several make the same
+                if not alone or value in self.read_as or is_blank(value):
+                    continue
+                layout = self.operand_layout(g, p, which)
+                if self._set(value, layout):
+                    self.factors.add(self._find(value))
+                    return True
+                # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
+                if which == chain and self.is_flexible(value) and "tma" in self.target.copies:
+                    self.read_as[value] = layout
+                    return True
         return False
 
     def _full_rank(self, g: Generic) -> list[int]:
@@ -581,6 +584,12 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
+
+
+def _narrow(value: Any) -> Any:
+    """What a tile was before it was widened from 8 bits."""
+    op = owner(value)
+    return op.operands[0] if op is not None and WIDENS.on(op) else value
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:
