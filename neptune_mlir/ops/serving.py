@@ -13,7 +13,7 @@ from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.errors import UsageError
-from neptune_mlir.frontend.notation import Axis, Expr, Program, Tensor, cast, inf, sum, where
+from neptune_mlir.frontend.notation import Axis, Expr, Program, Tensor, cast, exp, inf, log, maximum, minimum, sum, where
 from neptune_mlir.ops.attention import check_options, shaped, softmax_sum
 
 # element types of a cache by the names that users give them
@@ -124,6 +124,7 @@ def paged_attention(
     scale: float | None = None,
     return_lse: bool = False,
     kv_scales: str | None = None,
+    tree: bool = False,
     name: str = "paged_attention",
 ) -> Program:
     """Attention of the last queries of each sequence on a cache in pages.
@@ -137,6 +138,9 @@ def paged_attention(
         kv_dtype: of the cache: one of these (default `dtype`), e4m3 or int8.
         kv_scales: of a cache in 8 bits, whose keys and values are its numbers times scales: one
             for each "head", each "token" of a head, or each "page" of a head. None: 1.
+        tree: the queries are a tree of guesses, their keys the last q_len ones. An argument
+            `tree` [batch, q_len, q_len] i1 says which of these keys each query sees, instead of
+            `causal`; it sees all keys before. q_len is at most 64 then.
         causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`.
 
     Returns:
@@ -145,7 +149,7 @@ def paged_attention(
         [batch] i32 (keys of each sequence, those of its queries included; at most
         max_pages * page_size), then those that the options add, in the order of the options:
         k_scales and v_scales are f32, [kv_heads], [pages, page_size, kv_heads] or
-        [pages, kv_heads]. The result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
+        [pages, kv_heads]; the tree comes last. The result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
         of -inf): of a sequence shorter than q_len the first ones see none.
 
     Raises:
@@ -163,7 +167,7 @@ def paged_attention(
     k = p.input("k_pages", cache.pages, cache.slot, hk, d, dtype=stored)
     v = p.input("v_pages", cache.pages, cache.slot, hk, e, dtype=stored)
     cache.place()
-    mask = _Mask(causal and q_len != 1, _window(p, window))
+    mask = _Mask(causal and q_len != 1 and not tree, _window(p, window))
     slope, sink_logit = _of_heads(p, h, alibi, sink)
     shared = h // group if group > 1 else h
     of_key, of_value = (
@@ -174,6 +178,8 @@ def paged_attention(
     s = sum(q[b, h, i, d] * numbers.widened(cache.at(k, shared, d)), d)
     s = _scaled(s, of_key) * _scale(scale, head_dim)
     s = shaped(s, cache.keys - position, softcap, slope)
+    if tree:
+        s = where(_seen_in_tree(p, cache, b, i, q_len), s, -inf)
     s = mask.of(s, cache.exists, cache.keys, position)
     value = numbers.value(cache.at(v, shared, e), of_value, cache.exists)
     at_end = numbers.of_head(of_value)
@@ -238,6 +244,46 @@ def latent_attention(
     value = numbers.value(cache.at(rows, e), of_row, cache.exists)
     at_end = numbers.of_head(of_row)
     return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse, at_end)
+
+
+def join_attention(
+    *, v_dim: int, dtype: str = "f32", return_lse: bool = False, name: str = "join_attention"
+) -> Program:
+    """What two sets of keys give together, of the results of each alone.
+
+    Both results are weighted by what their log-sum-exps say, as the parts of one softmax are
+    joined. So keys that many sequences share (a cascade) can be attended to once for all of them.
+
+    Args:
+        v_dim: of the results; `dtype` of them: f16, bf16, f32 or f64.
+        return_lse: a second result [batch, heads, q_len], f32: log-sum-exp of all scores.
+
+    Returns:
+        A program with arguments first [batch, heads, q_len, v_dim], first_lse
+        [batch, heads, q_len] f32, second and second_lse. The result is as `first`. A part without
+        keys (log-sum-exp -inf) adds nothing, whatever stands in it.
+
+    Raises:
+        UsageError: options that mean nothing.
+    """
+    check_options(v_dim, None, dtype, None, None)
+    p = Program(name)
+    b, h, i, e = p.axis("b"), p.axis("h"), p.axis("i"), p.axis("e", v_dim)
+    parts = []
+    for name in ("first", "second"):
+        value = p.input(name, b, h, i, e, dtype=dtype)[b, h, i, e]
+        lse = p.input(f"{name}_lse", b, h, i, dtype="f64" if dtype == "f64" else "f32")[b, h, i]
+        parts.append((where(lse == -inf, 0.0, value), lse))
+    (first, one), (second, two) = parts
+    most = maximum(one, two)
+    guard = where(most == -inf, 0.0, most)
+    a, c = exp(one - guard), exp(two - guard)
+    total = a + c
+    out = where(total == 0, 0.0, (a * first + c * second) / total)
+    p.output(out, b, h, i, e, dtype=dtype)
+    if return_lse:
+        p.output(guard + log(total), b, h, i)
+    return p
 
 
 def ragged_attention(
@@ -311,6 +357,27 @@ def ragged_attention(
     s = mask.of(s, (first <= j) & (j < end), j, position)
     value, at_end = numbers.value(v[j, shared, e], of_value), numbers.of_head(of_value)
     return _give(p, s, j, value, sink_logit, (t, h), e, dtype, return_lse, at_end)
+
+
+_WORD = 64  # bits that say which keys a query of a tree sees
+
+
+def _seen_in_tree(p: Program, cache: _Pages, b: Axis, i: Axis, q_len: int | None) -> Expr:
+    """Whether a query of a tree sees a key: those before the tree, and of its own keys some.
+
+    The keys of the tree stand where the sequence's length says, so the row of a query becomes a
+    word, of which the key at hand has one bit.
+    """
+    if q_len is None or q_len > _WORD:
+        raise UsageError(f"a tree of {q_len or 'any number of'} queries",
+                         hint=f"q_len is a number up to {_WORD}")  # fmt: skip
+    t = p.axis("t", q_len)
+    tree = p.input("tree", b, i, t, dtype="i1")
+    one = p.constant(1, "i64")
+    word = sum(where(tree[b, i, t], one << cast(t, "i64"), p.constant(0, "i64")), t)
+    number = cache.keys - (cache.length - q_len)
+    inside = cast(minimum(maximum(number, 0), q_len - 1), "i64")
+    return (number < 0) | (((word >> inside) & one) == one)
 
 
 def _give(
