@@ -78,6 +78,12 @@ STORED = Attribute(
     writers=("transforms.tiling.float8_bits",),
     readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
+BOUNDS = Attribute(
+    "bounds", TEXTS, "func.func",
+    "what each three results of a program that checks positions are of",
+    writers=("transforms.fusion.check_bounds",),
+    readers=("driver.bounds",),
+)  # fmt: skip
 EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
     "dimensions of arguments that are equal: argument, dimension and factor of each",

@@ -129,6 +129,8 @@ def tensor_over(array: Any, dtype: str) -> Any:
     torch: Any = sys.modules["torch"]
     if dtype == "bf16":  # which torch does not take from NumPy, whatever holds it there
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if dtype == "f8E4M3FN":
+        return torch.from_numpy(array.view(np.uint8)).view(torch.float8_e4m3fn)
     return torch.from_numpy(array)
 
 
