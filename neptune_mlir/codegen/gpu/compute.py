@@ -494,7 +494,7 @@ class Compute:
         }
         piece = L.fragment_offsets(i.c, "m", "n")
         return {
-            (m, n): [where[i.m * m + row, i.n * n + column] for row, column in piece]
+            (m, n): [where[i.m * m + row, i.column(n) + column] for row, column in piece]
             for m in range(m_count)
             for n in range(n_count)
         }
@@ -524,13 +524,15 @@ class Compute:
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
         piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))
-        step = i.m if which == "a" else i.n
+
+        def start(at: int) -> int:
+            return i.m * at if which == "a" else i.column(at)
 
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [
                 chip.fragment(
                     self.memory,
-                    [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
+                    [values[where[start(at) + r, i.k * depth + c]] for r, c in piece],
                     i.together if which == "a" else 1,
                 )
                 for at in range(row, row + count)

@@ -8,6 +8,7 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,7 @@ class Memory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
+        self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
 
     # ---- shared memory
@@ -210,6 +212,10 @@ class Memory:
             pointer: where an element is.
         """
         size, last = element_bytes(dtype), len(layout.shape) - 1
+        if size == 1 and dtype != "i1":
+            run = _run_of(layout, last)
+            if run >= 4:
+                return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
         rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
         pairs = size <= 2 and dtype != "i1" and not layout.padded and first.dim == last and first.stride == 1
@@ -222,6 +228,32 @@ class Memory:
             value = self.load_element(pointer(position), kind, size * count)
             both = self.unpack(value, 2, self.memory_type(dtype)) if pairs else [value]
             found += [self.from_memory(v, dtype) for v in both]
+        return found
+
+    def _read_runs(
+        self, layout: Layout, pointer: Callable[[list[Index]], Any], last: int, run: int
+    ) -> list[Any]:
+        """Bytes of which a thread holds `run` neighbours: words at once, and which byte of which
+        word each is (`byte_of`)."""
+        s, count = self.s, run // 4
+        offsets = [tuple(map(int, o)) for o in layout.offsets(layout.reg)]
+        register = {o: r for r, o in enumerate(offsets)}
+        kind = s.i32 if count == 1 else ir.VectorType.get([count], s.i32)
+        i8 = ir.IntegerType.get_signless(8)
+        found: list[Any] = [None] * len(offsets)
+        for r, position in enumerate(self.threads.positions(layout)):
+            if offsets[r][last] % run:
+                continue
+            loaded = self.load_element(pointer(position), kind, run)
+            words = [loaded] if count == 1 else self.unpack(loaded, count, s.i32)
+            for k in range(run):
+                at = list(offsets[r])
+                at[last] += k
+                word, byte = words[k // 4], k % 4
+                moved = s.op("arith.shrui", [word, s.constant(8 * byte, s.i32)], s.i32)
+                value = s.op("arith.trunci", [moved], i8)
+                found[register[tuple(at)]] = value
+                self.byte_of[value] = (word, byte)
         return found
 
     def store_shared(
@@ -482,6 +514,16 @@ class Memory:
             position.insert(0, self.s.mod(row, n))
             row = self.s.div(row, n)
         return [row, *position] if shape else []
+
+
+def _run_of(layout: Layout, last: int) -> int:
+    """How many neighbours along dimension `last` a thread holds in one piece; 1 of padded ones."""
+    digits = [d for d in layout.reg if d.dim == last]
+    run = math.gcd(CHUNK, next((d.size for d in digits if d.stride == 1), 1))
+    others = [d for part in (layout.reg, layout.lane, layout.warp) for d in part
+              if d.dim == last and d.stride != 1]  # fmt: skip
+    whole = all(d.stride % run == 0 for d in others) and not layout.padded
+    return run if whole else 1
 
 
 def _is_part(window: Window) -> bool:

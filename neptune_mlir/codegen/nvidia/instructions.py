@@ -27,6 +27,15 @@ _FROM_INT8 = (
 )
 
 
+def _of_words(text: str, chosen: int) -> str:
+    """The same on two bytes of two words, that `chosen` says as `prmt` takes it."""
+    inner = text.replace("$1", "h")
+    return (
+        f"{{ .reg .b32 w; .reg .b16 h, g; prmt.b32 w, $1, $2, {chosen}; mov.b32 {{h, g}}, w; "
+        f"{inner} }}"
+    )
+
+
 class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
     copies_ahead = True
@@ -98,9 +107,16 @@ class Nvidia(Chip):
         i16 = ir.IntegerType.get_signless(16)
         found: list[Any] = []
         for pair in zip(values[::2], values[1::2], strict=True):
-            word = s.op("llvm.bitcast", [memory.pack(pair)], i16)
+            places = [memory.byte_of.get(v) for v in pair]
+            if all(places):
+                (one, x), (two, y) = (p for p in places if p)
+                said, given, kinds = _of_words(text, 4 + y << 4 | x), [one, two], "=r,r,r"
+            else:
+                word = s.op("llvm.bitcast", [memory.pack(pair)], i16)
+                said, given, kinds = text, [word], "=r,h"
             wide = s.remember(
-                (text, word), lambda w=word: asm(text, "=r,h", [w], s.i32, side_effects=False)
+                (said, *given),
+                lambda t=said, v=given, k=kinds: asm(t, k, v, s.i32, side_effects=False),
             )
             both = s.op("llvm.bitcast", [wide], ir.VectorType.get([2], wanted))
             found += memory.unpack(both, 2, wanted)

@@ -201,6 +201,9 @@ class _Assignment:
                 ),
             )
             self.instruction[g.result] = self.instruction[g.result].wide(self._side_by_side(g, p))
+            apart = self._apart(g, p)
+            if apart > 1:
+                self.instruction[g.result] = self.instruction[g.result].spread(apart)
 
     def _side_by_side(self, g: Generic, p: Contraction) -> int:
         """How many instructions along m take 16 bytes of a row of shared memory, where that row
@@ -216,6 +219,18 @@ class _Assignment:
         # fragments get an eighth of what accumulators and loads leave (transposing takes more)
         spare = 1 << max(0, (left // 8 // fragment).bit_length() - 1)
         return math.gcd(pieces, L.CHUNK // size, spare)
+
+    def _apart(self, g: Generic, p: Contraction) -> int:
+        """How many pieces along n take the columns in turns: where B is made of bytes whose rows
+        run along n, so that a thread reads as many of them at once."""
+        i = self.instruction[g.result]
+        grid = self._warp_grid(g, p)
+        if i.chain != "a" or grid.m != 1:
+            return 1
+        if _byte_rows(g.inputs[p.b]) != g.maps[p.b].index(p.n):
+            return 1
+        pieces = g.extents[p.n] // (i.n * grid.n)
+        return math.gcd(pieces, L.CHUNK) if g.extents[p.n] % (i.n * grid.n) == 0 else 1
 
     def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
         """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
@@ -590,6 +605,22 @@ def _narrow(value: Any) -> Any:
     """What a tile was before it was widened from 8 bits."""
     op = owner(value)
     return op.operands[0] if op is not None and WIDENS.on(op) else value
+
+
+def _byte_rows(value: Any) -> int | None:
+    """Of a tile made of one of 8 bits, element by element: the dimension that the rows of that run
+    along."""
+    op = owner(value)
+    if op is None or op.name != "linalg.generic":
+        return None
+    g = read_generic(op)
+    if g.reduced:
+        return None
+    for k, source in enumerate(g.inputs):
+        along = len(g.maps[k]) - 1 if WIDENS.on(op) else _byte_rows(source)
+        if along is not None and g.maps[k][along] in g.maps[-1]:
+            return g.maps[-1].index(g.maps[k][along])
+    return None
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:
