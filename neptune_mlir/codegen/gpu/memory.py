@@ -8,6 +8,7 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -417,6 +418,8 @@ class Memory:
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
     ) -> None:
         """Write what exists of a tile that the threads hold."""
+        layout, order = _neighbours_first(layout)
+        values = [values[k] for k in order]
         positions = self.threads.positions(layout)
         vector = self._vector(array, window, layout)
         limits = [
@@ -514,6 +517,19 @@ class Memory:
             position.insert(0, self.s.mod(row, n))
             row = self.s.div(row, n)
         return [row, *position] if shape else []
+
+
+def _neighbours_first(layout: Layout) -> tuple[Layout, list[int]]:
+    """The layout with its registers in another order, neighbours along the last dimension one
+    behind the other, and which register each was."""
+    last = len(layout.shape) - 1
+    first = [d for d in layout.reg if d.dim == last and d.stride == 1]
+    if not first or layout.reg[0] in first:
+        return layout, list(range(layout.registers))
+    reg = (*first, *(d for d in layout.reg if d not in first))
+    register = {tuple(o): r for r, o in enumerate(layout.offsets(layout.reg))}
+    moved = dataclasses.replace(layout, reg=reg)
+    return moved, [register[tuple(o)] for o in moved.offsets(reg)]
 
 
 def _run_of(layout: Layout, last: int) -> int:
