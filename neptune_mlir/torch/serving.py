@@ -30,7 +30,7 @@ def paged_attention(
     softcap: float | None = None, slopes: torch.Tensor | None = None,
     sink: torch.Tensor | None = None, scale: float | None = None, return_lse: bool = False,
     k_scales: torch.Tensor | None = None, v_scales: torch.Tensor | None = None,
-    tree: torch.Tensor | None = None, out: Any = None,
+    tree: torch.Tensor | None = None, chunks: int | None = None, out: Any = None,
 ) -> Any:  # fmt: skip
     """Attention of the last queries of each sequence on a cache in pages.
 
@@ -51,6 +51,9 @@ def paged_attention(
             [pages, page_size, kv_heads]; keys are numbers of the cache times these. Default 1.
         tree: [batch, q_len, q_len] bool, for guesses that branch: which of its keys, the last
             q_len ones, each query sees beside all before, instead of `causal`. q_len up to 64.
+        chunks: parts that the keys of each sequence are cut into on GPUs. Results of one query, or
+            of a tree, have the same bits then whatever else is in the batch. Default: as many as
+            suit the batch.
         out: the tensor for the result, or one for each result.
 
     Returns:
@@ -72,7 +75,7 @@ def paged_attention(
     }  # fmt: skip
     extras = [x for x in (window, slopes, sink, k_scales, v_scales, tree) if x is not None]
     given = [q, k_pages, v_pages, table, lengths, *extras]
-    return _run(ops.paged_attention, options, given, out)
+    return _run(ops.paged_attention, options, given, out, chunks)
 
 
 def cascade_attention(
@@ -187,13 +190,19 @@ def latent_attention(
 
 
 def _run(
-    program: Callable[..., Program], options: dict[str, Any], given: list[Any], out: Any
-) -> Any:
+    program: Callable[..., Program], options: dict[str, Any], given: list[Any], out: Any,
+    chunks: int | None = None,
+) -> Any:  # fmt: skip
     device = given[0].device
-    key = (program.__name__, *options.values(), device)
+    if chunks is not None and chunks < 1:
+        raise UsageError(f"chunks is {chunks}", hint="1 or more, or None")
+    chunks = None if device.type == "cpu" else chunks  # where nothing is cut
+    key = (program.__name__, *options.values(), device, chunks)
     kernel = _kernels.get(key)
     if kernel is None:
-        kernel = _kernels[key] = compile(program(**options), target=target_of(device))
+        knobs = {} if chunks is None else {"chunks": chunks}
+        made = compile(program(**options), target=target_of(device), knobs=knobs)
+        kernel = _kernels[key] = made
     tensors = [x.detach() if isinstance(x, torch.Tensor) else x for x in given]
     return kernel(*tensors, out=out)
 
