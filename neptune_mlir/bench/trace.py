@@ -31,14 +31,16 @@ _TYPES = {
     "float8_e4m3fn": torch.float8_e4m3fn, "int64": torch.int64, "int32": torch.int32,
     "int16": torch.int16, "int8": torch.int8, "bool": torch.bool,
 }  # fmt: skip
-_STORED = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
-           "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool"}  # fmt: skip
+_STORED = {
+    "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "BOOL": "bool",
+}  # fmt: skip
 _NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 REPEAT = 5
 
 
 @dataclass(frozen=True)
-class Definition:
+class TraceDefinition:
     """An operator; `data` is its JSON."""
 
     name: str
@@ -46,11 +48,11 @@ class Definition:
     data: dict[str, Any]
 
     @staticmethod
-    def read(path: Path) -> Definition:
+    def read(path: Path) -> TraceDefinition:
         """Raises InputError."""
         try:
             data = json.loads(path.read_text())
-            return Definition(data["name"], data["op_type"], data)
+            return TraceDefinition(data["name"], data["op_type"], data)
         except (json.JSONDecodeError, KeyError) as error:
             raise InputError(f"no definition: {error!r}", loc=str(path)) from None
 
@@ -62,9 +64,9 @@ class Definition:
         return found
 
 
-def definitions(folder: Path) -> dict[str, Definition]:
+def definitions(folder: Path) -> dict[str, TraceDefinition]:
     """All definitions by name. Raises InputError."""
-    found = [Definition.read(p) for p in sorted((folder / "definitions").rglob("*.json"))]
+    found = [TraceDefinition.read(p) for p in sorted((folder / "definitions").rglob("*.json"))]
     if not found:
         raise InputError("no definitions", loc=str(folder), hint="DIR/definitions/**/*.json")
     return {d.name: d for d in found}
@@ -84,7 +86,7 @@ def workloads(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def inputs_of(
-    definition: Definition, workload: dict[str, Any], folder: Path, device: Any
+    definition: TraceDefinition, workload: dict[str, Any], folder: Path, device: Any
 ) -> dict[str, Any]:
     """The inputs of a workload by name: tensors, and numbers. Raises InputError."""
     axes = {n: a["value"] for n, a in definition.data["axes"].items() if a["type"] == "const"}
@@ -156,7 +158,7 @@ def run(
 
 
 def _row(
-    definition: Definition, workload: dict[str, Any], folder: Path, device: Any
+    definition: TraceDefinition, workload: dict[str, Any], folder: Path, device: Any
 ) -> dict[str, Any]:  # fmt: skip
     row = {"definition": definition.name, "uuid": workload["uuid"], "axes": workload["axes"]}
     given = inputs_of(definition, workload, folder, device)

@@ -78,13 +78,7 @@ def execute(options: argparse.Namespace) -> int:
     else:
         arguments = random_inputs(plan, options.size, options.seed)
     if options.check_bounds:
-        from neptune_mlir.driver.bounds import checked
-
-        debug = checked(kernel)
-        if debug.checker is not None:
-            checker = debug.checker if target == "cpu" else on_gpu(debug.checker)
-            debug.judge(checker(*arguments))
-        print(f"{debug.checks} positions that are looked up stay inside")
+        _check_bounds(kernel, arguments)
     run = kernel if target == "cpu" else on_gpu(kernel)
     results, run_s = timed(run, arguments, options.repeat)
     dtypes = [result_dtype(plan, k) for k in range(len(results))]
@@ -123,6 +117,17 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report))
     return 0 if passed else 1
+
+
+def _check_bounds(kernel: Any, arguments: Sequence[Any]) -> None:
+    """Raises ArgumentError for a position outside of a tensor."""
+    from neptune_mlir.driver.bounds import checked
+
+    debug = checked(kernel)
+    if debug.checker is not None:
+        checker = debug.checker if kernel.target == "cpu" else on_gpu(debug.checker)
+        debug.judge(checker(*arguments))
+    print(f"{debug.checks} positions that are looked up stay inside")
 
 
 def on_gpu(kernel: Any) -> Callable[..., Any]:

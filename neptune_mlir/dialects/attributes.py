@@ -64,7 +64,7 @@ CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",
     writers=("transforms.linalg.lift_constants",),
-    readers=("dialects.constants",),
+    readers=("dialects.constants", "transforms.schedule.check_bounds"),
 )  # fmt: skip
 CONSTANT_DATA = Attribute(
     "constants", DATA, "builtin.module",
@@ -81,7 +81,7 @@ STORED = Attribute(
 BOUNDS = Attribute(
     "bounds", TEXTS, "func.func",
     "what each three results of a program that checks positions are of",
-    writers=("transforms.fusion.check_bounds",),
+    writers=("transforms.schedule.check_bounds",),
     readers=("driver.bounds",),
 )  # fmt: skip
 EQUAL_DIMS = Attribute(
@@ -321,7 +321,7 @@ INSTRUCTION = Attribute(
     "instruction", TEXT, "a matmul",
     "the matrix instruction",
     writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.compute", "transforms.gpu.assign_layouts"),
+    readers=("codegen.gpu.compute",),
 )  # fmt: skip
 SWAPPED = Mark(
     "swapped", MARK, "a matmul",
@@ -396,7 +396,7 @@ WIDENS = Attribute(
     "widens", TEXT, "linalg.generic",
     "the type in 8 bits whose numbers it converts, and does nothing else",
     writers=("transforms.tiling.widen_factors",),
-    readers=("codegen.gpu.compute",),
+    readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining

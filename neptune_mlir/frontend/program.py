@@ -284,7 +284,8 @@ class Program:
             raise input_error(f"the program already has an output '{name}'")
         term = convert(value, dtype).term if dtype else value.term
         if term.dtype == FLOAT8:
-            raise input_error(f"an output of {FLOAT8}, which is for inputs", "cast it to f16 or f32")
+            hint = "cast it to f16 or f32"
+            raise input_error(f"an output of {FLOAT8}, which is for inputs", hint)
         numbers = tuple(a.number for a in axes)
         self.outputs.append(Output(term, numbers, caller_location(), name))
 

@@ -13,7 +13,20 @@ from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.errors import UsageError
-from neptune_mlir.frontend.notation import Axis, Expr, Program, Tensor, cast, exp, inf, log, maximum, minimum, sum, where
+from neptune_mlir.frontend.notation import (
+    Axis,
+    Expr,
+    Program,
+    Tensor,
+    cast,
+    exp,
+    inf,
+    log,
+    maximum,
+    minimum,
+    sum,
+    where,
+)
 from neptune_mlir.ops.attention import check_options, shaped, softmax_sum
 
 # element types of a cache by the names that users give them
@@ -57,7 +70,8 @@ class _Pages:
 
     def at(self, cache: Tensor, *rest: Any) -> Expr:
         """The element of a cache at the key at hand."""
-        return cache[self._page(), self.keys % self._size, *rest]
+        place = (self._page(), self.keys % self._size, *rest)
+        return cache[place]
 
     def scales(self, kind: str, name: str, *heads: Axis) -> Tensor:
         """A tensor of scales: one for each head, token or page."""
@@ -70,8 +84,9 @@ class _Pages:
         """That of the key at hand."""
         if kind == "head":
             return scales[heads or (0,)]
-        place = (self._page(),) if kind == "page" else (self._page(), self.keys % self._size)
-        return scales[*place, *heads]
+        slot = () if kind == "page" else (self.keys % self._size,)
+        place = (self._page(), *slot, *heads)
+        return scales[place]
 
     def _page(self) -> Expr:
         return self._table[self._batch, self.keys // self._size]
@@ -94,63 +109,46 @@ class _Cache:
     def widened(self, x: Expr) -> Expr:
         return cast(x, self.dtype) if self.kv_dtype in _BYTES else x
 
-    def value(self, x: Expr, scale: Expr | None, exists: Expr | None = None) -> Expr:
-        """A value, 0 where it does not exist, with its scale unless that is a head's."""
+    def values(
+        self, x: Expr, scale: Expr | None, exists: Expr | None = None
+    ) -> tuple[Expr, Expr | None]:
+        """A value, 0 where it does not exist, and what multiplies the sum of all."""
         x = self.widened(x if exists is None else where(exists, x, 0))
         if scale is None or self.scales == "head":
-            return x
+            return x, scale
         scale = scale if exists is None else where(exists, scale, 0)
-        return cast(cast(x, scale.dtype) * scale, self.dtype)
-
-    def of_head(self, scale: Expr | None) -> Expr | None:
-        """What multiplies the sum of the values."""
-        return scale if self.scales == "head" else None
+        return cast(cast(x, scale.dtype) * scale, self.dtype), None
 
 
 def paged_attention(
-    *,
-    head_dim: int,
-    page_size: int,
-    v_dim: int | None = None,
-    group: int = 1,
-    q_len: int | None = 1,
-    dtype: str = "f32",
-    kv_dtype: str | None = None,
-    causal: bool = True,
-    window: int | str | None = None,
-    softcap: float | None = None,
-    alibi: bool = False,
-    sink: bool = False,
-    scale: float | None = None,
-    return_lse: bool = False,
-    kv_scales: str | None = None,
-    tree: bool = False,
-    name: str = "paged_attention",
-) -> Program:
+    *, head_dim: int, page_size: int, v_dim: int | None = None, group: int = 1,
+    q_len: int | None = 1, dtype: str = "f32", kv_dtype: str | None = None, causal: bool = True,
+    window: int | str | None = None, softcap: float | None = None, alibi: bool = False,
+    sink: bool = False, scale: float | None = None, return_lse: bool = False,
+    kv_scales: str | None = None, tree: bool = False, name: str = "paged_attention",
+) -> Program:  # fmt: skip
     """Attention of the last queries of each sequence on a cache in pages.
 
     Args:
         head_dim: of q and k; `v_dim` (default the same) of v and the result.
-        page_size: keys of a page. Tiles lie in one page, so that small pages make small tiles.
-        group: query heads that share a key head.
+        page_size: keys of a page; `group`: query heads that share a key head.
         q_len: queries of each sequence, its last ones; None: known at run time.
         dtype: of q and the result: f16, bf16, f32 or f64.
         kv_dtype: of the cache: one of these (default `dtype`), e4m3 or int8.
-        kv_scales: of a cache in 8 bits, whose keys and values are its numbers times scales: one
-            for each "head", each "token" of a head, or each "page" of a head. None: 1.
-        tree: the queries are a tree of guesses, their keys the last q_len ones. An argument
-            `tree` [batch, q_len, q_len] i1 says which of these keys each query sees, instead of
-            `causal`; it sees all keys before. q_len is at most 64 then.
         causal, window, softcap, alibi, sink, scale, return_lse: as those of `attention`.
+        kv_scales: of a cache in 8 bits, which is its numbers times scales: one for each "head",
+            each "token" of a head, or each "page" of a head. None: 1.
+        tree: the queries are guesses that branch: which of the last q_len keys each sees, an
+            argument says instead of `causal`; it sees all keys before. q_len is at most 64.
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k_pages and v_pages
         [pages, page_size, kv_heads, head_dim or v_dim], table [batch, max_pages] i32, lengths
         [batch] i32 (keys of each sequence, those of its queries included; at most
-        max_pages * page_size), then those that the options add, in the order of the options:
-        k_scales and v_scales are f32, [kv_heads], [pages, page_size, kv_heads] or
-        [pages, kv_heads]; the tree comes last. The result is [batch, heads, q_len, v_dim]. A query that sees no key gives 0 (and a log-sum-exp
-        of -inf): of a sequence shorter than q_len the first ones see none.
+        max_pages * page_size), then those of the options, in their order: k_scales and v_scales
+        f32, [kv_heads], [pages, page_size, kv_heads] or [pages, kv_heads]; tree
+        [batch, q_len, q_len] i1. The result is [batch, heads, q_len, v_dim], 0 (and a
+        log-sum-exp of -inf) where a query sees no key.
 
     Raises:
         UsageError: options that do not fit together.
@@ -161,9 +159,8 @@ def paged_attention(
     b, h, hk = _heads(p, group)
     i = p.axis("i", q_len)
     d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
-    cache = _Pages(p, page_size, b)
+    cache, stored = _Pages(p, page_size, b), _CACHES[numbers.kv_dtype]
     q = p.input("q", b, h, i, d, dtype=dtype)
-    stored = _CACHES[numbers.kv_dtype]
     k = p.input("k_pages", cache.pages, cache.slot, hk, d, dtype=stored)
     v = p.input("v_pages", cache.pages, cache.slot, hk, e, dtype=stored)
     cache.place()
@@ -181,25 +178,15 @@ def paged_attention(
     if tree:
         s = where(_seen_in_tree(p, cache, b, i, q_len), s, -inf)
     s = mask.of(s, cache.exists, cache.keys, position)
-    value = numbers.value(cache.at(v, shared, e), of_value, cache.exists)
-    at_end = numbers.of_head(of_value)
+    value, at_end = numbers.values(cache.at(v, shared, e), of_value, cache.exists)
     return _give(p, s, cache.keys, value, sink_logit, (b, h, i), e, dtype, return_lse, at_end)
 
 
 def latent_attention(
-    *,
-    latent_dim: int = 512,
-    rope_dim: int = 64,
-    page_size: int,
-    scale: float,
-    q_len: int | None = 1,
-    causal: bool = True,
-    dtype: str = "f32",
-    kv_dtype: str | None = None,
-    return_lse: bool = False,
-    kv_scales: str | None = None,
-    name: str = "latent_attention",
-) -> Program:
+    *, latent_dim: int = 512, rope_dim: int = 64, page_size: int, scale: float,
+    q_len: int | None = 1, causal: bool = True, dtype: str = "f32", kv_dtype: str | None = None,
+    return_lse: bool = False, kv_scales: str | None = None, name: str = "latent_attention",
+) -> Program:  # fmt: skip
     """Attention of all heads on one cache of latents (multi-head latent attention, absorbed).
 
     A key is all of a latent's row; its value is the first `latent_dim` elements of it.
@@ -241,8 +228,7 @@ def latent_attention(
     of_rope = sum(q_rope[b, h, i, r] * numbers.widened(cache.at(rows, r + latent_dim)), r)
     s = _scaled(of_latent + of_rope, of_row) * scale
     s = _Mask(causal and q_len != 1, None).of(s, cache.exists, cache.keys, position)
-    value = numbers.value(cache.at(rows, e), of_row, cache.exists)
-    at_end = numbers.of_head(of_row)
+    value, at_end = numbers.values(cache.at(rows, e), of_row, cache.exists)
     return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse, at_end)
 
 
@@ -287,22 +273,11 @@ def join_attention(
 
 
 def ragged_attention(
-    *,
-    head_dim: int,
-    v_dim: int | None = None,
-    group: int = 1,
-    dtype: str = "f32",
-    causal: bool = True,
-    window: int | str | None = None,
-    softcap: float | None = None,
-    alibi: bool = False,
-    sink: bool = False,
-    scale: float | None = None,
-    return_lse: bool = False,
-    kv_dtype: str | None = None,
-    kv_scales: str | None = None,
-    name: str = "ragged_attention",
-) -> Program:
+    *, head_dim: int, v_dim: int | None = None, group: int = 1, dtype: str = "f32",
+    causal: bool = True, window: int | str | None = None, softcap: float | None = None,
+    alibi: bool = False, sink: bool = False, scale: float | None = None, return_lse: bool = False,
+    kv_dtype: str | None = None, kv_scales: str | None = None, name: str = "ragged_attention",
+) -> Program:  # fmt: skip
     """Attention of sequences that stand one behind the other, without padding.
 
     Args:
@@ -355,7 +330,7 @@ def ragged_attention(
     s = _scaled(s, of_key) * _scale(scale, head_dim)
     s = shaped(s, j - position, softcap, slope)
     s = mask.of(s, (first <= j) & (j < end), j, position)
-    value, at_end = numbers.value(v[j, shared, e], of_value), numbers.of_head(of_value)
+    value, at_end = numbers.values(v[j, shared, e], of_value)
     return _give(p, s, j, value, sink_logit, (t, h), e, dtype, return_lse, at_end)
 
 

@@ -76,6 +76,8 @@ class MatrixInstruction:
     def spread(self, count: int) -> MatrixInstruction:
         """This instruction with its columns `count` apart: `count` pieces along n take turns with
         the columns. So what a thread has of B in these pieces are neighbours along n."""
+        if count == 1:
+            return self
         b, c = (
             re.sub(r"n:(\d+)\*(\d+)", lambda d: f"n:{d[1]}*{int(d[2]) * count}", text)
             for text in (self.b, self.c)

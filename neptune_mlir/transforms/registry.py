@@ -38,7 +38,7 @@ _MODULES: dict[str, str] = {
     "rolling-update": "neptune_mlir.transforms.fusion.rolling_update",
     "privatize": "neptune_mlir.transforms.fusion.privatize",
     "verify-corrections": "neptune_mlir.transforms.fusion.verify_corrections",
-    "check-bounds": "neptune_mlir.transforms.fusion.check_bounds",
+    "check-bounds": "neptune_mlir.transforms.schedule.check_bounds",
     "widen-sums": "neptune_mlir.transforms.linalg.widen_sums",
     "free-references": "neptune_mlir.transforms.fusion.free_references",
     "prune-masks": "neptune_mlir.transforms.schedule.prune_masks",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
@@ -114,10 +115,8 @@ class Nvidia(Chip):
             else:
                 word = s.op("llvm.bitcast", [memory.pack(pair)], i16)
                 said, given, kinds = text, [word], "=r,h"
-            wide = s.remember(
-                (said, *given),
-                lambda t=said, v=given, k=kinds: asm(t, k, v, s.i32, side_effects=False),
-            )
+            make = partial(asm, said, kinds, given, s.i32, side_effects=False)
+            wide = s.remember((said, *given), make)
             both = s.op("llvm.bitcast", [wide], ir.VectorType.get([2], wanted))
             found += memory.unpack(both, 2, wanted)
         return found

@@ -59,7 +59,6 @@ from neptune_mlir.dialects.attributes import (
     TARGET,
     VIA,
     WARPS,
-    WIDENS,
 )
 from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
@@ -67,6 +66,7 @@ from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.resources import warps_of
+from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
@@ -163,7 +163,7 @@ class _Assignment:
                 remark(g.op.location, "a contraction without a matrix instruction for its types")
                 continue
             # the computed factor stays in registers: it becomes the operand that accumulators can
-            loaded = [self.is_flexible(_narrow(v)) for v in g.inputs]
+            loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
             computed = loaded[0] and not loaded[1]
             if computed != (known[0].chain == "b"):
                 product = product.swapped()
@@ -200,10 +200,8 @@ class _Assignment:
                     -(-rows % (i.m if i.chain == "a" else i.n)),
                 ),
             )
-            self.instruction[g.result] = self.instruction[g.result].wide(self._side_by_side(g, p))
-            apart = self._apart(g, p)
-            if apart > 1:
-                self.instruction[g.result] = self.instruction[g.result].spread(apart)
+            chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
+            self.instruction[g.result] = chosen.spread(self._apart(g, p))
 
     def _side_by_side(self, g: Generic, p: Contraction) -> int:
         """How many instructions along m take 16 bytes of a row of shared memory, where that row
@@ -221,16 +219,12 @@ class _Assignment:
         return math.gcd(pieces, L.CHUNK // size, spare)
 
     def _apart(self, g: Generic, p: Contraction) -> int:
-        """How many pieces along n take the columns in turns: where B is made of bytes whose rows
-        run along n, so that a thread reads as many of them at once."""
-        i = self.instruction[g.result]
-        grid = self._warp_grid(g, p)
-        if i.chain != "a" or grid.m != 1:
-            return 1
-        if _byte_rows(g.inputs[p.b]) != g.maps[p.b].index(p.n):
-            return 1
-        pieces = g.extents[p.n] // (i.n * grid.n)
-        return math.gcd(pieces, L.CHUNK) if g.extents[p.n] % (i.n * grid.n) == 0 else 1
+        """How many pieces along n take turns with columns: a thread reads so many bytes at once."""
+        i, grid = self.instruction[g.result], self._warp_grid(g, p)
+        along = factors.byte_rows(g.inputs[p.b]) == g.maps[p.b].index(p.n)
+        pieces, rest = divmod(g.extents[p.n], i.n * grid.n)
+        fits = i.chain == "a" and grid.m == 1 and not rest
+        return math.gcd(pieces, L.CHUNK) if along and fits else 1
 
     def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
         """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
@@ -599,28 +593,6 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
-
-
-def _narrow(value: Any) -> Any:
-    """What a tile was before it was widened from 8 bits."""
-    op = owner(value)
-    return op.operands[0] if op is not None and WIDENS.on(op) else value
-
-
-def _byte_rows(value: Any) -> int | None:
-    """Of a tile made of one of 8 bits, element by element: the dimension that the rows of that run
-    along."""
-    op = owner(value)
-    if op is None or op.name != "linalg.generic":
-        return None
-    g = read_generic(op)
-    if g.reduced:
-        return None
-    for k, source in enumerate(g.inputs):
-        along = len(g.maps[k]) - 1 if WIDENS.on(op) else _byte_rows(source)
-        if along is not None and g.maps[k][along] in g.maps[-1]:
-            return g.maps[-1].index(g.maps[k][along])
-    return None
 
 
 def range_of(layout: Layout) -> tuple[int, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from support.chips import scalar_ops
 from neptune_mlir.algebra.numerics.float8 import float8_values
+from support.chips import scalar_ops
 from support.chips.scalar_ops import NUMPY, bf16_round
 from support.chips.simt_ops import Body, Kernel, Op, Value
 

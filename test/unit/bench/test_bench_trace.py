@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from neptune_mlir.bench import trace  # noqa: E402
-from neptune_mlir.cli.main import main  # noqa: E402
-from neptune_mlir.errors import InputError  # noqa: E402
+from neptune_mlir.bench import trace
+from neptune_mlir.cli.main import main
+from neptune_mlir.errors import InputError
 
 NORM = """
 import torch
