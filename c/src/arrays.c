@@ -11,7 +11,7 @@ size_t np_size_of(const char *dtype) {
     size_t size;
   } sizes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f64", 8}, {"i1", 1},  {"i8", 1},
                {"i16", 2}, {"i32", 4}, {"i64", 8},  {"index", 8}, {"ui8", 1}, {"ui16", 2},
-               {"ui32", 4}, {"ui64", 8}};
+               {"ui32", 4}, {"ui64", 8}, {"f8E4M3FN", 1}};
   for (size_t k = 0; dtype && k < sizeof sizes / sizeof *sizes; ++k)
     if (strcmp(dtype, sizes[k].name) == 0)
       return sizes[k].size;

@@ -14,9 +14,11 @@ static neptune_status refuse_shape(const char *name, const neptune_array *array,
   return np_fail(NEPTUNE_BAD_ARGUMENT, "%s has shape %s, not %s", name, has.data, wanted.data);
 }
 
-/* MLIR's integers have no sign, and programs without bf16 hold it as its bits. */
+/* MLIR's integers have no sign, and programs without bf16 or e4m3 hold them as their bits. */
 static bool same_type(const char *given, const char *wanted) {
   if (strcmp(given, "ui16") == 0 && strcmp(wanted, "bf16") == 0)
+    return true;
+  if (strcmp(given, "ui8") == 0 && strcmp(wanted, "f8E4M3FN") == 0)
     return true;
   given += *given == 'u';
   return strcmp(given, wanted) == 0 || (strcmp(given, "i64") == 0 && strcmp(wanted, "index") == 0);

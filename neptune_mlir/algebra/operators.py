@@ -108,6 +108,8 @@ _ROWS = (
     Operator("and", 2, lambda a, b: a & b, np.bitwise_and, "", "arith.andi", infix="&"),
     Operator("or", 2, lambda a, b: a | b, np.bitwise_or, "", "arith.ori", infix="|"),
     Operator("xor", 2, lambda a, b: a ^ b, np.bitwise_xor, "", "arith.xori", infix="^"),
+    Operator("shl", 2, lambda a, b: a << b, np.left_shift, "", "arith.shli", infix="<<"),
+    Operator("shr", 2, lambda a, b: a >> b, np.right_shift, "", "arith.shrsi", infix=">>"),
     Operator("not", 1, lambda a: not a, np.logical_not, order=-1),
     Operator("select", 3, lambda c, a, b: a if c else b, np.where, read=("arith.select",)),
     Operator("cast", 1, lambda a: a, lambda a: a, order=1, inverse="cast"),

@@ -13,7 +13,7 @@ A term is immutable, hashable and interned, so equal terms are the same object a
     sym(key)            a run-time scalar that no axis changes (a function argument)
 
 Everything else is an operator from `OPS`. `dtype` is an MLIR scalar type name
-("f32", "f16", "bf16", "f64", "i1", "i32", "i64", "index").
+("f32", "f16", "bf16", "f64", "f8E4M3FN", "i1", "i8", "i32", "i64", "index").
 
 A term shares what it repeats, so it may stand for a tree that is exponentially larger. Whatever
 goes over a term goes over its distinct nodes (`walk`), and whatever is asked of a term often
@@ -115,8 +115,11 @@ def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32
         return _interned.setdefault(key, made)
 
 
+FLOAT8 = "f8E4M3FN"  # what is read: nothing computes in it, and no result has it
+
+
 def is_float(dtype: str) -> bool:
-    return dtype in ("f16", "bf16", "f32", "f64")
+    return dtype in ("f16", "bf16", "f32", "f64", FLOAT8)
 
 
 def const(value: Number, dtype: str = "f32") -> Term:

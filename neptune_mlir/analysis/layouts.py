@@ -308,7 +308,7 @@ def accumulator(
     What no whole instruction has is padding, here and in the operands.
     """
     m_step, n_step = -(-shape[m] // warps.m), -(-shape[n] // warps.n)
-    blocks = [(n, n_step, instruction.n), (m, m_step, instruction.m)]
+    blocks = [*_columns(n, n_step, instruction), (m, m_step, instruction.m)]
     warp = warps.digits(m, n, m_step, n_step)
     return _fragment(shape, instruction.c, {"m": m, "n": n}, blocks, warp)
 
@@ -328,9 +328,14 @@ def operand_b(
 ) -> Layout:
     """B fragments for the product that `accumulator` lays out."""
     n_step = -(-shape[n] // warps.n)
-    blocks = [(k, shape[k], instruction.k), (n, n_step, instruction.n)]
+    blocks = [(k, shape[k], instruction.k), *_columns(n, n_step, instruction)]
     warp = warps.digits(None, n, 0, n_step)
     return _fragment(shape, instruction.b, {"n": n, "k": k}, blocks, warp)
+
+
+def _columns(n: int, extent: int, i: MatrixInstruction) -> list[tuple[int, int, int]]:
+    """The pieces along n: those that take turns with columns, and the next ones."""
+    return [(n, i.columns, 1), (n, extent, i.n * i.columns)]
 
 
 def _fragment(

@@ -6,6 +6,7 @@
     neptune bench run DIR --quick                                  in a few minutes
     neptune bench run DIR --check-only                             correctness alone
     neptune bench show bench.json --markdown                       the tables again
+    neptune bench trace DIR                                        FlashInfer-Trace data
 
 `run` needs torch and numpy, and neither MLIR nor the compiler:
 `python3 -m neptune_mlir.cli.main bench run DIR --quick --json $OUT/bench.json`.
@@ -61,6 +62,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--perfetto", type=Path, metavar="OUT.json", help="the profile as a trace for Perfetto"
     )
+    trace = actions.add_parser(
+        "trace",
+        help="FlashInfer-Trace definitions and workloads: ours beside each definition's reference, "
+        "which is code that is run",
+    )
+    trace.add_argument("folder", type=Path, help="has definitions/ and workloads/")
+    trace.add_argument("--only", default="", help="part of the definitions' names")
+    trace.add_argument("--limit", type=int, default=0, help="workloads of a definition; 0: all")
+    trace.add_argument("--device", default="cpu", help="of torch; default: %(default)s")
+    trace.add_argument("--json", type=Path, metavar="OUT", help="the rows")
     show = actions.add_parser("show", help="tables of a JSON file")
     show.add_argument("results", type=Path, help="what `run --json` wrote")
     for which in (run, show):
@@ -70,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    return {"build": _build, "run": _run, "show": _show}[options.action](options)
+    return {"build": _build, "run": _run, "show": _show, "trace": _trace}[options.action](options)
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -170,6 +181,18 @@ def _profile(options: argparse.Namespace) -> int:
 
         options.perfetto.write_text(trace(found))
     return 0
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from neptune_mlir.bench import results, trace
+
+    rows = trace.run(options.folder, options.device, options.only, options.limit, _say)
+    if options.json:
+        options.json.write_text(results.to_json(rows))
+    done = [row for row in rows if "right" in row]
+    right = sum(row["right"] for row in done)
+    print(f"{right} of {len(done)} workloads right, {len(rows) - len(done)} skipped")
+    return 0 if done and right == len(done) else 1
 
 
 def _show(options: argparse.Namespace) -> int:

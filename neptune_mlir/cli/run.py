@@ -43,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure the error beside the unfused program's, both against float64; exit 1 where "
         "it is larger; --check=hostile: on many inputs that hurt as well",
     )
+    parser.add_argument(
+        "--check-bounds", action="store_true",
+        help="before it runs: are all positions that it takes from tables inside of tensors?",
+    )  # fmt: skip
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="timed runs (median)")
     parser.add_argument(
         "--figures", action="store_true",
@@ -73,6 +77,8 @@ def execute(options: argparse.Namespace) -> int:
         arguments = load_inputs(options.inputs, plan.arguments)
     else:
         arguments = random_inputs(plan, options.size, options.seed)
+    if options.check_bounds:
+        _check_bounds(kernel, arguments)
     run = kernel if target == "cpu" else on_gpu(kernel)
     results, run_s = timed(run, arguments, options.repeat)
     dtypes = [result_dtype(plan, k) for k in range(len(results))]
@@ -111,6 +117,17 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report))
     return 0 if passed else 1
+
+
+def _check_bounds(kernel: Any, arguments: Sequence[Any]) -> None:
+    """Raises ArgumentError for a position outside of a tensor."""
+    from neptune_mlir.driver.bounds import checked
+
+    debug = checked(kernel)
+    if debug.checker is not None:
+        checker = debug.checker if kernel.target == "cpu" else on_gpu(debug.checker)
+        debug.judge(checker(*arguments))
+    print(f"{debug.checks} positions that are looked up stay inside")
 
 
 def on_gpu(kernel: Any) -> Callable[..., Any]:

@@ -64,13 +64,25 @@ CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",
     writers=("transforms.linalg.lift_constants",),
-    readers=("dialects.constants",),
+    readers=("dialects.constants", "transforms.schedule.check_bounds"),
 )  # fmt: skip
 CONSTANT_DATA = Attribute(
     "constants", DATA, "builtin.module",
     "the data of constants by SHA-256, as bytes",
     writers=("transforms.linalg.lift_constants",),
     readers=("dialects.constants",),
+)  # fmt: skip
+STORED = Attribute(
+    "stored", TEXTS, "func.func",
+    "the element type of each argument that is held as bytes; nothing for the others",
+    writers=("transforms.tiling.float8_bits",),
+    readers=("transforms.tiling.host_plan",),
+)  # fmt: skip
+BOUNDS = Attribute(
+    "bounds", TEXTS, "func.func",
+    "what each three results of a program that checks positions are of",
+    writers=("transforms.schedule.check_bounds",),
+    readers=("driver.bounds",),
 )  # fmt: skip
 EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
@@ -376,6 +388,15 @@ LIKELY = Mark(
     "most iterations take its first side",
     writers=("transforms.hopper.lazy_rescaling",),
     readers=("transforms.hopper.schedule_loops",),
+)  # fmt: skip
+
+# ---- tiles
+
+WIDENS = Attribute(
+    "widens", TEXT, "linalg.generic",
+    "the type in 8 bits whose numbers it converts, and does nothing else",
+    writers=("transforms.tiling.widen_factors",),
+    readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining

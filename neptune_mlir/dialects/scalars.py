@@ -243,7 +243,7 @@ def cast(value: Any, source: str, target: str) -> Any:
 
 
 def _bits(dtype: str) -> int:
-    return int(dtype.lstrip("bfi"))
+    return 8 if dtype == "f8E4M3FN" else int(dtype.lstrip("bfi"))
 
 
 def identity_value(combiner: str, dtype: str) -> T.Number:

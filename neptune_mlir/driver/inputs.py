@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra.numerics.float8 import float8_bits, float8_values
+from neptune_mlir.algebra.terms import FLOAT8, is_float
 from neptune_mlir.driver.foreign import from_text, program_text
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import InputError
@@ -106,15 +108,13 @@ def _random(generator: np.random.Generator, argument: Any, shape: list[int]) -> 
     from neptune_mlir.runtime.arrays import storage_dtype
 
     dtype = argument.dtype
-    if dtype in ("f16", "bf16", "f32", "f64"):
+    if is_float(dtype):
         values = generator.standard_normal(shape, dtype=np.float32)
         if not shape:
             values = abs(values)  # an epsilon or a scale, more likely than a signed value
         if argument.kind == "scalar":
             return float(values)
-        if dtype == "bf16" and storage_dtype("bf16") == np.uint16:
-            return bf16_bits(values)
-        return values.astype(storage_dtype(dtype))
+        return stored(values, argument)
     if dtype == "i1":
         drawn = generator.integers(0, 2, shape)
     else:  # small enough to be positions in most tensors
@@ -164,6 +164,8 @@ def stored(value: Any, argument: Any) -> Any:
     if argument.dtype == "bf16":
         bits = bf16_bits(array.astype(np.float32))
         return bits if kind == np.uint16 else bits.view(kind)
+    if argument.dtype == FLOAT8:
+        return float8_bits(array).view(kind)
     with np.errstate(over="ignore"):
         return array.astype(kind)
 
@@ -180,6 +182,8 @@ def to_float64(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     array = np.asarray(values)
     if dtype == "bf16" and array.dtype == np.uint16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
+    if dtype == FLOAT8:
+        return float8_values(array.view(np.uint8))
     return array.astype(np.float64)
 
 

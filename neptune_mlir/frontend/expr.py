@@ -4,7 +4,8 @@
 An `Expr` is the value at one point of the program's axes. Python numbers take the type of
 the other operand; 16-bit floats compute in f32 and i8 in i32 (use `cast` to say otherwise).
 Comparisons give conditions (i1), combined with `&`, `|`, `~`; in arithmetic they count as the
-integers 0 and 1.
+integers 0 and 1. Of integers `&` and `|` go bit by bit; `<<` and `>>` shift by 0 up to their bits
+less one (`>>` keeps the sign).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from neptune_mlir.frontend.program import Axis, Program
 
 _RANK = ["i1", "i32", "i64", "index", "f32", "f64"]  # the types that operators compute in
-_COMPUTING = {"f16": "f32", "bf16": "f32", "i8": "i32"}
+_COMPUTING = {"f16": "f32", "bf16": "f32", "f8E4M3FN": "f32", "i8": "i32"}
+_BITS = {"and": "&", "or": "|", "shl": "<<", "shr": ">>"}
 _LOGICAL = ("and", "or", "eq", "ne")  # defined on conditions as they are
 
 
@@ -94,6 +96,10 @@ class Expr:
     def __rand__(self, o: Any) -> Expr: return binary("and", o, self)
     def __or__(self, o: Any) -> Expr: return binary("or", self, o)
     def __ror__(self, o: Any) -> Expr: return binary("or", o, self)
+    def __lshift__(self, o: Any) -> Expr: return binary("shl", self, o)
+    def __rlshift__(self, o: Any) -> Expr: return binary("shl", o, self)
+    def __rshift__(self, o: Any) -> Expr: return binary("shr", self, o)
+    def __rrshift__(self, o: Any) -> Expr: return binary("shr", o, self)
     def __neg__(self) -> Expr: return unary("neg", self)
     def __abs__(self) -> Expr: return unary("abs", self)
 
@@ -165,8 +171,8 @@ def convert(x: Expr, dtype: str) -> Expr:
 
 def binary(op: str, a: Any, b: Any) -> Expr:
     x, y = joined(a, b, op)
-    if op in ("and", "or") and x.dtype != "i1":
-        raise input_error(f"& and | combine conditions, not {x.dtype} values")
+    if op in _BITS and T.is_float(x.dtype):
+        raise input_error(f"{_BITS[op]} takes conditions or integers, not {x.dtype} values")
     if op == "div" and not T.is_float(x.dtype):
         x, y = convert(x, "f32"), convert(y, "f32")
     if op == "floordiv":

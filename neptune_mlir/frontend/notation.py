@@ -19,6 +19,7 @@ import math
 
 from neptune_mlir.algebra import functions
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.expr import (
     Expr,
@@ -143,7 +144,7 @@ def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         like = condition.program.constant(0.0)
         a, b = lift(a, like), lift(b, like)
-    narrow = isinstance(a, Expr) and a.dtype in ("f16", "bf16")
+    narrow = isinstance(a, Expr) and a.dtype in ("f16", "bf16", FLOAT8, "i8")
     if narrow and not isinstance(b, Expr) and plain(b) == 0:
         x, y = lift(a), lift(b, a)  # nothing is computed, and 0 is exact in every type
     else:

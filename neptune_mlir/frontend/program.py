@@ -9,12 +9,12 @@ from typing import Any
 from neptune_mlir.algebra import combiners
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import AccessIndex, position_of
-from neptune_mlir.algebra.terms import Term
+from neptune_mlir.algebra.terms import FLOAT8, Term
 from neptune_mlir.analysis.masks import linear
 from neptune_mlir.errors import did_you_mean
 from neptune_mlir.frontend.expr import Expr, caller_location, computing, convert, input_error, plain
 
-DTYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "index")
+DTYPES = ("f16", "bf16", "f32", "f64", FLOAT8, "i1", "i8", "i32", "i64", "index")
 
 
 class Axis(Expr):
@@ -283,6 +283,9 @@ class Program:
         if any(o.name == name for o in self.outputs):
             raise input_error(f"the program already has an output '{name}'")
         term = convert(value, dtype).term if dtype else value.term
+        if term.dtype == FLOAT8:
+            hint = "cast it to f16 or f32"
+            raise input_error(f"an output of {FLOAT8}, which is for inputs", hint)
         numbers = tuple(a.number for a in axes)
         self.outputs.append(Output(term, numbers, caller_location(), name))
 

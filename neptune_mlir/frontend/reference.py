@@ -16,6 +16,7 @@ import numpy as np
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numeric import Domain, fold
 from neptune_mlir.algebra.numeric import evaluate as evaluate_term
+from neptune_mlir.algebra.numerics.float8 import float8_values
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import ArgumentError
 
@@ -42,7 +43,7 @@ def evaluate(program: Program, arrays: Sequence[Any]) -> Any:
                 sizes[axis.number] = extent
             if sizes[axis.number] != extent:
                 raise ArgumentError(f"'{name}': axis '{axis.name}' has two extents")
-        data[name] = array.astype(np.float64) if T.is_float(argument.dtype) else array
+        data[name] = _wide(array, argument.dtype) if T.is_float(argument.dtype) else array
     for axis in program.axis_list:
         if axis.made_of is not None:
             known = {f"size:{a.name}": sizes[a.number] or 0 for a in program.axis_list}
@@ -57,6 +58,12 @@ def evaluate(program: Program, arrays: Sequence[Any]) -> Any:
         return _results(program, extents, data, scalars)
     except IndexError as error:
         raise ArgumentError(f"'{program.name}' reads outside of an input: {error}") from None
+
+
+def _wide(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    if dtype == T.FLOAT8 and array.itemsize == 1:
+        return float8_values(array.view(np.uint8))
+    return array.astype(np.float64)
 
 
 def _results(

@@ -25,6 +25,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
 CALL = "neptune_kernel"  # the name of the custom call; its attribute `site` says which
 _PLATFORMS = {"cpu": "cpu", "gpu": "CUDA", "cuda": "CUDA", "rocm": "ROCM"}
+_NAMED = {"bfloat16": "bf16", "float8_e4m3fn": "f8E4M3FN"}
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ def _shape_of(value: Any, name: str) -> ArrayView:
 
 @functools.cache
 def _element_type(dtype: np.dtype[Any]) -> str:
-    if dtype.name == "bfloat16":
-        return "bf16"
+    if dtype.name in _NAMED:
+        return _NAMED[dtype.name]
     if dtype == np.bool_:
         return "i1"
     letter = {"f": "f", "i": "i", "u": "ui"}.get(dtype.kind, dtype.kind)

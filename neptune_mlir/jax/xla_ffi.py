@@ -20,7 +20,7 @@ _INTERNAL = 13  # error code
 
 # XLA_FFI_DataType -> MLIR element type
 _TYPES = {1: "i1", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "ui8", 7: "ui16", 8: "ui32",
-          9: "ui64", 10: "f16", 11: "f32", 12: "f64", 16: "bf16"}  # fmt: skip
+          9: "ui64", 10: "f16", 11: "f32", 12: "f64", 16: "bf16", 20: "f8E4M3FN"}  # fmt: skip
 
 
 def _record(name: str, *fields: tuple[str, Any]) -> type[ctypes.Structure]:

@@ -12,7 +12,12 @@ from neptune_mlir.ops.normalization import (
     standardized_norms,
     variance,
 )
-from neptune_mlir.ops.serving import latent_attention, paged_attention, ragged_attention
+from neptune_mlir.ops.serving import (
+    join_attention,
+    latent_attention,
+    paged_attention,
+    ragged_attention,
+)
 from neptune_mlir.ops.softmax import (
     logsumexp,
     performer,
@@ -23,7 +28,7 @@ from neptune_mlir.ops.softmax import (
 
 __all__ = [
     "OPERATORS", "Extra", "absmax_matmul", "attention", "cross_entropy", "decode_attention",
-    "latent_attention", "layer_norm", "layer_norm_matmul", "linear_cross_entropy",
+    "join_attention", "latent_attention", "layer_norm", "layer_norm_matmul", "linear_cross_entropy",
     "log_weighted_mean", "logsumexp", "operator", "paged_attention", "performer",
     "ragged_attention", "rms_norm", "rms_norm_matmul", "softmax",
     "softmax_weighted_sum", "standardized_norms", "two_level_softmax", "variance",

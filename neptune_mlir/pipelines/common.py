@@ -41,6 +41,8 @@ TO_TILES = (
     Step("lower-correct"),
     Step("skip-dead-tiles"),
     Step("lower-to-tiles"),
+    Step("widen-factors"),
+    Step("float8-bits"),
     Step("canonicalize"),
     Step("cse"),
 )

@@ -86,6 +86,7 @@ UNFUSED = (
     Step("canonicalize"),
     Step("cse"),
     Step("linalg-generalize-named-ops"),
+    Step("float8-bits"),
     _BUFFERIZE,
     Step("buffer-deallocation-pipeline"),
     Step("canonicalize"),

@@ -22,24 +22,27 @@ from neptune_mlir.errors import ArgumentError
 _STORAGE = {
     "f16": "float16", "bf16": "uint16", "f32": "float32", "f64": "float64", "i1": "bool",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "index": "int64",
-    "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
+    "f8E4M3FN": "uint8", "ui8": "uint8", "ui16": "uint16", "ui32": "uint32", "ui64": "uint64",
 }  # fmt: skip
 ELEMENT_TYPES = tuple(_STORAGE)  # what arrays of a call may be made of
-_NAMES = {name: kind for kind, name in _STORAGE.items() if kind not in ("bf16", "index")} | {
-    "bfloat16": "bf16"
-}
+# types that NumPy lacks: their names in other libraries, `ml_dtypes` one of them
+_AS_BITS = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn"}
+_NAMES = {
+    name: kind for kind, name in _STORAGE.items() if kind not in (*_AS_BITS, "index")
+} | {name: kind for kind, name in _AS_BITS.items()}
 
 
 @functools.cache
 def storage_dtype(kind: str) -> np.dtype[Any]:
-    """The NumPy type for an MLIR element type (bf16: `ml_dtypes.bfloat16`, else its bits)."""
-    if kind == "bf16":
+    """The NumPy type for an MLIR element type (those that NumPy lacks: the type of `ml_dtypes`,
+    else unsigned bits)."""
+    if kind in _AS_BITS:
         try:
             import ml_dtypes
         except ImportError:
             pass
         else:
-            return np.dtype(ml_dtypes.bfloat16)
+            return np.dtype(getattr(ml_dtypes, _AS_BITS[kind]))
     return np.dtype(_STORAGE[kind])
 
 
@@ -165,6 +168,7 @@ def _is_plain(torch: Any, tensor: Any) -> bool:
 
 _TORCH_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
                 "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+                "float8_e4m3fn": "f8E4M3FN",
                 "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64"}  # fmt: skip
 _torch_types: dict[Any, str] = {}  # torch.dtype -> MLIR type, filled on first use
 
@@ -215,7 +219,8 @@ class _Tensor(ctypes.Structure):
     )  # fmt: skip
 
 
-_CODES = {0: "i", 1: "ui", 2: "f", 4: "bf", 6: "i"}  # DLDataTypeCode; 6 is bool
+_CODES = {0: "i", 1: "ui", 2: "f", 4: "bf"}  # DLDataTypeCode
+_WHOLE = {6: "i1", 10: "f8E4M3FN"}  # those that have one width
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 
 _capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
@@ -270,7 +275,7 @@ def read_dlpack(value: Any, name: str, device: int | None = None, **named: Any) 
     else:
         tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     kind = f"{_CODES.get(tensor.code, '?')}{tensor.bits}"
-    kind = "i1" if tensor.code == 6 else kind
+    kind = _WHOLE.get(tensor.code, kind)
     if kind not in _STORAGE or tensor.lanes != 1:
         raise ArgumentError(f"{name} has a DLPack type that no kernel takes")
     shape = tuple(tensor.shape[d] for d in range(tensor.ndim))

@@ -81,8 +81,8 @@ def check_array(array: ArrayView, wanted: Argument) -> ArrayView:
 
 
 def _same_type(given: str, wanted: str) -> bool:
-    """MLIR integers have no sign; libraries without bf16 hold it as its bits."""
-    if (given, wanted) == ("ui16", "bf16"):
+    """MLIR integers have no sign; libraries without bf16 or e4m3 hold them as their bits."""
+    if (given, wanted) in (("ui16", "bf16"), ("ui8", "f8E4M3FN")):
         return True
     given = given.removeprefix("u")
     return given == wanted or (given, wanted) == ("i64", "index")

@@ -30,7 +30,7 @@ from neptune_mlir.runtime.hip import AMD
 
 # bytes of an element by MLIR type
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
-         "index": 8, "ui8": 1, "ui16": 2, "ui32": 4, "ui64": 8}  # fmt: skip
+         "index": 8, "f8E4M3FN": 1, "ui8": 1, "ui16": 2, "ui32": 4, "ui64": 8}  # fmt: skip
 
 _TYPESTR = {"f2": "f16", "f4": "f32", "f8": "f64", "b1": "i1", "i1": "i8", "i2": "i16",
             "i4": "i32", "i8": "i64", "u1": "ui8", "u2": "ui16", "u4": "ui32",

@@ -15,7 +15,8 @@ from neptune_mlir.errors import ArgumentError
 
 # MLIR element type -> name of the type in torch and CuPy
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i1": "bool",
-          "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}  # fmt: skip
+          "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+          "f8E4M3FN": "float8_e4m3fn"}  # fmt: skip
 
 
 class Library:
@@ -128,6 +129,8 @@ def tensor_over(array: Any, dtype: str) -> Any:
     torch: Any = sys.modules["torch"]
     if dtype == "bf16":  # which torch does not take from NumPy, whatever holds it there
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if dtype == "f8E4M3FN":
+        return torch.from_numpy(array.view(np.uint8)).view(torch.float8_e4m3fn)
     return torch.from_numpy(array)
 
 

@@ -32,6 +32,8 @@ class MatrixInstruction:
         parts: how many of the chip's instructions this is, each with an equal part of k.
         words: whether 16-bit floats are passed as 16-bit integers.
         together: how many of the chip's instructions side by side along m this is (see `wide`).
+        columns: of this many pieces along n, number t has the columns t, t + `columns`, ...
+            (see `spread`).
         precision: what a program has to allow (`neptune.precision`) for its operands to be rounded
             so; "" where they are not.
     """
@@ -49,11 +51,13 @@ class MatrixInstruction:
     words: bool = False
     together: int = 1
     precision: str = ""
+    columns: int = 1
 
     @property
     def label(self) -> str:
         """What the IR calls it: no two instructions of a chip have the same."""
         side = f" x {self.together}" if self.together > 1 else ""
+        side += f" / {self.columns}" if self.columns > 1 else ""
         return f"{self.m // self.together}x{self.n}x{self.k} {self.operand}{side}"
 
     def wide(self, count: int) -> MatrixInstruction:
@@ -68,6 +72,22 @@ class MatrixInstruction:
             for text in (self.a, self.c)
         )
         return replace(self, m=self.m * count, a=a, c=c, together=count)
+
+    def spread(self, count: int) -> MatrixInstruction:
+        """This instruction with its columns `count` apart: `count` pieces along n take turns with
+        the columns. So what a thread has of B in these pieces are neighbours along n."""
+        if count == 1:
+            return self
+        b, c = (
+            re.sub(r"n:(\d+)\*(\d+)", lambda d: f"n:{d[1]}*{int(d[2]) * count}", text)
+            for text in (self.b, self.c)
+        )
+        return replace(self, b=b, c=c, columns=count)
+
+    def column(self, piece: int) -> int:
+        """The first column of a piece."""
+        rest = piece % self.columns
+        return (piece - rest) * self.n + rest
 
 
 @dataclass(frozen=True)
@@ -136,5 +156,7 @@ class GpuTarget:
 
     def instruction(self, label: str) -> MatrixInstruction:
         """The matrix instruction with this label."""
-        base, _, count = label.partition(" x ")
-        return next(m for m in self.matrix if m.label == base).wide(int(count or 1))
+        base, _, columns = label.partition(" / ")
+        base, _, count = base.partition(" x ")
+        found = next(m for m in self.matrix if m.label == base).wide(int(count or 1))
+        return found.spread(int(columns)) if columns else found

@@ -9,9 +9,14 @@ servers.
 
 from neptune_mlir.torch.attention import attention
 from neptune_mlir.torch.sdpa import register, unregister
-from neptune_mlir.torch.serving import latent_attention, paged_attention, ragged_attention
+from neptune_mlir.torch.serving import (
+    cascade_attention,
+    latent_attention,
+    paged_attention,
+    ragged_attention,
+)
 
 __all__ = [
-    "attention", "latent_attention", "paged_attention", "ragged_attention", "register",
-    "unregister",
+    "attention", "cascade_attention", "latent_attention", "paged_attention", "ragged_attention",
+    "register", "unregister",
 ]  # fmt: skip

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neptune_mlir.algebra.numerics.float8 import float8_bits, float8_values
+
 GARBAGE = (-(2**31), 2**31 - 1, -1, 10**6)
 
 
@@ -93,3 +95,60 @@ def ragged_sequences(q, k, v, q_starts, kv_starts, **options):
         parts = (a.swapaxes(0, 1) for a in (q[mine], k[its], v[its]))
         out, lse = formula(*parts, **options)
         yield mine, out.swapaxes(0, 1), lse.swapaxes(0, 1)
+
+
+def in_bytes(case: Paged, kind: str, scales: str | None, seed: int = 0):
+    """The arguments of a case with a cache of e4m3 or int8, and its output for a scale of 0.05.
+
+    Numbers are drawn anew; unused slots, and scales of unused slots and pages, are NaN.
+    """
+    rng = np.random.default_rng(seed)
+    pages, size, kv_heads, _ = case.k.shape
+    used = np.isfinite(case.k[:, :, 0, 0])
+    shape = {"head": (kv_heads,), "token": (pages, size, kv_heads), "page": (pages, kv_heads)}
+    expand = {"head": (None, None, slice(None), None), "token": (..., None),
+              "page": (slice(None), None, slice(None), None)}  # fmt: skip
+    stored, wide, factors = [], [], []
+    for old in (case.k, case.v):
+        if kind == "int8":
+            numbers = rng.integers(-127, 128, old.shape).astype(np.int8)
+            values = numbers.astype(np.float64)
+        else:
+            numbers = float8_bits(rng.standard_normal(old.shape) * 50)
+            values = float8_values(numbers)
+            numbers[~used] = 0x7F
+        stored.append(numbers)
+        if scales:
+            factor = (rng.uniform(0.5, 2, shape[scales]) * 0.02).astype(np.float32)
+            values = values * factor.astype(np.float64)[expand[scales]]
+            if scales == "token":
+                factor[~used] = np.nan
+            elif scales == "page":
+                factor[~used.any(1)] = np.nan
+            factors.append(factor)
+        wide.append(values)
+    wanted = []
+    for b, length in enumerate(case.lengths):
+        at = np.arange(length)
+        place = (case.table[b, at // size], at % size)
+        k, v = (x[place].swapaxes(0, 1) for x in wide)
+        wanted.append(formula(case.q[b], k, v, scale=0.05)[0])
+    q, _, _, table, lengths = case.arguments
+    return (q, *stored, table, lengths, *factors), np.stack(wanted)
+
+
+def of_tree(case: Paged, tree: np.ndarray):
+    """The output where `tree` [batch, q_len, q_len] says what each query sees of the last keys."""
+    found = []
+    for b, (k, v) in enumerate(case.sequences):
+        length, n = case.lengths[b], case.q_len
+        k, v = (np.repeat(x.swapaxes(0, 1), case.group, axis=0).astype(np.float64) for x in (k, v))
+        seen = np.ones((n, length), bool)
+        kept = min(n, length)
+        seen[:, length - kept :] = tree[b, :, n - kept :]
+        s = case.q[b].astype(np.float64) @ k.swapaxes(1, 2) * case.dim**-0.5
+        w = np.where(seen, np.exp(s), 0.0)
+        with np.errstate(all="ignore"):
+            total = w.sum(-1, keepdims=True)
+            found.append(np.where(total == 0, 0.0, w @ v / total))
+    return np.stack(found)

@@ -20,7 +20,7 @@ TWICE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 
-@pytest.mark.parametrize("kind", ["complex<f32>", "i4", "f8E4M3FN"])
+@pytest.mark.parametrize("kind", ["complex<f32>", "i4", "f8E5M2"])
 def test_elements_that_nothing_holds(kind):
     text = f"func.func @main(%y: f32, %x: tensor<4x{kind}>) -> f32 {{ return %y : f32 }}"
     with pytest.raises(InputError, match=f"argument 1 has elements of type {kind}") as raised:
@@ -30,6 +30,12 @@ def test_elements_that_nothing_holds(kind):
     result = f"func.func @main() -> tensor<4x{kind}> {{ {body} }}"
     with pytest.raises(InputError, match=f"result 0 has elements of type {kind}"):
         compiler.compile_unfused(result, "p", None)
+
+
+def test_results_in_8_bits():
+    body = "%r = tensor.empty() : tensor<4xf8E4M3FN> return %r : tensor<4xf8E4M3FN>"
+    with pytest.raises(InputError, match="result 0 has elements of type f8E4M3FN"):
+        neptune.compile(f"func.func @main() -> tensor<4xf8E4M3FN> {{ {body} }}")
 
 
 def test_tensors_without_a_rank():

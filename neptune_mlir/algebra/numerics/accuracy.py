@@ -51,11 +51,13 @@ import numpy as np
 Array = np.ndarray
 
 # One unit in the last place of 1, the smallest normal number and the largest, by element type.
-EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
-SMALLEST = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
+EPSILON = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52,
+           "f8E4M3FN": 2.0**-3}  # fmt: skip
+SMALLEST = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022,
+            "f8E4M3FN": 2.0**-6}  # fmt: skip
 LARGEST = {
     "f16": 65504.0, "bf16": (2 - 2.0**-7) * 2.0**127, "f32": (2 - 2.0**-23) * 2.0**127,
-    "f64": float(np.finfo(np.float64).max),
+    "f64": float(np.finfo(np.float64).max), "f8E4M3FN": 448.0,
 }  # fmt: skip
 
 # The part of the range of f32 that moving factors may cost where several inputs are scaled at once:
@@ -83,6 +85,8 @@ def rounded(values: Any, dtype: str) -> Array:
     if dtype not in EPSILON or dtype == "f64":
         return np.asarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
+        if dtype == "f8E4M3FN":
+            return _rounded_float8(np.asarray(values, np.float64))
         if dtype != "bf16":
             narrow = np.float16 if dtype == "f16" else np.float32
             return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
@@ -91,6 +95,15 @@ def rounded(values: Any, dtype: str) -> Array:
         found = even.astype(np.uint32).view(np.float32).astype(np.float64)
         found = found.reshape(np.shape(values))
         return np.where(np.isnan(values), np.nan, found)
+
+
+def _rounded_float8(values: Array) -> Array:
+    """The nearest e4m3; finite numbers beyond the largest are the largest, infinities NaN."""
+    exponent = np.frexp(values)[1] - 1
+    unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
+    largest = LARGEST["f8E4M3FN"]
+    found = np.clip(np.rint(values / unit) * unit, -largest, largest)
+    return np.where(np.isfinite(values), found, np.nan)
 
 
 def jittered(

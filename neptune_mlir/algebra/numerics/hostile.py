@@ -36,6 +36,7 @@ FAR = (1e2, 1e3, 1e4, 1e6)  # means
 JUMP = 1e4
 # magnitudes: so that squares and products of them leave the range, or nearly
 MAGNITUDES = {
+    "f8E4M3FN": (1e-2, 1e-1, 1e1, 1e2),
     "f16": (1e-6, 1e-3, 1e2, 1e4), "bf16": (1e-30, 1e-20, 1e20, 1e30),
     "f32": (1e-30, 1e-20, 1e20, 1e30), "f64": (1e-200, 1e-100, 1e100, 1e200),
 }  # fmt: skip

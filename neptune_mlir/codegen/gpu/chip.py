@@ -107,6 +107,11 @@ class Chip:
         """1 / x (f32), right to about a unit in the last place."""
         raise NotImplementedError
 
+    def widened(self, memory: Memory, kind: str, values: Sequence[Any], wanted: Any) -> Any:
+        """Bytes that are numbers of type `kind` as floats of type `wanted`; None where the body of
+        the tile op says it as well."""
+        return None
+
     def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
         """A 32-bit value of the lane whose number differs in the bit `distance`."""
         raise NotImplementedError

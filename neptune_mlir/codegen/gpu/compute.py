@@ -23,7 +23,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
-from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL
+from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -237,6 +237,12 @@ class Compute:
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
         out = iteration.project(g.maps[-1])
+        if WIDENS.on(g.op):
+            (values,) = self._operands(g, tiles, iteration)
+            kind = ir.RankedTensorType(g.result.type).element_type
+            made = self.s.chip.widened(self.memory, WIDENS.of(g.op), values, kind)
+            if made is not None:
+                return Held(out, made)
         if not g.reduced:
             return Held(out, list(self.evaluate(g, self.points(g, tiles, iteration))))
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
@@ -488,7 +494,7 @@ class Compute:
         }
         piece = L.fragment_offsets(i.c, "m", "n")
         return {
-            (m, n): [where[i.m * m + row, i.n * n + column] for row, column in piece]
+            (m, n): [where[i.m * m + row, i.column(n) + column] for row, column in piece]
             for m in range(m_count)
             for n in range(n_count)
         }
@@ -518,13 +524,15 @@ class Compute:
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
         piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))
-        step = i.m if which == "a" else i.n
+
+        def start(at: int) -> int:
+            return i.m * at if which == "a" else i.column(at)
 
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [
                 chip.fragment(
                     self.memory,
-                    [values[where[step * at + r, i.k * depth + c]] for r, c in piece],
+                    [values[where[start(at) + r, i.k * depth + c]] for r, c in piece],
                     i.together if which == "a" else 1,
                 )
                 for at in range(row, row + count)

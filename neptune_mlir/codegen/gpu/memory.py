@@ -8,6 +8,8 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +102,7 @@ class Memory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
+        self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
 
     # ---- shared memory
@@ -203,15 +206,21 @@ class Memory:
     def read_tile(
         self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]
     ) -> list[Any]:
-        """What a thread holds of a tile in memory; 16-bit neighbours in pairs where it holds pairs.
+        """What a thread holds of a tile in memory; neighbours of 8 or 16 bits in pairs where it
+        holds pairs.
 
         Args:
             pointer: where an element is.
         """
         size, last = element_bytes(dtype), len(layout.shape) - 1
+        if size == 1 and dtype != "i1":
+            run = _run_of(layout, last)
+            if run >= 4:
+                return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
         rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
-        pairs = size == 2 and not layout.padded and first.dim == last and first.stride == 1
+        pairs = size <= 2 and dtype != "i1" and not layout.padded
+        pairs = pairs and first.dim == last and first.stride == 1
         pairs = pairs and first.size % 2 == 0
         pairs = pairs and all(d.stride % 2 == 0 for d in rest if d.dim == last)
         count = 2 if pairs else 1
@@ -221,6 +230,32 @@ class Memory:
             value = self.load_element(pointer(position), kind, size * count)
             both = self.unpack(value, 2, self.memory_type(dtype)) if pairs else [value]
             found += [self.from_memory(v, dtype) for v in both]
+        return found
+
+    def _read_runs(
+        self, layout: Layout, pointer: Callable[[list[Index]], Any], last: int, run: int
+    ) -> list[Any]:
+        """Bytes of which a thread holds `run` neighbours: words at once, and which byte of which
+        word each is (`byte_of`)."""
+        s, count = self.s, run // 4
+        offsets = [tuple(map(int, o)) for o in layout.offsets(layout.reg)]
+        register = {o: r for r, o in enumerate(offsets)}
+        kind = s.i32 if count == 1 else ir.VectorType.get([count], s.i32)
+        i8 = ir.IntegerType.get_signless(8)
+        found: list[Any] = [None] * len(offsets)
+        for r, position in enumerate(self.threads.positions(layout)):
+            if offsets[r][last] % run:
+                continue
+            loaded = self.load_element(pointer(position), kind, run)
+            words = [loaded] if count == 1 else self.unpack(loaded, count, s.i32)
+            for k in range(run):
+                at = list(offsets[r])
+                at[last] += k
+                word, byte = words[k // 4], k % 4
+                moved = s.op("arith.shrui", [word, s.constant(8 * byte, s.i32)], s.i32)
+                value = s.op("arith.trunci", [moved], i8)
+                found[register[tuple(at)]] = value
+                self.byte_of[value] = (word, byte)
         return found
 
     def store_shared(
@@ -384,6 +419,8 @@ class Memory:
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
     ) -> None:
         """Write what exists of a tile that the threads hold."""
+        layout, order = _neighbours_first(layout)
+        values = [values[k] for k in order]
         positions = self.threads.positions(layout)
         vector = self._vector(array, window, layout)
         limits = [
@@ -481,6 +518,29 @@ class Memory:
             position.insert(0, self.s.mod(row, n))
             row = self.s.div(row, n)
         return [row, *position] if shape else []
+
+
+def _neighbours_first(layout: Layout) -> tuple[Layout, list[int]]:
+    """The layout with its registers in another order, neighbours along the last dimension one
+    behind the other, and which register each was."""
+    last = len(layout.shape) - 1
+    first = [d for d in layout.reg if d.dim == last and d.stride == 1]
+    if not first or layout.reg[0] in first:
+        return layout, list(range(layout.registers))
+    reg = (*first, *(d for d in layout.reg if d not in first))
+    register = {tuple(o): r for r, o in enumerate(layout.offsets(layout.reg))}
+    moved = dataclasses.replace(layout, reg=reg)
+    return moved, [register[tuple(o)] for o in moved.offsets(reg)]
+
+
+def _run_of(layout: Layout, last: int) -> int:
+    """How many neighbours along dimension `last` a thread holds in one piece; 1 of padded ones."""
+    digits = [d for d in layout.reg if d.dim == last]
+    run = math.gcd(CHUNK, next((d.size for d in digits if d.stride == 1), 1))
+    others = [d for part in (layout.reg, layout.lane, layout.warp) for d in part
+              if d.dim == last and d.stride != 1]  # fmt: skip
+    whole = all(d.stride % run == 0 for d in others) and not layout.padded
+    return run if whole else 1
 
 
 def _is_part(window: Window) -> bool:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
@@ -14,8 +16,25 @@ from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.codegen.nvidia.hopper import asm, every_lane
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.gpu import MatrixInstruction
+from neptune_mlir.targets.nvidia import NvidiaTarget
 
 SMEM = "neptune_shared"  # dynamic shared memory: the launch says how much
+
+# two bytes of a 16-bit register as two f16 numbers
+_FROM_E4M3 = "cvt.rn.f16x2.e4m3x2 $0, $1;"
+_FROM_INT8 = (
+    "{ .reg .b32 t, u; cvt.u32.u16 t, $1; xor.b32 t, t, 0x8080; mov.b32 u, 0x64646464; "
+    "prmt.b32 t, t, u, 0x4140; mov.b32 u, 0x64806480; sub.rn.f16x2 $0, t, u; }"
+)
+
+
+def _of_words(text: str, chosen: int) -> str:
+    """The same on two bytes of two words, that `chosen` says as `prmt` takes it."""
+    inner = text.replace("$1", "h")
+    return (
+        f"{{ .reg .b32 w; .reg .b16 h, g; prmt.b32 w, $1, $2, {chosen}; mov.b32 {{h, g}}, w; "
+        f"{inner} }}"
+    )
 
 
 class Nvidia(Chip):
@@ -77,6 +96,34 @@ class Nvidia(Chip):
 
     def reciprocal(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.rcp.approx.ftz.f", [x], s.f32)
+
+    def widened(self, memory: Memory, kind: str, values: Sequence[Any], wanted: Any) -> Any:
+        """To f16 two at a time: e4m3 by the instruction for that. Of integers the bits of
+        1024 + (x + 128) are known, and 1152 is taken off."""
+        s = memory.s
+        text = _FROM_INT8 if kind == "i8" else _FROM_E4M3
+        known = kind == "i8" or (kind == FLOAT8 and self._has_float8())
+        if not known or len(values) % 2 or not isinstance(wanted, ir.F16Type):
+            return None
+        i16 = ir.IntegerType.get_signless(16)
+        found: list[Any] = []
+        for pair in zip(values[::2], values[1::2], strict=True):
+            places = [memory.byte_of.get(v) for v in pair]
+            if all(places):
+                (one, x), (two, y) = (p for p in places if p)
+                said, given, kinds = _of_words(text, 4 + y << 4 | x), [one, two], "=r,r,r"
+            else:
+                word = s.op("llvm.bitcast", [memory.pack(pair)], i16)
+                said, given, kinds = text, [word], "=r,h"
+            make = partial(asm, said, kinds, given, s.i32, side_effects=False)
+            wide = s.remember((said, *given), make)
+            both = s.op("llvm.bitcast", [wide], ir.VectorType.get([2], wanted))
+            found += memory.unpack(both, 2, wanted)
+        return found
+
+    def _has_float8(self) -> bool:
+        target = self.target
+        return isinstance(target, NvidiaTarget) and target.capability >= (8, 9)
 
     def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
         everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)

@@ -24,7 +24,8 @@ from neptune_mlir.targets.links import Link
 
 SAMPLED = 512  # rows of a run whose points are counted
 MOST = 7  # devices that are looked at, and the first one
-_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i8": 1, "i1": 1}
+_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i8": 1, "i1": 1,
+          "f8E4M3FN": 1}
 
 
 @dataclass(frozen=True)

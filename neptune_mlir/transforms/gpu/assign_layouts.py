@@ -66,6 +66,7 @@ from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.resources import warps_of
+from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
@@ -162,7 +163,8 @@ class _Assignment:
                 remark(g.op.location, "a contraction without a matrix instruction for its types")
                 continue
             # the computed factor stays in registers: it becomes the operand that accumulators can
-            computed = not self.is_flexible(g.inputs[1]) and self.is_flexible(g.inputs[0])
+            loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
+            computed = loaded[0] and not loaded[1]
             if computed != (known[0].chain == "b"):
                 product = product.swapped()
                 SWAPPED.set(g.op)
@@ -198,7 +200,8 @@ class _Assignment:
                     -(-rows % (i.m if i.chain == "a" else i.n)),
                 ),
             )
-            self.instruction[g.result] = self.instruction[g.result].wide(self._side_by_side(g, p))
+            chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
+            self.instruction[g.result] = chosen.spread(self._apart(g, p))
 
     def _side_by_side(self, g: Generic, p: Contraction) -> int:
         """How many instructions along m take 16 bytes of a row of shared memory, where that row
@@ -214,6 +217,14 @@ class _Assignment:
         # fragments get an eighth of what accumulators and loads leave (transposing takes more)
         spare = 1 << max(0, (left // 8 // fragment).bit_length() - 1)
         return math.gcd(pieces, L.CHUNK // size, spare)
+
+    def _apart(self, g: Generic, p: Contraction) -> int:
+        """How many pieces along n take turns with columns: a thread reads so many bytes at once."""
+        i, grid = self.instruction[g.result], self._warp_grid(g, p)
+        along = factors.byte_rows(g.inputs[p.b]) == g.maps[p.b].index(p.n)
+        pieces, rest = divmod(g.extents[p.n], i.n * grid.n)
+        fits = i.chain == "a" and grid.m == 1 and not rest
+        return math.gcd(pieces, L.CHUNK) if along and fits else 1
 
     def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
         """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
@@ -357,19 +368,20 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            which = self.instruction[g.result].chain
-            value, grid = g.inputs[p.a if which == "a" else p.b], self._warp_grid(g, p)
-            alone = (grid.n if which == "a" else grid.m) == 1  # else several warps make the same
-            if not alone or value in self.read_as or is_blank(value):
-                continue
-            layout = self.operand_layout(g, p, which)
-            if self._set(value, layout):
-                self.factors.add(self._find(value))
-                return True
-            # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
-            if self.is_flexible(value) and "tma" in self.target.copies:
-                self.read_as[value] = layout
-                return True
+            grid, chain = self._warp_grid(g, p), self.instruction[g.result].chain
+            for which in (chain, "b" if chain == "a" else "a"):
+                value = g.inputs[p.a if which == "a" else p.b]
+                alone = (grid.n if which == "a" else grid.m) == 1  # else several make the same
+                if not alone or value in self.read_as or is_blank(value):
+                    continue
+                layout = self.operand_layout(g, p, which)
+                if self._set(value, layout):
+                    self.factors.add(self._find(value))
+                    return True
+                # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
+                if which == chain and self.is_flexible(value) and "tma" in self.target.copies:
+                    self.read_as[value] = layout
+                    return True
         return False
 
     def _full_rank(self, g: Generic) -> list[int]:

@@ -13,11 +13,13 @@ from neptune_mlir.analysis.tiles import (
     is_inside,
     is_tensor,
     nested,
+    owner,
     read_contraction,
     read_generic,
     rounding_of,
     shape_of,
 )
+from neptune_mlir.dialects.attributes import WIDENS
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
 from neptune_mlir.transforms.registry import remark
 
@@ -104,3 +106,25 @@ def _rounded(value: Any, kind: Any) -> Any:
     with ir.InsertionPoint(here):
         linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
     return rounded.results[0]
+
+
+def unwidened(value: Any) -> Any:
+    """What a tile was before it was widened from 8 bits."""
+    op = owner(value)
+    return op.operands[0] if op is not None and WIDENS.on(op) else value
+
+
+def byte_rows(value: Any) -> int | None:
+    """Of a tile made of one of 8 bits, element by element: the dimension that the rows of that run
+    along."""
+    op = owner(value)
+    if op is None or op.name != "linalg.generic":
+        return None
+    g = read_generic(op)
+    if g.reduced:
+        return None
+    for k, source in enumerate(g.inputs):
+        along = len(g.maps[k]) - 1 if WIDENS.on(op) else byte_rows(source)
+        if along is not None and g.maps[k][along] in g.maps[-1]:
+            return g.maps[-1].index(g.maps[k][along])
+    return None

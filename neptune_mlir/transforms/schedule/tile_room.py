@@ -26,7 +26,7 @@ SIZES = (
 )  # fmt: skip
 STAGES = 2  # tiles of the stream in shared memory at once
 LOADED = 3  # registers for an element and its address
-BYTES = {"f16": 2, "bf16": 2, "f64": 8}
+BYTES = {"f16": 2, "bf16": 2, "f64": 8, "i8": 1, "f8E4M3FN": 1}
 
 
 @dataclass(frozen=True)

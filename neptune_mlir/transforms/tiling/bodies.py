@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import elements
+from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.algebra.operators import COSTLY
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
 from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
+from neptune_mlir.ir import affine as ix
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 
 _EXPENSIVE = COSTLY | {"rem", "floordiv"}
@@ -58,6 +59,57 @@ def split_invariants(kernel: TileKernel) -> None:
             nest.reads = elements(nest.body)
         place(nest)
     kernel.nests = made
+
+
+def drop_shared_axes(kernel: TileKernel) -> None:
+    """Make maps once for all points of an axis whose tile reads the same elements everywhere.
+
+    Of `where(j < n, scale[h floordiv 8, j] * k[h floordiv 8, j, d], 0)` a tile of 8 heads has one
+    tile, with no dimension for the heads.
+    """
+    dropped: dict[str, tuple[int, ...]] = {}  # nest -> the dimensions of its result that are left
+
+    def rule(node: Term) -> Term | None:
+        if node.op != "read" or node.attr not in dropped:
+            return None
+        args = [node.args[k] for k in dropped[node.attr]]
+        return T.read(node.attr, *args, dtype=node.dtype)
+
+    for nest in kernel.nests.values():  # what a nest reads stands before it
+        if nest.body is None or (nest.init is not None and nest.init in dropped):
+            continue
+        nest.body = T.rewrite(nest.body, rule)
+        nest.reads = elements(nest.body)
+        if nest.combiner is not None or nest.key in kernel.results:
+            continue
+        kept = [a for a in nest.loops if not _is_shared(kernel, nest.body, a)]
+        if len(kept) < len(nest.loops):
+            left = tuple(k for k, a in enumerate(nest.result_axes) if a in kept)
+            dropped[nest.key] = left
+            nest.loops = tuple(kept)
+            nest.result_axes = tuple(nest.result_axes[k] for k in left)
+
+
+def _is_shared(kernel: TileKernel, body: Term, axis: int) -> bool:
+    """Whether a tile along `axis` has several points, and `body` is the same at all of them."""
+    size, extent = kernel.axes[axis].size, kernel.axes[axis].extent
+    if size == 1 or kernel.axes[axis].role in LOOPED or axis not in body.axes:
+        return False
+
+    def one(index: Term) -> bool:
+        position = position_of(index)
+        if position is None:
+            return False
+        if position.lookup is not None and not all(map(one, position.lookup.args)):
+            return False
+        if position.axis != axis:
+            return True
+        whole = ix.is_static(extent) and extent <= position.divisor
+        return position.divisor > 1 and (position.divisor % size == 0 or whole)
+
+    found = {node: T.const(0, node.dtype) for node in elements(body)
+             if axis in node.axes and all(map(one, node.args))}  # fmt: skip
+    return axis not in T.substitute(body, found).axes  # type: ignore[arg-type]
 
 
 def _factored(body: Term) -> Term:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK
+from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.errors import LoweringError
@@ -70,7 +70,8 @@ class HostReader:
             self.expressions[value] = ["argument", k]
             return
         shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        dtype = str(kind.element_type)
+        stored = STORED.find(self.function.operation, ())
+        dtype = (stored and stored[k]) or str(kind.element_type)
         self.arguments.append(Argument("tensor", dtype, tuple(shape), name))
         self.arrays[value] = ["argument", k]
         self.shapes[value] = [["dim", k, d] if n is None else n for d, n in enumerate(shape)]

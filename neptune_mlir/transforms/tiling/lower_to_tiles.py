@@ -22,7 +22,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, scf, tensor
 from neptune_mlir.transforms.registry import register
-from neptune_mlir.transforms.tiling.bodies import split_invariants
+from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
@@ -92,6 +92,7 @@ def _lower(
         outs: what the results start from, instead of new tensors.
     """
     split_invariants(kernel)
+    drop_shared_axes(kernel)
     # an axis that no nest runs over (of a shared domain) would only repeat programs
     used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
     grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]

@@ -16,7 +16,7 @@ import numpy as np
 
 NUMPY = {"f16": np.float16, "bf16": np.float32, "f32": np.float32, "f64": np.float64,
          "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
-         "index": np.int64}  # fmt: skip
+         "index": np.int64, "f8E4M3FN": np.uint8}  # fmt: skip
 
 
 def bf16_round(x: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra.numerics.float8 import float8_values
 from support.chips import scalar_ops
 from support.chips.scalar_ops import NUMPY, bf16_round
 from support.chips.simt_ops import Body, Kernel, Op, Value
@@ -190,6 +191,15 @@ class Block:
         text = op.attributes["asm_string"]
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
+        if "e4m3x2" in text or "0x64646464" in text:  # two bytes as f16
+            if "prmt.b32 w" in text:  # of two words
+                chosen = int(text.split("prmt.b32 w, $1, $2, ")[1].split(";")[0])
+                raw = np.stack(operands, 1).astype(np.int32).view(np.uint8).reshape(-1, 8)
+                pair = np.ascontiguousarray(raw[:, [chosen & 7, chosen >> 4 & 7]])
+            else:
+                pair = operands[0].astype(np.int16).view(np.uint8).reshape(-1, 2)
+            wide = float8_values(pair) if "e4m3x2" in text else pair.view(np.int8)
+            return wide.astype(np.float16).view(np.int32).ravel()
         if "vote.sync.all" in text:
             assert len(self._warps(mask))
             return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)

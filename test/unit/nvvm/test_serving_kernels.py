@@ -10,15 +10,15 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
 from support.chips.run_kernels import Simulated, Specialised
-from support.serving_cases import Paged, ragged_sequences
+from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
 
 LENGTHS = [0, 1, 15, 16, 17, 48]
 
 
-def simulated(program, target):
+def simulated(program, target, knobs=""):
     if target == "sm_90a":
         return Specialised(program)
-    module, _ = compiler.lower_text(program.to_mlir(), "test", target, None, "tile")
+    module, _ = compiler.lower_text(program.to_mlir(), "test", target, None, "tile", knobs)
     return Simulated(module, target=target)
 
 
@@ -50,3 +50,47 @@ def test_sequences_one_behind_the_other(target):
     out = kernel(q, k, v, *starts)
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts):
         np.testing.assert_allclose(out[mine], wanted, atol=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "scales"),
+    [("sm_80", "int8", "head"), ("sm_80", "e4m3", "page"), ("sm_90a", "e4m3", "token"),
+     ("sm_90a", "int8", "token"), ("gfx942", "e4m3", "head"), ("gfx942", "int8", "token")],
+)  # fmt: skip
+def test_caches_in_8_bits(target, kind, scales):
+    case = Paged(LENGTHS, 16, heads=16, group=8, dim=32, dtype=np.float16)
+    arguments, wanted = in_bytes(case, kind, scales)
+    program = ops.paged_attention(
+        head_dim=32, page_size=16, group=8, dtype="f16", kv_dtype=kind, kv_scales=scales, scale=0.05
+    )
+    kernel = simulated(program, target)
+    assert not [r for r in kernel.remarks if "matrix instruction" in r.message]
+    error = np.abs(kernel(*arguments).astype(np.float64) - wanted).max()
+    assert error < 2e-3 * max(1.0, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+def test_a_tree_of_guesses(target):
+    case = Paged([3, 16, 37], 16, heads=4, group=2, dim=32, q_len=5, dtype=np.float16)
+    tree = np.random.default_rng(1).random((3, 5, 5)) < 0.5
+    program = ops.paged_attention(
+        head_dim=32, page_size=16, group=2, dtype="f16", q_len=5, tree=True
+    )
+    got = simulated(program, target)(*case.arguments, tree)
+    np.testing.assert_allclose(got, of_tree(case, tree), atol=3e-3)
+
+
+def test_bits_do_not_depend_on_the_batch_where_the_number_of_chunks_is_given():
+    """The pieces of a sequence follow from its own length then, and are joined in their order."""
+    lengths = [1, 17, 200, 400]
+    case = Paged(lengths, 16, heads=8, group=8, dim=32, dtype=np.float16)
+    program = ops.paged_attention(head_dim=32, page_size=16, group=8, dtype="f16")
+    kernel = simulated(program, "sm_80", "chunks:4")
+    assert kernel.plan.launches[0].grid[0] == 4
+    q, k, v, table, counts = case.arguments
+    whole = kernel(q, k, v, table, counts)
+    for b, length in enumerate(lengths):
+        columns = -(-length // 16)  # nor do they depend on the table's room
+        own = np.ascontiguousarray(table[b : b + 1, :columns])
+        alone = kernel(q[b : b + 1], k, v, own, counts[b : b + 1])
+        np.testing.assert_array_equal(alone[0], whole[b])

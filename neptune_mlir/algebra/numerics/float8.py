@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Bytes as floats of 8 bits (e4m3: no infinity, and one NaN of each sign), for NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.numerics.accuracy import rounded
+from neptune_mlir.algebra.terms import FLOAT8
+
+
+def float8_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers rounded to the nearest e4m3 (of two, that with an even last bit), as its 8 bits;
+    those beyond the largest, which is 448, are the largest."""
+    size = float8_values(np.arange(0x7F, dtype=np.uint8))  # rising
+    exact = rounded(values, FLOAT8)
+    bits = np.where(np.isnan(exact), 0x7F, np.searchsorted(size, np.abs(exact)))
+    return (bits | np.where(np.signbit(values), 0x80, 0)).astype(np.uint8)
+
+
+def float8_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What bytes are as e4m3, as float64: no infinity, and one NaN of each sign."""
+    size = (bits & 0x7F).astype(np.int64)
+    exponent, digits = size >> 3, size & 7
+    value = np.where(exponent == 0, digits * 2.0**-9, (8 + digits) * 2.0 ** (exponent - 10.0))
+    value = np.where(size == 0x7F, np.nan, value)
+    return np.where(bits & 0x80, -value, value)

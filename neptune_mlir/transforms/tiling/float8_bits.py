@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `float8-bits`: in tile IR, numbers of 8 bits are bytes, and arithmetic on bits widens them.
+
+    %w = arith.extf %x : f8E4M3FN to f16      ->      %w = widened(%x) : i8 to f16
+
+An f16 number has the same layout with more digits: shifted left by 7 bits, a byte of e4m3 is its
+value times 2^-8, for numbers under the normal range too. So the value is that times 256, exactly;
+the one pattern that is no number (all bits but the sign) is chosen apart.
+
+No back end has to know the type. What an argument was is on the function (`stored`), for the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra.terms import FLOAT8
+from neptune_mlir.dialects.attributes import STORED
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import arith, ir, location_text
+from neptune_mlir.transforms.registry import register
+
+_SCALE = 256.0  # 2 to the difference of the exponents' biases of f16 and e4m3
+_NO_SIGN, _NO_CARRY = 0x7F, ~0x4000  # a byte without its sign; the copy of the sign goes
+
+
+@register("float8-bits", "store 8-bit floats as bytes and widen them by arithmetic on bits")
+def float8_bits(module: Any) -> None:
+    for function in functions(module):
+        arguments = function.regions[0].blocks[0].arguments
+        kinds = [_element(a.type) for a in arguments]
+        found: list[Any] = []
+
+        def visit(op: Any, found: list[Any] = found) -> Any:
+            if any(_element(v.type) == FLOAT8 for v in _values(op)):
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        function.operation.walk(visit)
+        for op in found:
+            _check(op)
+        widened = [op for op in found if op.name == "arith.extf"]
+        for op in found:
+            if op.name == "arith.constant":
+                _constant(op)
+                continue
+            for value in _own(op):
+                if _element(value.type) == FLOAT8:
+                    value.set_type(_bytes(value.type))
+        for op in widened:
+            _widen(op)
+        if FLOAT8 in kinds:
+            STORED.set(function.operation, [k if k == FLOAT8 else "" for k in kinds])
+            inputs, results = [a.type for a in arguments], list(function.type.results)
+            with function.context:
+                kind = ir.FunctionType.get(inputs, results)
+            function.attributes["function_type"] = ir.TypeAttr.get(kind)
+
+
+def _own(op: Any) -> list[Any]:
+    """The results of an op, and the arguments of its blocks."""
+    blocks = [block for region in op.regions for block in region.blocks]
+    return [*op.results, *(a for block in blocks for a in block.arguments)]
+
+
+def _values(op: Any) -> list[Any]:
+    return [*op.operands, *_own(op)]
+
+
+def _element(kind: Any) -> str:
+    return str(getattr(kind, "element_type", kind))
+
+
+def _check(op: Any) -> None:
+    """Raises LoweringError for arithmetic in 8 bits."""
+    moves = ("arith.extf", "arith.select", "arith.constant")
+    if op.name.startswith(("arith.", "math.")) and op.name not in moves:
+        raise LoweringError(
+            f"'{op.name}' computes with {FLOAT8}, which is for what a program reads",
+            loc=location_text(op.location), hint="cast it to f16 or f32 first",
+        )  # fmt: skip
+
+
+def _bytes(kind: Any) -> Any:
+    return ir.Type.parse(str(kind).replace(FLOAT8, "i8"), kind.context)
+
+
+def _constant(op: Any) -> None:
+    """A constant becomes its bits (0 and what pads tiles: numbers that no arithmetic made)."""
+    value = op.attributes["value"]
+    number = value.value if isinstance(value, ir.FloatAttr) else None
+    if number != 0.0:
+        raise LoweringError(
+            f"a constant of {FLOAT8} other than 0", loc=location_text(op.location),
+            hint="write it as f16 or f32",
+        )  # fmt: skip
+    with ir.InsertionPoint(op), op.location:
+        zero = arith.ConstantOp(ir.IntegerType.get_signless(8), 0).result
+    op.results[0].replace_all_uses_with(zero)
+    op.erase()
+
+
+def _widen(op: Any) -> None:
+    """The number that a byte is, at an `arith.extf`."""
+    byte, wanted = op.operands[0], op.results[0].type
+    i8, i16 = (ir.IntegerType.get_signless(n) for n in (8, 16))
+    f16 = ir.F16Type.get()
+    with ir.InsertionPoint(op), op.location:
+        wide = arith.ExtSIOp(i16, byte).result
+        moved = arith.ShLIOp(wide, arith.ConstantOp(i16, 7).result).result
+        bits = arith.AndIOp(moved, arith.ConstantOp(i16, _NO_CARRY).result).result
+        small = arith.BitcastOp(f16, bits).result
+        size = arith.AndIOp(byte, arith.ConstantOp(i8, _NO_SIGN).result).result
+        ends = arith.CmpIOp(
+            arith.CmpIPredicate.eq, size, arith.ConstantOp(i8, _NO_SIGN).result
+        ).result
+        if wanted != f16 and str(wanted) != "bf16":
+            small = arith.ExtFOp(wanted, small).result
+        kind = small.type
+        value = arith.MulFOp(small, arith.ConstantOp(kind, _SCALE).result).result
+        nan = arith.ConstantOp(kind, float("nan")).result
+        value = arith.SelectOp(ends, nan, value).result
+        if str(wanted) == "bf16":
+            value = arith.ExtFOp(ir.F32Type.get(), value).result
+            value = arith.TruncFOp(wanted, value).result
+    op.results[0].replace_all_uses_with(value)
+    op.erase()
