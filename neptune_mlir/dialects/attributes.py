@@ -96,10 +96,12 @@ EQUAL_DIMS = Attribute(
 AXES = Attribute(
     "axes", NUMBERS, "a nest in a fused op",
     "the axis of the fused op that each loop is",
-    writers=("dialects.nests", "transforms.fusion.privatize"),
+    writers=(
+        "dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams",
+    ),
     readers=(
         "dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
-        "transforms.fusion.privatize",
+        "transforms.fusion.privatize", "transforms.schedule.split_streams",
     ),
 )  # fmt: skip
 AXIS_NAMES = Attribute(
@@ -135,20 +137,24 @@ PROOF = Attribute(
 DERIVATION = Attribute(
     "derivation", TEXTS, "neptune.stream",
     "the corrections and why they are right, for `explain`",
-    writers=("transforms.fusion.rolling_update",),
-    readers=("driver.explain", "driver.page.proofs"),
+    writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
+    readers=("driver.explain", "driver.page.proofs", "transforms.schedule.split_streams"),
 )  # fmt: skip
 INNER = Attribute(
     "inner", TEXTS, "neptune.stream",
     "what the derivation calls each reduction that a tile computes by itself",
-    writers=("transforms.fusion.rolling_update",),
-    readers=("driver.page.proofs", "driver.page.provenance"),
+    writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
+    readers=(
+        "driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams",
+    ),
 )  # fmt: skip
 RUNNING = Attribute(
     "running", TEXTS, "neptune.stream",
     "what the derivation calls each running value",
-    writers=("transforms.fusion.rolling_update",),
-    readers=("driver.page.proofs", "driver.page.provenance"),
+    writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
+    readers=(
+        "driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams",
+    ),
 )  # fmt: skip
 TILE = Attribute(
     "tile", NUMBERS, "a fused op",
@@ -231,7 +237,8 @@ WARPS = Attribute(
     "warps of a program; of a specialised one, those of its consumers",
     writers=("transforms.gpu.assign_layouts", "transforms.gpu.points_to_kernels"),
     readers=(
-        "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.hopper.partition_warps",
+        "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.gpu.layout_stages",
+        "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BLOCKS = Attribute(
@@ -444,13 +451,25 @@ STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",
     "how many iterations late it runs",
     writers=("transforms.hopper.schedule_loops",),
-    readers=("transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops"),
+    readers=(
+        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        "transforms.hopper.tile_readers",
+    ),
 )  # fmt: skip
 ORDER = Attribute(
     "order", NUMBER, "an op of a pipelined loop",
     "its place in the steady state",
-    writers=("transforms.hopper.schedule_loops",),
-    readers=("transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops"),
+    writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
+    readers=(
+        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        "transforms.hopper.tile_readers",
+    ),
+)  # fmt: skip
+READER = Attribute(
+    "reader", NUMBER, "neptune.aref_get",
+    "which reader of its ring it is, where one is an iteration behind another",
+    writers=("transforms.hopper.tile_readers",),
+    readers=("codegen.nvidia.rings", "transforms.hopper.tile_readers"),
 )  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.nvidia import Rates
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.targets.warp_groups import (
     BESIDE_PRODUCTS,
@@ -25,6 +26,7 @@ from neptune_mlir.targets.warp_groups import (
     panel_of,
     tile_bytes,
 )
+from neptune_mlir.targets.warp_groups import DEEP as DEPTH
 
 GROUP_ROWS = 64  # of a tile, for each group
 GROUP_THREADS = 128
@@ -63,8 +65,8 @@ def registers(shape: Shape, stream: int, cut: int = 0) -> int:
 def _quarters(shape: Shape) -> int:
     """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
     score, and a quarter for what is rounded of it for each result; of several results, what one
-    is made of waits while another is made."""
-    return 2 * shape.scores + 2 * shape.results - 1
+    is made of waits while another is made. What is loaded has an address."""
+    return 2 * shape.scores + 2 * shape.results - 1 + 2 * resources.LOADED * shape.loads
 
 
 def has_registers(shape: Shape, choice: Choice) -> bool:
@@ -103,7 +105,9 @@ def slots(target: GpuTarget, shape: Shape, choice: Choice) -> int:
     """Slots of the rings of streamed tiles where nobody says how many."""
     step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
     limit = target.shared_for(choice.blocks)
-    return resources.ring_slots(limit, once_bytes(shape, choice.rows), step)
+    warps = choice.rows // GROUP_ROWS * (GROUP_THREADS // 32)
+    late = STAGED * warps + RESERVED_BYTES if shape.scores > 1 else 0  # these share tiles
+    return resources.ring_slots(limit, once_bytes(shape, choice.rows), step, late)
 
 
 def share_memory(shape: Shape, choice: Choice) -> bool:
@@ -169,3 +173,32 @@ def groups_at_once(target: GpuTarget, shape: Shape, choice: Choice) -> int:
     launched = (producer + groups * consumer) // (groups + 1)
     shared = least_bytes(shape, choice)
     return groups * target.blocks_per_sm((groups + 1) * GROUP_THREADS, launched, shared)
+
+
+# ---- time
+
+STEP = 256  # cycles of an iteration that no product runs in: waits, what lanes compute
+LOADED_AT_ONCE = 16  # elements that caches give a multiprocessor in a cycle, where rows are short
+
+
+def cycles(shape: Shape, choice: Choice) -> float:
+    """What a point of the stream takes of a multiprocessor, for the rows of a group: the time of
+    the matrix units, or of shared memory where that is longer, and of an exponential for each row.
+
+    A score has both factors in shared memory, the rows of one for each tile of the other; what
+    a result is made of comes from registers and one tile, and elements of other loads from caches.
+    Each iteration costs STEP besides.
+    """
+    rates = Rates()
+
+    def product(columns: int, loaded: int) -> float:
+        """Of an instruction: a group's rows, so many columns, DEPTH terms of which so many rows are
+        loaded."""
+        taken = loaded * DEPTH * ELEMENT / rates.shared
+        return max(GROUP_ROWS * columns * DEPTH / rates.multiply_adds, taken)
+
+    n, width = choice.stream, padded(shape.width)
+    scores = shape.scores * (padded(shape.depth) // DEPTH) * product(n, GROUP_ROWS + n)
+    results = shape.results * n / DEPTH * product(width, width)
+    beside = GROUP_ROWS * (1 / rates.special + shape.loads / LOADED_AT_ONCE)
+    return (scores + results + STEP / (choice.rows // GROUP_ROWS)) / n + beside

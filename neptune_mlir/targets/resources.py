@@ -12,6 +12,7 @@ from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget
 
 # ---- registers
 
+LOADED = 3  # registers for an element that is loaded for no product, and its address
 BESIDE_HELD = 40  # registers of a thread for all else than accumulators, at least
 MOST_HELD = 200  # registers of a thread that accumulators can take before more warps share them
 WARPS = 4  # of a block, unless products hold too much
@@ -72,20 +73,25 @@ def threads_with(target: GpuTarget, registers: int) -> int:
 
 STAGES = 2  # tiles of a loop in shared memory at once: one is read while the next one comes
 SLOTS = 4  # of a ring, where there is room
+LATE_SLOTS = 3  # of one that two products read, one of them an iteration late: the third is loaded
 RESULT_BYTES = 32 << 10  # shared memory that results pass through
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
 MOST_STAGES = 6
 
 
-def ring_slots(limit: int, once: int, streamed: int) -> int:
-    """Slots of the rings of a loop: SLOTS where shared memory has room, or STAGES.
+def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
+    """Slots of the rings of a loop: SLOTS where shared memory has room, or STAGES; LATE_SLOTS where
+    two products read a tile and there is room beside the least for all else.
 
     Args:
         limit: bytes of shared memory that the block can have.
         once: bytes of what is loaded outside of loops, which has two slots.
         streamed: bytes of what an iteration loads.
+        late: bytes that results and barriers take at least; 0 where each tile has one product.
     """
-    return SLOTS if SLOTS * streamed <= limit - 2 * once - RESULT_BYTES else STAGES
+    if SLOTS * streamed <= limit - 2 * once - RESULT_BYTES:
+        return SLOTS
+    return LATE_SLOTS if late and once + LATE_SLOTS * streamed + late <= limit else STAGES
 
 
 def stages_under_way(streamed: int) -> int:

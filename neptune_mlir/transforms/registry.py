@@ -42,6 +42,7 @@ _MODULES: dict[str, str] = {
     "widen-sums": "neptune_mlir.transforms.linalg.widen_sums",
     "free-references": "neptune_mlir.transforms.fusion.free_references",
     "prune-masks": "neptune_mlir.transforms.schedule.prune_masks",
+    "split-streams": "neptune_mlir.transforms.schedule.split_streams",
     "tile": "neptune_mlir.transforms.schedule.tile",
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",

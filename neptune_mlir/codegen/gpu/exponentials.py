@@ -86,7 +86,9 @@ def exponential(s: Scalars, x: Any) -> Any:
         return s.ex2(s.multiply(base, _times_log2_e(s, k)))
     value, g = difference
     if not s.is_reference(g):
-        return s.ex2(s.multiply(x, log2_e))
+        base, k = s.scaled(value)  # x k - g, rounded once
+        difference = x if k is None else s.fma(base, k, s.negate(g))
+        return s.ex2(s.multiply(difference, log2_e))
     if not s.is_reference(value):
         return _by_rounded_reference(s, value, g)
     if s.small_references:

@@ -61,7 +61,7 @@ class Producer:
             kernel.scalars[block.arguments[0]] = loop.induction_variable
             rings.bind(groups, list(loop.inner_iter_args))
             first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
-            begun = rings.positions[puts[0].operands[0]] if first else None
+            begun = rings.positions[puts[0].operands[0], 0] if first else None
             self.write(block)
             if first and begun and first.stages > 1:
                 with under(s, s.less(begun.base, 1)):  # do not let prefetches compete with the
@@ -73,7 +73,7 @@ class Producer:
     def _put(self, op: Any) -> None:
         kernel, rings, window = self.kernel, self.kernel.rings, source_of(self.kernel.forall, op)
         s, ring = kernel.s, rings.rings[op.operands[0]]
-        slot, parity = rings.slot(ring, rings.take(op.operands[0]))
+        slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
         full = kernel.address(s.add(s.mul(slot, 8), ring.full))

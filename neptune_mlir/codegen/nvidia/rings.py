@@ -3,8 +3,8 @@
 
 Of a ring, each slot has a barrier that TMA completes ("full": a put does, a get waits) and one that
 the consumers complete ("empty": releases do, a put waits). The number of tiles that were put (or
-got) so far names slot and phase. Each ring has a number of its own; loops and branches carry one
-for all rings that advance together in them.
+got) so far names slot and phase. Each ring has a number of its own, and so has each of its readers
+where there are several; loops and branches carry one for all that advance together in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neptune_mlir.analysis.tiles import element_of, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
-from neptune_mlir.dialects.attributes import AGAIN, VIA
+from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Ring:
     """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot;
     `panel`: columns of a tile's panels. `by_warps`: each warp releases a slot, for it reads the
-    tile on its own; matmuls are over for a group at once."""
+    tile on its own; matmuls are over for a group at once. `readers`: each of them gets all tiles,
+    and releases them (`neptune.reader`)."""
 
     offset: int
     full: int
@@ -43,6 +44,10 @@ class Ring:
     stages: int
     panel: int
     by_warps: bool
+    readers: int
+
+
+Cursor = tuple[Any, int]  # a ring, and one of its readers; the producer is where reader 0 is
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,10 @@ class Rings:
             for op in nested(block):
                 if op.name in (GET, PUT):
                     found[op.operands[0]].append(op)
-        self.positions: dict[Any, Position] = {}  # of the next put or get
+        self.cursors: list[Cursor] = [
+            (ring, k) for ring in self.created for k in range(self._readers(ring))
+        ]
+        self.positions: dict[Cursor, Position] = {}  # of the next put or get
         self.got: dict[Any, Position] = {}  # of tiles that were not released
         self.rings: dict[Any, Ring] = {}
 
@@ -84,7 +92,11 @@ class Rings:
             step = -(-size // warp_groups.ATOM) * warp_groups.ATOM
             offset = self.kernel.take_tiles(step * slots)
             by_warps = self._is_read_by_warps(ring)
-            self.rings[ring] = Ring(offset, 0, 0, size, step, slots, panel, by_warps)
+            readers = self._readers(ring)
+            self.rings[ring] = Ring(offset, 0, 0, size, step, slots, panel, by_warps, readers)
+
+    def _readers(self, ring: Any) -> int:
+        return 1 + max((_reader(op) for op in self.uses[ring]), default=0)
 
     def _panel(self, put: Any, columns: int) -> int:
         """Columns of a panel of what a put takes."""
@@ -108,32 +120,35 @@ class Rings:
         for ring in self.rings.values():
             for k in range(ring.stages):
                 hopper.init_barrier(self.kernel.address(ring.full + 8 * k), 1)
-                arrivals = warps if ring.by_warps else groups
+                arrivals = ring.readers * (warps if ring.by_warps else groups)
                 hopper.init_barrier(self.kernel.address(ring.empty + 8 * k), arrivals)
 
     # ---- positions
 
     def restart(self) -> None:
         """Producer and consumers each begin at the first slots."""
-        self.positions = dict.fromkeys(self.created, Position(0))
+        self.positions = dict.fromkeys(self.cursors, Position(0))
 
-    def together(self) -> list[list[Any]]:
+    def together(self) -> list[list[Cursor]]:
         """Rings that are put in the same places: at the end of a program their positions are
-        equal, those of the consumers too, for these get what was put."""
-        found: dict[Any, list[Any]] = {}
-        for ring, puts in self.puts.items():
-            found.setdefault(tuple(self._place(op) for op in puts), []).append(ring)
+        equal, those of all readers too, for these get what was put."""
+        found: dict[Any, list[Cursor]] = {}
+        for cursor in self.cursors:
+            places = tuple(self._place(op) for op in self.puts[cursor[0]])
+            found.setdefault(places, []).append(cursor)
         return list(found.values())
 
-    def advancing(self, within: Any) -> list[list[Any]]:
-        """Rings that advance in a loop or branch, together those that do so in the same places and
+    def advancing(self, within: Any) -> list[list[Cursor]]:
+        """What advances in a loop or branch, together that which does so in the same places and
         from the same position."""
-        found: dict[Any, list[Any]] = {}
-        for ring in self.created:
-            ops = [*self.uses[ring], *self.puts[ring]]
+        found: dict[Any, list[Cursor]] = {}
+        for cursor in self.cursors:
+            ring, reader = cursor
+            ops = [op for op in self.uses[ring] if _reader(op) == reader]
+            ops += self.puts[ring] if reader == 0 else []
             places = tuple(self._place(op) for op in ops if _is_within(op, within))
             if places:
-                found.setdefault((self.positions[ring], places), []).append(ring)
+                found.setdefault((self.positions[cursor], places), []).append(cursor)
         return list(found.values())
 
     def _place(self, op: Any) -> Any:
@@ -142,21 +157,21 @@ class Rings:
         blocks = [region.blocks[0] for region in parent.regions if len(region.blocks)]
         return parent, blocks.index(op.block)
 
-    def values(self, groups: Sequence[Sequence[Any]]) -> list[Any]:
-        """The positions of groups of rings, as index values."""
+    def values(self, groups: Sequence[Sequence[Cursor]]) -> list[Any]:
+        """The positions of groups of cursors, as index values."""
         s = self.kernel.s
         here = [self.positions[group[0]] for group in groups]
         return [s.value(s.add(p.base, p.more)) for p in here]
 
-    def bind(self, groups: Sequence[Sequence[Any]], values: Sequence[Any]) -> None:
+    def bind(self, groups: Sequence[Sequence[Cursor]], values: Sequence[Any]) -> None:
         """The inverse of `values`."""
         for group, value in zip(groups, values, strict=True):
             self.positions.update(dict.fromkeys(group, Position(value)))
 
-    def take(self, ring: Any) -> Position:
+    def take(self, cursor: Cursor) -> Position:
         """The position of the next tile, which the one behind it follows."""
-        position = self.positions[ring]
-        self.positions[ring] = Position(position.base, position.more + 1)
+        position = self.positions[cursor]
+        self.positions[cursor] = Position(position.base, position.more + 1)
         return position
 
     def slot(self, ring: Ring, position: Position) -> tuple[Any, Any]:
@@ -171,7 +186,8 @@ class Rings:
     def get(self, op: Any) -> PanelTile:
         """Wait for a tile."""
         kernel, s, tile = self.kernel, self.kernel.s, op.results[0]
-        ring, self.got[tile] = self.rings[op.operands[0]], self.take(op.operands[0])
+        cursor = op.operands[0], _reader(op)
+        ring, self.got[tile] = self.rings[cursor[0]], self.take(cursor)
         slot, parity = self.slot(ring, self.got[tile])
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.full)), parity)
         address = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
@@ -189,6 +205,10 @@ class Rings:
             hopper.converge()
         thread = s.value(s.mod(kernel.threads.id, together), s.i32)
         hopper.arrive_if_first(kernel.address(s.add(s.mul(slot, 8), ring.empty)), thread)
+
+
+def _reader(get: Any) -> int:
+    return int(READER.find(get, 0))
 
 
 def _is_within(op: Any, other: Any) -> bool:

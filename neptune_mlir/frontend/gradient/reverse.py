@@ -241,7 +241,7 @@ class Reverse:
         axes &= d.axes
         if not axes:
             return d
-        found = split(d, lambda t: not t.is_const and not t.axes & axes)
+        found = split(d, lambda t: not t.axes & axes)
         return _with_factors(self._sum(found.rest, axes), found)
 
     def _sum(self, body: Term, axes: frozenset[int]) -> Term:
@@ -249,7 +249,9 @@ class Reverse:
         if body.op == "neg":  # what is added up is a product, not what is subtracted
             return minus(self._sum(body.args[0], axes))
         rest = known = T.const(0.0, body.dtype)
-        found = [(addend, known_sum(self.made, addend, axes)) for addend in addends_of(body)]
+        whole = known_sum(self.made, body, axes)  # what is left of it may be nothing
+        addends = [body] if whole is not None else addends_of(body)
+        found = [(addend, known_sum(self.made, addend, axes)) for addend in addends]
         for addend, value in found:
             if value is None:
                 rest = plus(rest, addend)

@@ -9,12 +9,18 @@ from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
-from neptune_mlir.analysis.tiles import load_window, shape_of, tuned
-from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT
+from neptune_mlir.analysis.tiles import (
+    load_window,
+    read_contraction,
+    read_generic,
+    shape_of,
+    tuned,
+)
+from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import panel_of, tile_bytes
+from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED, panel_of, tile_bytes
 from neptune_mlir.transforms.registry import remark
 
 Size = Callable[[Any], int]  # bytes of a load in shared memory
@@ -35,7 +41,9 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall) and not stages:
-        stages = resources.ring_slots(limit, once, most)
+        results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
+        late = results if any(map(_is_shared, loops)) else 0
+        stages = resources.ring_slots(limit, once, most, late)
     if not stages:
         waits = most and 0 < rows <= resources.ROWS
         stages = resources.stages_under_way(most) if waits else resources.STAGES
@@ -45,6 +53,17 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     if fitting < stages:
         remark(forall.location, f"{fitting} stages: shared memory holds no more")
     return fitting
+
+
+def _is_shared(loop: Any) -> bool:
+    """Whether several products of a loop read a tile that it loads."""
+    for op in loop.regions[0].blocks[0].operations:
+        if is_staged(op.operation):
+            readers = {use.owner.operation for use in op.operation.results[0].uses}
+            generics = (read_generic(r) for r in readers if r.name == "linalg.generic")
+            if sum(read_contraction(g) is not None for g in generics) > 1:
+                return True
+    return False
 
 
 def is_staged(op: Any) -> bool:

@@ -47,6 +47,7 @@ from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.transforms.gpu.copies import is_free
 from neptune_mlir.transforms.gpu.streams import chains_of
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
+from neptune_mlir.transforms.hopper.tile_readers import join_gets, split_gets
 from neptune_mlir.transforms.registry import register, remark
 
 MOST = 6  # ops that may run late or not: all their sets are tried
@@ -59,7 +60,9 @@ def schedule_loops(module: Any) -> None:
             continue
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
+            split_gets(chain)
             _schedule_chain(chain, rates)
+            join_gets(chain)
 
 
 def _schedule_chain(chain: list[Any], rates: Rates) -> None:

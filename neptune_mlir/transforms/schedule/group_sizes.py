@@ -73,10 +73,21 @@ def shape_of(
         stream in nest.reduced_axes for nest, left, right in contractions(nests)
         if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left)
     ]  # a sum of squares is no product of a matrix instruction
+    row_axes = {
+        a for nest, left, right in contractions(nests) if stream not in nest.reduced_axes
+        for a in (T.axes_of(left) ^ T.axes_of(right)) & set(nest.result_axes)
+    }  # fmt: skip
+    made = {nest.key for nest in nests}
+    factors = {f for _, *both in contractions(nests) for f in both}
+    loads = {
+        r for nest in nests for r in nest.reads
+        if r.attr not in made and r not in factors
+        and stream in T.axes_of(r) and T.axes_of(r) & (row_axes - {stream})
+    }  # fmt: skip
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
-        max(1, summed.count(False)), max(1, summed.count(True)),
+        max(1, summed.count(False)), max(1, summed.count(True)), len(loads),
     )  # fmt: skip
 
 

@@ -187,6 +187,8 @@ def _readable(message: str, source: str) -> str:
     return f"schedule {source}:{line}:{column}: {text}"
 
 
+MINOR = 16  # times less work than another reduction does: such a one has no say
+UNKNOWN = 1024  # what an extent counts that only a call knows
 LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
 
 
@@ -200,9 +202,10 @@ def choose(
     """The template for a program (at program level): one of those that ship.
 
     The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
-    elements (or a run-time number of them) into each. With fewer results than the target runs
-    programs at once, rows alone leave it idle, so the stream is cut: `private`. Everything else,
-    and whatever is known at run time only, is `streamed`.
+    elements (or a run-time number of them) into each, but for small ones that nothing else needs.
+    With fewer results than the target runs programs at once, rows alone leave it idle, so the
+    stream is cut: `private`. Everything else, and whatever is known at run time only, is
+    `streamed`.
 
     Where the number of chunks `adapts` to the extents, a run-time number of independent problems
     (a batch of contractions) counts as one: of many, each is cut into one chunk. Where the target
@@ -214,12 +217,13 @@ def choose(
         return "apart"
     problems = Problems()
     fewest = None
+    counting = _counting(payload)
     for function in payload.body.operations:
         if function.operation.name != "func.func":
             continue
         for block in function.regions[0].blocks:
             for op in block.operations:
-                if op.operation.name == REDUCE:
+                if op.operation.name == REDUCE and op.operation in counting:
                     single = problems.axes(op.operation) if adapts else frozenset()
                     results, reduced = _extents(op.operation, single)
                     if reduced >= LONG_STREAM:
@@ -249,9 +253,7 @@ def _reduces_deep_products(payload: Any) -> bool:
     for op in _nests(payload):
         kept, domain = set(op.attributes["result_axes"]), list(op.attributes["domain"])
         reduced = [n for loop, n in enumerate(domain) if loop not in kept]
-        sources = [read.operation.operands[0] for read in op.regions[0].blocks[0].operations
-                   if read.operation.name == READ]  # fmt: skip
-        deep = [axes[v] for v in sources if v in axes]
+        deep = [axes[v] for v in _sources(op) if v in axes]
         if deep and op.name == REDUCE:
             found.append(len(kept) < max(deep))
         elif deep:
@@ -260,6 +262,26 @@ def _reduces_deep_products(payload: Any) -> bool:
             if DYNAMIC_EXTENT not in reduced and math.prod(reduced) > DEEP_PRODUCT:
                 axes[op.results[0]] = len(kept)
     return bool(found) and all(found)
+
+
+def _counting(payload: Any) -> set[Any]:
+    """The nests that do most of the work of a program, and those that such nests need."""
+    nests = list(_nests(payload))
+    work = [math.prod(UNKNOWN if n == DYNAMIC_EXTENT else n for n in op.attributes["domain"])
+            for op in nests]  # fmt: skip
+    found = set()
+    for op, points in zip(reversed(nests), reversed(work), strict=True):
+        if points * MINOR >= max(work):
+            found.add(op)
+        if op in found:
+            found |= {v.owner for v in _sources(op) if not isinstance(v.owner, ir.Block)}
+    return found
+
+
+def _sources(nest: Any) -> list[Any]:
+    """What a nest reads."""
+    return [read.operation.operands[0] for read in nest.regions[0].blocks[0].operations
+            if read.operation.name == READ]  # fmt: skip
 
 
 def _nests(payload: Any) -> Iterator[Any]:

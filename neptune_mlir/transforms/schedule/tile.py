@@ -4,7 +4,8 @@
 A size of 0 leaves an axis uncut. Sizes that a schedule has set already stay. The default rule
 looks at the part that an axis plays, never at what the program is for:
 
-* the streamed axis: 64 with a contraction in the kernel, 256 without;
+* the streamed axis: 64 with a contraction in the kernel, 256 without; 1 where it numbers products
+  (all operands have it: a gradient that is summed over a batch);
 * other reduced axes: uncut when static and at most 512; else 64, or 256 when the kernel has
   neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
@@ -15,12 +16,13 @@ looks at the part that an axis plays, never at what the program is for:
   a contraction take the first sizes of `tile_room.py` that fit;
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
   if it reads along these: a tile of ROW elements, or fewer where registers are few;
-* parallel axes without a contraction: outside a stream the last, when reads run along it, is
-  uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
-  known at run time, `columns`); the last of the rest 16; all others 1;
+* parallel axes without a contraction: outside a stream (on GPUs also in one that reads do not run
+  along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
+  of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
+  all others 1;
 * on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
-* of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
-  until a tile has TILE_WORDS;
+* without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
+  has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
   divides both, so that a tile lies in one page;
 * an axis that is also read divided by a constant: 1. But where the target asks for at least so
@@ -152,14 +154,14 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = nests_of(op, values)
+    if axis in _shared_axes(nests):
+        wishes = replace(wishes, stream=wishes.stream or 1)
     rows, stream = wishes.rows, wishes.stream
     domain = list(op.domain)
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
-    inner = None
-    if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
-        inner = parallel.pop()
+    inner = _inner(op, parallel, nests, axis) if not free else None
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:
         if isinstance(op, N.GlobalOp) and a == 0:
@@ -174,7 +176,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         column = ends[-1] if len(ends) > 1 or axis is None else None
         row, more = _parts(ends, column, nests, domain)
         whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
-        uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
+        uncut = axis is not None and _is_uncut(column, domain)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
             rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
             uncut = uncut and (deep or _at_most(domain[column], cut))
@@ -201,17 +203,27 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     for a in divisors:
         sizes[a] = 1
     if axis is not None:
-        sizes[axis] = stream or (64 if free else 256)
+        sizes[axis] = stream or (64 if free else _equal_quotients(axis, nests) or 256)
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
-    if axis is not None and not free:
-        on_gpu = bool(_chip_of(op))
-        order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
-        chosen |= _cut_to(TILE_WORDS[on_gpu], order, chosen, domain, _words(nests))
-    if free and row:
+    if not free:
+        order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
+        most = TILE_WORDS[bool(_chip_of(op))]
+        chosen |= _cut_to(most, order, chosen, domain, _words(nests))
+    elif row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain)
+
+
+def _inner(
+    op: Any, parallel: list[int], nests: Sequence[FusedNest], axis: int | None
+) -> int | None:
+    """The parallel axis that reads run along, taken off the list; of streams on GPUs, where they
+    do not run along the stream too."""
+    streams = axis is not None and (not _chip_of(op) or _is_contiguous(axis, nests))
+    found = parallel and not streams and _is_contiguous(parallel[-1], nests)
+    return parallel.pop() if found else None
 
 
 def _fit_join(
@@ -302,6 +314,26 @@ def _group_sizes(
     return choice.rows, choice.stream, cut, shape.depth > 1
 
 
+def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
+    """Whether a program of a stream has all columns of a result."""
+    return column is not None and _at_most(domain[column], WHOLE_COLUMN)
+
+
+def group_cycles(stream: Any) -> float | None:
+    """What a point of a stream costs warp groups (`group_tiles.cycles`); None without products of
+    rows and uncut columns."""
+    nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
+    reduced = {a for nest in nests for a in nest.reduced_axes}
+    parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
+    free = _free_axes(nests)
+    ends = [a for a in parallel if a in free]
+    if len(ends) < 2 or not _is_uncut(ends[-1], domain):
+        return None
+    shape = group_sizes.shape_of(nests, domain, axis, ends[-1])
+    length = domain[axis] if domain[axis] != DYNAMIC else 0
+    return group_tiles.cycles(shape, group_sizes.choose(_chip_of(stream), shape, length))
+
+
 def _chip_of(op: Any) -> str:
     """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
     module = op.operation.parent
@@ -384,6 +416,16 @@ def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
     return free
 
 
+def _shared_axes(nests: Sequence[FusedNest]) -> set[int]:
+    """The axes that both operands of every contraction have, and its result: these number
+    products."""
+    both = [
+        T.axes_of(left) & T.axes_of(right) & set(nest.result_axes)
+        for nest, left, right in contractions(nests)
+    ]
+    return set(frozenset.intersection(*both)) if both else set()
+
+
 def _parts(
     ends: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
 ) -> tuple[list[int], list[int]]:
@@ -412,6 +454,16 @@ def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
         if p.axis is not None and p.divisor > 1:
             found[p.axis] = math.gcd(found.get(p.axis, 0), p.divisor)
     return found
+
+
+def _equal_quotients(axis: int, nests: Sequence[FusedNest]) -> int:
+    """The constant by which a condition divides the positions along an axis: that many are alike,
+    and a tile of them is live or dead. 0: none does."""
+    found = {
+        int(t.args[1].value) for nest in nests if nest.body is not None for t in T.walk(nest.body)
+        if t.op == "floordiv" and t.args[0] is T.index(axis) and t.args[1].is_const
+    }  # fmt: skip
+    return min(found, default=0)
 
 
 def _within_pages(

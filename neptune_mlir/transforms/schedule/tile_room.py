@@ -18,6 +18,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import masked_load
+from neptune_mlir.targets.resources import LOADED
 
 # Rows and streamed elements, the best first. Rows are worth more: each fragment of a streamed
 # tile that a warp loads then feeds more products. Fewer rows than 16 would be padding.
@@ -25,7 +26,6 @@ SIZES = (
     (128, 64), (128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 )  # fmt: skip
 STAGES = 2  # tiles of the stream in shared memory at once
-LOADED = 3  # registers for an element and its address
 BYTES = {"f16": 2, "bf16": 2, "f64": 8, "i8": 1, "f8E4M3FN": 1}
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.analysis.tiles import read_contraction, read_generic
+from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.ir.bindings import ir, tensor
 from neptune_mlir.targets import cpu
 from neptune_mlir.transforms.registry import register
@@ -94,7 +95,7 @@ class _Loop:
                 return None
             tiles.makers.append(op)
             if not _is_product(op):
-                pending += _makers_of_inputs(op)
+                pending += [m for m in _makers_of_inputs(op) if not self._stays_loaded(m)]
             for use in op.results[0].uses:
                 reader = use.owner.operation
                 if not _is_generic(reader) or reader.block != self.block:
@@ -106,6 +107,11 @@ class _Loop:
                 else:
                     return None
         return tiles
+
+    def _stays_loaded(self, op: Any) -> bool:
+        """Whether a tile is a load that registers can take either way round: not the vectors of a
+        CPU."""
+        return bool(self.wanted == 0 and op is not None and op.name in LOADS)
 
     def _can_turn(self, op: Any) -> bool:
         """An op of the loop that makes a tile of two dimensions: a product that lies wrong, or an

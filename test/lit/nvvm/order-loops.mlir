@@ -1,6 +1,7 @@
-// Every matmul reads tiles of rings that another one reads as well, so none can run late. Both scores
-// start together, and exp runs beside the second one.
-// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops --pipeline-loops | filecheck %s
+// Every matmul reads tiles of rings that another one reads as well, and rings of two slots have none for
+// a tile that waits for a late matmul: none runs late. Both scores start together, and exp runs beside
+// the second one.
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8 stages=2" --partition-warps --split-matmuls --schedule-loops --pipeline-loops | filecheck %s
 
 // CHECK-LABEL: func.func @two_scores
 // CHECK-NOT: scf.if

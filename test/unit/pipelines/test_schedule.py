@@ -263,3 +263,13 @@ def test_what_the_fixed_part_ran_is_not_run_again():
     p.output(N.sum(large * rate * u * v, j), i, e)
     module, facts = compiler.lower_text(Source.of(p).text, "norm", "sm_80", None, "tile")
     assert facts["kernels"] > 1 and "scf.forall" in str(module)
+
+
+def test_small_sums_that_nothing_needs_have_no_say():
+    """The gradient of a learned sink has a result a head, and is a sum over all rows."""
+    from neptune_mlir import ops
+    from neptune_mlir.frontend.gradient import grad
+
+    module = parse(grad(ops.attention(head_dim=64, heads=16, sink=True)).to_mlir())
+    runner.run(module, common.IMPORT)
+    assert scripts.choose(module, parallel_programs=132, adapts=True) == "streamed"

@@ -11,7 +11,7 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.plan import evaluate
-from neptune_mlir.targets import tuned
+from neptune_mlir.targets import group_tiles, tuned
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.transforms.schedule import group_sizes
@@ -58,6 +58,23 @@ def test_the_shipped_table_fits_the_chips(entry):
 def test_sizes(shape, length, sizes):
     choice = group_sizes.choose("sm_90a", shape, length)
     assert (choice.rows, choice.stream) == sizes
+
+
+@pytest.mark.parametrize(("width", "apart"), [(64, False), (128, False), (160, False),
+                                              (192, True), (224, True)])  # fmt: skip
+def test_wide_results_are_faster_apart(width, apart):
+    """As measured on an H200 (gradients of attention; 256 does not fit side by side at all)."""
+    def cycles(scores, results):
+        shape = Shape(width, width, False, True, False, scores, results)
+        return group_tiles.cycles(shape, group_sizes.rule(shape))
+
+    assert (cycles(1, 1) + cycles(2, 1) < cycles(2, 2)) == apart
+
+
+def test_loads_beside_products_take_registers():
+    plain, biased = (Shape(64, 64, False, True, loads=n) for n in (0, 1))
+    assert group_sizes.rule(biased).stream < group_sizes.rule(plain).stream
+    assert Entry.from_json(Entry("sm_90a", biased, 0, Choice(128, 64)).as_json()).shape == biased
 
 
 def test_another_chip_has_other_entries():
