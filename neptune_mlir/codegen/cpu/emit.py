@@ -23,7 +23,8 @@ class MemoryView:
 
     `kind` is the element type that the program sees (`i1` is stored as bytes). `slot` tells
     memory apart: views of different slots never overlap. Along dimension `padded` (stride 1)
-    whole vectors may be read and written past the end.
+    whole vectors may be read and written past the end. `within`: of a tile that lies in an array,
+    how many elements there are along each dimension (None: all); no other memory is touched.
     """
 
     base: Any
@@ -33,6 +34,7 @@ class MemoryView:
     strides: tuple[Index, ...]
     slot: Any
     padded: int | None = None
+    within: tuple[Index | None, ...] = ()
 
     @property
     def static(self) -> bool:
@@ -40,11 +42,13 @@ class MemoryView:
 
 
 class VectorEmitter:
-    """Builds ops at the current insertion point. `lanes` is the length of every vector."""
+    """Builds ops at the current insertion point. `lanes` is the length of every vector, `fma`
+    whether there are fused multiply-adds."""
 
-    def __init__(self, lanes: int, registers: int, entry: Any):
+    def __init__(self, lanes: int, registers: int, entry: Any, fma: bool = True):
         self.lanes = lanes
         self.registers = registers
+        self.fma = fma
         self._entry = entry
         self._constants: dict[Any, Any] = {}
         self.index = ir.IndexType.get()
@@ -100,6 +104,27 @@ class VectorEmitter:
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return arith.cmpi(arith.CmpIPredicate.eq, self.value(a), self.value(b))
+
+    def select(self, condition: Any, a: Index, b: Index) -> Index:
+        if isinstance(condition, bool):
+            return a if condition else b
+        if isinstance(a, int) and isinstance(b, int) and a == b:
+            return a
+        return arith.select(condition, self.value(a), self.value(b))
+
+    def either(self, condition: Any, a: Any, b: Any) -> Any:
+        """One of two flat memories."""
+        if isinstance(condition, bool):
+            return a if condition else b
+        kind = a.type
+        if b.type != kind:
+            b = memref.reinterpret_cast(kind, b, [], [], [], [0], [BIG], [1])
+        return arith.select(condition, a, b)
+
+    def negation(self, condition: Any) -> Any:
+        if isinstance(condition, bool):
+            return not condition
+        return arith.xori(condition, self.constant(True, self.i1))
 
     def both(self, a: Any, b: Any) -> Any:
         if isinstance(a, bool):

@@ -73,6 +73,14 @@ class LiveSizes:
             found.append(bound)
         return found
 
+    def exact(self, op: Any) -> list[bool]:
+        """Whether each loop of a `linalg.generic` ends at its bound, and not behind it."""
+        roots = [self._find((op, d)) for d in range(_loops(op))]
+        return [
+            root in self._bounds and (reduced or root not in self._reducing)
+            for root, reduced in zip(roots, _reduced(op), strict=True)
+        ]
+
     def _whole_vectors(self, bound: Any) -> Any:
         if bound not in self._rounded:
             made = bound.owner

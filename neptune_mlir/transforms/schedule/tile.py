@@ -84,13 +84,14 @@ class Wishes:
     warp_groups: int = 0
     length: int = 0
     few: int = 0
+    products: int = 0
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
-    few: int = 0,
+    few: int = 0, products: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -105,8 +106,9 @@ def tile(
             stream gets `neptune.longer`, the lengths from which on others would be better.
         few: 1 for such sizes where a launch has few programs, 2 where their streams are short too.
         length: the least extent of streamed axes that such sizes are for, where only a call says.
+        products: instead of the rule's sizes for rows and streamed axes of streams with products.
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few)
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few, products)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -157,6 +159,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
+    if free and axis is not None:
+        rows, stream = rows or wishes.products, stream or wishes.products
     inner = None
     if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
         inner = parallel.pop()
