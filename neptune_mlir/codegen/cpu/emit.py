@@ -222,12 +222,15 @@ class VectorEmitter:
 
     def iota(self, lanes: int | None = None) -> Any:
         lanes = lanes or self.lanes
-        kind = self.vector_type(self.index, lanes)
-        key = ("iota", lanes)
+        return self.row(range(lanes), self.vector_type(self.index, lanes))
+
+    def row(self, numbers: Sequence[int], kind: Any) -> Any:
+        """A vector of integers."""
+        key = (tuple(numbers), str(kind))
         if key not in self._constants:
             with ir.InsertionPoint.at_block_begin(self._entry):
                 elements = ir.DenseElementsAttr.get(
-                    [ir.IntegerAttr.get(self.index, k) for k in range(lanes)], kind
+                    [ir.IntegerAttr.get(kind.element_type, k) for k in numbers], kind
                 )
                 self._constants[key] = arith.ConstantOp(kind, elements).result
         return self._constants[key]

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES, identity_of
+from neptune_mlir.codegen.cpu import tile_positions
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines
+from neptune_mlir.codegen.cpu.tile_positions import Positions
 from neptune_mlir.codegen.cpu.tile_quotient import Divisor, divides_by_scalar, divisor, quotient
 from neptune_mlir.ir.bindings import arith, ir
 
@@ -533,7 +535,8 @@ class TileLowering:
             env[argument] = value
         for op in block.operations:
             if op.operation.name == "linalg.yield":
-                return [env.get(value, value) for value in op.operands]
+                found = [env.get(value, value) for value in op.operands]
+                return [tile_positions.as_vector(self.em, value) for value in found]
             if not len(op.results) or op.results[0] not in self.kept:
                 self._scalar_op(op.operation, env)
         raise AssertionError("a body ends in linalg.yield")
@@ -543,9 +546,15 @@ class TileLowering:
         if op.name == "linalg.index":
             dim = int(ir.IntegerAttr(op.attributes["dim"]).value)
             here = em.value(self.position[dim])
-            env[op.results[0]] = arith.addi(em.iota(), em.splat(here)) if dim == self.v else here
+            env[op.results[0]] = Positions(here) if dim == self.v else here
             return
         operands = [env.get(value, value) for value in op.operands]
+        if any(isinstance(value, Positions) for value in operands):
+            made = tile_positions.compute(em, op, operands)
+            if made is not None:
+                env[op.results[0]] = made
+                return
+            operands = [tile_positions.as_vector(em, value) for value in operands]
         if op.name == "memref.load" and operands[0] in self.generic.loaded:
             env[op.results[0]] = em.load(self.generic.loaded[operands[0]], operands[1:])
             return
