@@ -80,7 +80,7 @@ class _Search:
                 self._copies.append(op)
         elif op.name == "memref.store":
             self._touch(op.operands[1], self._written)
-        elif op.name not in ("memref.subview", "memref.cast", "memref.dim"):
+        elif op.name not in _VIEWS:
             for value in op.operands:
                 self._touch(value, self._read)
         return ir.WalkResult.ADVANCE
@@ -198,6 +198,10 @@ class _Search:
         )
 
 
+_VIEWS = {  # ops on arrays that neither read nor write elements
+    "memref.subview", "memref.cast", "memref.dim", "memref.extract_strided_metadata",
+    "memref.reinterpret_cast",
+}  # fmt: skip
 _FLOATS = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type)
 
 
