@@ -319,8 +319,9 @@ class VectorEmitter:
         return arith.cmpi(arith.CmpIPredicate.ne, raw, self.constant(0, raw.type))
 
     def _stored(self, value: Any, view: MemoryView) -> Any:
+        """Booleans as bytes; numbers as wide as memory holds them."""
         if view.kind != self.i1:
-            return value
+            return self.widened(value, view.kind)
         byte = ir.MemRefType(view.base.type).element_type
         kind = (
             self.vector_type(byte, value.type.shape[0])
@@ -328,6 +329,14 @@ class VectorEmitter:
             else byte
         )
         return arith.extui(kind, value)
+
+    def widened(self, value: Any, kind: Any) -> Any:
+        """A number, or a vector of them, as f32 if `kind` is and it is narrower."""
+        wide = isinstance(value.type, ir.VectorType)
+        element = value.type.element_type if wide else value.type
+        if not isinstance(kind, ir.F32Type) or not isinstance(element, (ir.BF16Type, ir.F16Type)):
+            return value
+        return arith.extf(self.vector_type(kind, value.type.shape[0]) if wide else kind, value)
 
     def shifted(self, view: MemoryView, position: Sequence[Index]) -> MemoryView:
         """The same view with its origin at `position`."""

@@ -30,11 +30,13 @@ Allocate = Callable[[Any, tuple[int, ...], int], MemoryView]
 
 @dataclass
 class TileOperand:
-    """One operand: a view read through affine `index` expressions, or a scalar."""
+    """One operand: a view read through affine `index` expressions, or a scalar. `casts`: of the
+    factor of a product, the types that its numbers are cast to before they are multiplied."""
 
     view: MemoryView | None
     scalar: Any
     index: list[Any]
+    casts: tuple[Any, ...] = ()
 
     def position_of(self, dim: int) -> int | None:
         """The dimension of the view that is exactly loop `dim`."""

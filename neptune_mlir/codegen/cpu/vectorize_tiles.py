@@ -158,6 +158,7 @@ class _GridKernel:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
+        self._widen(generics)
         self.live = LiveSizes(self.em, self.function.operation, rows.get)
         for value, view in list(self.views.items()):
             wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
@@ -169,6 +170,24 @@ class _GridKernel:
             self.function.operation, self._known, self.live, self._vector_loop
         )
         self.useless = {op for tile in self.direct.values() for op in tile.fills}
+
+    def _widen(self, generics: list[Any]) -> None:
+        """Tiles of 16-bit numbers that products alone read are held as what products sum in:
+        each number is widened once, not for each row that it is multiplied with."""
+        read: dict[Any, list[Any]] = {}  # tiles -> types that products sum in; None: other readers
+        for op in generics:
+            generic = self._known(op)
+            found = None if generic is None else self._contraction(generic)
+            for k, value in enumerate(op.operands):
+                written = generic is not None and k >= len(generic.inputs)
+                if not written or list(op.regions[0].blocks[0].arguments[k].uses):
+                    read.setdefault(value, []).append(found and not written and found.kind)
+        f32 = ir.F32Type.get()
+        for value, kinds in read.items():
+            slot = self.views[value].slot if value in self.views else None
+            narrow = isinstance(slot, Slot) and isinstance(slot.kind, (ir.BF16Type, ir.F16Type))
+            if narrow and all(kind == f32 for kind in kinds) and _only_filled(value):
+                slot.kind = f32
 
     def _known(self, op: Any) -> TileGeneric | None:
         """An op on whole tiles."""
@@ -183,9 +202,14 @@ class _GridKernel:
         self.views[tile] = replace(kept, strides=self._unknown(slot), padded=None, within=within)
         generic = self._generic(op)
         self.views[tile] = kept
-        if self._contraction(generic) is not None:
-            return None
-        found = TileLowering(self.em, generic).v
+        contraction = self._contraction(generic)
+        if contraction is not None and contraction.many_rows:
+            return None  # what is read often had better lie in one piece
+        if contraction is not None:
+            whole = contraction.b.view is not None and contraction.b.view.slot is slot
+            found = contraction.v if whole and not any(n is not None for n in within) else None
+        else:
+            found = TileLowering(self.em, generic).v
         place = next(o for o in generic.operands if o.view and o.view.slot is slot)
         loops = [d for d in range(len(generic.extents)) if place.position_of(d) == slot.inner]
         return found if found is not None and [found] == loops else None
@@ -503,6 +527,24 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
+
+
+def _only_filled(tile: Any) -> bool:
+    """Whether a tile is a whole operand of computations, and else only copied to."""
+    for use in tile.uses:
+        user = use.owner.operation
+        copied = [user]
+        if user.name == "memref.subview":
+            copied = [u.owner.operation for u in user.results[0].uses]
+            part = user.results[0]
+        else:
+            part = tile
+        for op in copied:
+            into = op.name == "memref.copy" and op.operands[1] == part != op.operands[0]
+            whole = op.name == "linalg.generic" and part == tile
+            if not into and not whole and op.name != "memref.dealloc":
+                return False
+    return True
 
 
 def _same_output(fill: TileGeneric, after: TileGeneric) -> bool:
