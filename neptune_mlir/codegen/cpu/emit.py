@@ -25,6 +25,7 @@ class MemoryView:
     memory apart: views of different slots never overlap. Along dimension `padded` (stride 1)
     whole vectors may be read and written past the end. `within`: of a tile that lies in an array,
     how many elements there are along each dimension (None: all); no other memory is touched.
+    `ahead`: how far behind an element that is the same of the next tile lies, to be fetched early.
     """
 
     base: Any
@@ -35,6 +36,7 @@ class MemoryView:
     slot: Any
     padded: int | None = None
     within: tuple[Index | None, ...] = ()
+    ahead: Any = None
 
     @property
     def static(self) -> bool:
@@ -275,6 +277,8 @@ class VectorEmitter:
         where = self.value(self.address(view, position))
         stored = ir.MemRefType(view.base.type).element_type
         kind, stride = self.vector_type(stored), view.strides[dim]
+        if view.ahead is not None:
+            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 3, True)
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:

@@ -261,6 +261,25 @@ def _part(value: Any) -> tuple[Any, tuple[Index | None, ...]] | None:
     )
 
 
+def moved_by_loop(part: Any) -> tuple[int, int] | None:
+    """The dimension along which a part of an array moves with the loop around it, and how far it
+    moves in a step."""
+    op = None if isinstance(part, ir.BlockArgument) else part.owner.operation
+    if op is None or op.name != "memref.subview" or op.parent.name != "scf.for":
+        return None
+    variable = op.block.arguments[0]
+    step = op.parent.operation.operands[2].owner
+    if isinstance(step, ir.Block) or step.operation.name != "arith.constant":
+        return None
+    marker = ir.ShapedType.get_dynamic_size()
+    dynamic = iter(list(op.operands)[1:])
+    offsets = [int(x) for x in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])]
+    for dim, offset in enumerate(offsets):
+        if offset == marker and next(dynamic) == variable:
+            return dim, int(ir.IntegerAttr(step.operation.attributes["value"]).value)
+    return None
+
+
 def _users(tile: Any) -> list[tuple[Any, int]]:
     return [(use.owner.operation, use.operand_number) for use in tile.uses]
 

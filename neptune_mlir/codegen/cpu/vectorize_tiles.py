@@ -65,6 +65,7 @@ class _GridKernel:
         self.strips: dict[Slot, MemoryView] = {}
         self.live: LiveSizes | None = None
         self.buffers: dict[Any, MemoryView] = {}
+        self.fetched: list[Any] = []
         self.dead: list[Any] = []
 
     def run(self) -> int:
@@ -252,7 +253,7 @@ class _GridKernel:
         with ir.InsertionPoint(op), op.location:
             source = self.views[op.operands[0]]
             target = self.views[op.operands[1]]
-            unit = self._choose_place(direct, source)
+            unit = self._choose_place(direct, source, self._ahead(op.operands[0]))
             apart = self.em.negation(unit)
             self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
 
@@ -263,7 +264,18 @@ class _GridKernel:
         apart = self.em.negation(unit)
         return lambda: self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
 
-    def _choose_place(self, direct: DirectTile, outside: MemoryView) -> Any:
+    def _ahead(self, part: Any) -> Index | None:
+        """How far behind the elements of a part of an array those of the next one lie, where the
+        part goes with the steps of the loop around it."""
+        moving = tile_direct.moved_by_loop(part)
+        if moving is None:
+            return None
+        dim, step = moving
+        return self.em.value(self.em.mul(step, self.views[part.owner.operands[0]].strides[dim]))
+
+    def _choose_place(
+        self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None
+    ) -> Any:
         """Let a tile lie in an array that is contiguous along the right dimension; whether it is."""
         em, tile = self.em, self.views[direct.tile]
         slot = tile.slot
@@ -275,7 +287,7 @@ class _GridKernel:
         self.views[direct.tile] = MemoryView(
             em.either(unit, outside.base, tile.base), tile.kind,
             em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None,
-            direct.within,
+            direct.within, ahead,
         )  # fmt: skip
         return unit
 
@@ -486,6 +498,7 @@ class _GridKernel:
         return found if found is not None and tile_contract.worthwhile(found) else None
 
     def _compute(self, generic: TileGeneric, start: Any = None) -> None:
+        generic = self._fetched_once(generic)
         moved = tile_generic.as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
@@ -495,6 +508,18 @@ class _GridKernel:
             tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
+
+    def _fetched_once(self, generic: TileGeneric) -> TileGeneric:
+        """The next tile is fetched by the first that reads this one."""
+        inputs = []
+        for o in generic.inputs:
+            if o.view is not None and o.view.ahead is not None:
+                if o.view.ahead in self.fetched:
+                    o = replace(o, view=replace(o.view, ahead=None))
+                else:
+                    self.fetched.append(o.view.ahead)
+            inputs.append(o)
+        return replace(generic, inputs=inputs)
 
     def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         """Scratch memory for one computation: the next may have the same."""
