@@ -18,7 +18,7 @@ from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines
 from neptune_mlir.codegen.cpu.tile_positions import Positions
 from neptune_mlir.codegen.cpu.tile_quotient import Divisor, divides_by_scalar, divisor, quotient
-from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.ir.bindings import arith, ir, vector
 
 _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the combiner
 DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
@@ -568,6 +568,10 @@ class TileLowering:
             self._load_nested(clone)
             env.update(zip(op.results, clone.results, strict=True))
             return
+        fused = self._fused(op, env)
+        if fused is not None:
+            env[op.results[0]] = fused
+            return
         if divides_by_scalar(op, operands) and operands[1] in self.divisors:
             env[op.results[0]] = quotient(em, operands[0], self.divisors[operands[1]])
             return
@@ -586,6 +590,27 @@ class TileLowering:
             attributes={name: op.attributes[name] for name in op.attributes},
         )
         env.update(zip(op.results, made.results, strict=True))
+
+    def _fused(self, op: Any, env: dict[Any, Any]) -> Any:
+        """A sum of products takes them by multiply-adds, as contractions do."""
+        g = self.generic
+        accumulators = list(g.body.arguments)[len(g.inputs) :]
+        if op.name != "arith.addf" or not self.em.fma or not any(g.reduced):
+            return None
+        acc, other = op.operands
+        if other in accumulators:
+            acc, other = other, acc
+        if acc not in accumulators or isinstance(other, ir.BlockArgument):
+            return None
+        product = other.owner.operation
+        if product.name != "arith.mulf" or product.block != op.block:
+            return None
+        values = [env.get(v, v) for v in (*product.operands, acc)]
+        vectors = [isinstance(v.type, ir.VectorType) for v in values]
+        f32 = isinstance(product.results[0].type, ir.F32Type)
+        if not f32 or not vectors[2] or not any(vectors[:2]):
+            return None
+        return vector.fma(*(v if w else self.em.splat(v) for v, w in zip(values, vectors, strict=True)))
 
     def _load_nested(self, op: Any) -> None:
         """Loads in the regions of an op read the views of their arrays."""

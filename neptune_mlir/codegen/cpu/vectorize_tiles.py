@@ -402,7 +402,7 @@ class _GridKernel:
         self.dead += run
         with ir.InsertionPoint(end), run[-1].location:
             copies = [self._store_directly(store) for store in stores]
-            for group in tile_groups.group([self._generic(op) for op in run]):
+            for group in tile_groups.group([self._generic(op) for op in run], self._columns):
                 self._group(group)
             for copy in copies:
                 copy()
@@ -490,6 +490,11 @@ class _GridKernel:
                 start = filled_with(before)
             found.append((member, start))
         return found
+
+    def _columns(self, generic: TileGeneric) -> int | None:
+        """The loop of a product that its vectors run along."""
+        found = self._contraction(generic)
+        return None if found is None else found.v
 
     def _contraction(self, generic: TileGeneric) -> Any:
         if not all(isinstance(n, int) for n in generic.extents):
