@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_generic import Allocate, TileGeneric, TileOperand
+from neptune_mlir.codegen.cpu.tile_ops import Allocate, TileGeneric, TileOperand
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 _FEW_ROWS = 4  # with fewer rows than this, packing an operand costs more than it saves

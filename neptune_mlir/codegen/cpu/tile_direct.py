@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index
-from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, copied_places, filled_with
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
+from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places, filled_with
 from neptune_mlir.ir.bindings import ir
 
 
@@ -175,7 +175,9 @@ class _Search:
         """Whether an op writes each point of an output once, without reading it."""
         generic = self._generic_of(op)
         unread = not list(op.regions[0].blocks[0].arguments[position].uses)
-        return generic is not None and unread and not any(generic.reduced) and filled_with(generic) is None
+        if generic is None or not unread or any(generic.reduced):
+            return False
+        return filled_with(generic) is None
 
     # --- loops
 

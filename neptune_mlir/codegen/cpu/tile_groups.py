@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, copied_places
+from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places
 
 
 @dataclass

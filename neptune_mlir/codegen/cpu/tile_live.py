@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import VectorEmitter
-from neptune_mlir.codegen.cpu.tile_generic import DIVISIONS
+from neptune_mlir.codegen.cpu.tile_ops import DIVISIONS
 from neptune_mlir.ir.bindings import arith, ir
 
 Node = tuple[Any, int]

@@ -23,14 +23,19 @@ from neptune_mlir.codegen.cpu import (
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_direct import DirectTile, touches_nothing
-from neptune_mlir.codegen.cpu.tile_generic import (
-    TileGeneric,
-    TileLowering,
-    TileOperand,
-    filled_with,
-)
+from neptune_mlir.codegen.cpu.tile_generic import TileLowering
 from neptune_mlir.codegen.cpu.tile_groups import StripGroup
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
+from neptune_mlir.codegen.cpu.tile_ops import (
+    TileGeneric,
+    TileOperand,
+    as_copy,
+    copied_places,
+    filled_with,
+    only_filled,
+    overwrites,
+    same_output,
+)
 from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, memref
@@ -155,7 +160,7 @@ class _GridKernel:
                     wishes.setdefault(slot, set()).add(wished)
                 elif contraction is not None and self.views[value] is contraction.a.view:
                     pass  # read as scalars: any layout will do
-                elif tile_generic.copied_places(generic) is not None:
+                elif copied_places(generic) is not None:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
@@ -187,7 +192,7 @@ class _GridKernel:
         for value, kinds in read.items():
             slot = self.views[value].slot if value in self.views else None
             narrow = isinstance(slot, Slot) and isinstance(slot.kind, (ir.BF16Type, ir.F16Type))
-            if narrow and all(kind == f32 for kind in kinds) and _only_filled(value):
+            if narrow and all(kind == f32 for kind in kinds) and only_filled(value):
                 slot.kind = f32
 
     def _known(self, op: Any) -> TileGeneric | None:
@@ -276,7 +281,7 @@ class _GridKernel:
     def _choose_place(
         self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None
     ) -> Any:
-        """Let a tile lie in an array that is contiguous along the right dimension; whether it is."""
+        """Let a tile lie in an array that is contiguous as vectors need it; whether it is."""
         em, tile = self.em, self.views[direct.tile]
         slot = tile.slot
         unit = em.equal(outside.strides[slot.inner], 1)
@@ -440,7 +445,7 @@ class _GridKernel:
             ]
             first = next(m for m in group.members if any(o.view and o.view.slot is slot
                                                          for o in m.operands))  # fmt: skip
-            if all(user in members for user in users) and _overwrites(first, slot):
+            if all(user in members for user in users) and overwrites(first, slot):
                 found.add(slot)
         return found
 
@@ -482,11 +487,11 @@ class _GridKernel:
             value = filled_with(member)
             if value is not None and k + 1 < len(members):
                 after = members[k + 1]
-                if self._contraction(after) and _same_output(member, after):
+                if self._contraction(after) and same_output(member, after):
                     continue
             before = members[k - 1] if k else None
             start = None
-            if before and self._contraction(member) and _same_output(before, member):
+            if before and self._contraction(member) and same_output(before, member):
                 start = filled_with(before)
             found.append((member, start))
         return found
@@ -504,7 +509,7 @@ class _GridKernel:
 
     def _compute(self, generic: TileGeneric, start: Any = None) -> None:
         generic = self._fetched_once(generic)
-        moved = tile_generic.as_copy(self.em, generic)
+        moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
             return
@@ -557,44 +562,6 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
-
-
-def _only_filled(tile: Any) -> bool:
-    """Whether a tile is a whole operand of computations, and else only copied to."""
-    for use in tile.uses:
-        user = use.owner.operation
-        copied = [user]
-        if user.name == "memref.subview":
-            copied = [u.owner.operation for u in user.results[0].uses]
-            part = user.results[0]
-        else:
-            part = tile
-        for op in copied:
-            into = op.name == "memref.copy" and op.operands[1] == part != op.operands[0]
-            whole = op.name == "linalg.generic" and part == tile
-            if not into and not whole and op.name != "memref.dealloc":
-                return False
-    return True
-
-
-def _same_output(fill: TileGeneric, after: TileGeneric) -> bool:
-    return fill.outputs[0].view == after.outputs[0].view and not any(
-        o.view is not None and o.view.slot is fill.outputs[0].view.slot for o in after.inputs
-    )
-
-
-def _overwrites(generic: TileGeneric, slot: Slot) -> bool:
-    """Whether the op writes all of a tile and reads nothing of it."""
-    block = generic.body
-    inputs = len(generic.inputs)
-    for k, o in enumerate(generic.operands):
-        if o.view is None or o.view.slot is not slot:
-            continue
-        if list(block.arguments[k].uses):
-            return False
-        if k >= inputs and any(r and not o.uses(d) for d, r in enumerate(generic.reduced)):
-            return False
-    return True
 
 
 def _is_memref(value: Any) -> bool:
