@@ -6,8 +6,8 @@ A division of vectors takes as long as twenty multiplications. With the reciproc
     q = x * r     e = x - q * d  (exact, by a fused multiply-add)     x / d = q + e * r
 
 is the nearest number wherever nothing underflows, and one unit in the last place from it where
-`e` does. Tiny divisors, whose reciprocals overflow, are scaled, and x with them. An `e` that is
-no number comes of infinities, zeros and NaNs: there the product alone is the quotient.
+`e` does. Tiny divisors, whose reciprocals overflow, are scaled, and x with them. A sum that is no
+number comes of infinities, zeros and NaNs: there the product alone is the quotient.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def quotient(em: VectorEmitter, x: Any, by: Divisor) -> Any:
     reciprocal = em.splat(by.reciprocal)
     near = arith.mulf(x, reciprocal)
     error = vector.fma(arith.negf(near), em.splat(by.scaled), x)
-    number = arith.cmpf(arith.CmpFPredicate.ORD, error, error)
-    return arith.select(number, vector.fma(error, reciprocal, near), near)
+    found = vector.fma(error, reciprocal, near)
+    number = arith.cmpf(arith.CmpFPredicate.ORD, found, found)
+    return arith.select(number, found, near)
 
 
 def divides_by_scalar(op: Any, operands: list[Any]) -> bool:
