@@ -18,6 +18,14 @@ def combine(name: str, a: Any, b: Any) -> Any:
     return ir.Operation.create(name, results=[a.type], operands=[a, b]).result
 
 
+def fold_parts(name: str, parts: list[Any]) -> Any:
+    """Vectors combined, by a balanced tree."""
+    while len(parts) > 1:
+        half = [combine(name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = half + parts[len(half) * 2 :]
+    return parts[0]
+
+
 def fold(name: str, value: Any) -> Any:
     """All lanes of a vector combined."""
     width = value.type.shape[0]

@@ -13,7 +13,7 @@ from typing import Any
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.codegen.cpu import tile_positions
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines
+from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines, fold_parts
 from neptune_mlir.codegen.cpu.tile_ops import (
     DIVISIONS,
     Allocate,
@@ -248,16 +248,20 @@ class TileLowering:
         g = self.generic
         return {k: str(combiner(g, k)) for k, o in enumerate(g.outputs) if not g.spans(o)}
 
+    def _identities(self, names: dict[int, str]) -> list[Any]:
+        found = []
+        for k, name in names.items():
+            view = self.generic.outputs[k].view
+            assert view is not None
+            kind = self.em.vector_type(view.kind)
+            found.append(self.em.constant(_identity(name, view.kind), kind))
+        return found
+
     def _lane_values(self, names: dict[int, str]) -> list[Any]:
         """For each output that is folded, a vector of what its lanes accumulated."""
         g, em, v = self.generic, self.em, self.v
         assert v is not None
-        folded = list(names)
-        starts = []
-        for k, name in names.items():
-            view = g.outputs[k].view
-            assert view is not None
-            starts.append(em.constant(_identity(name, view.kind), em.vector_type(view.kind)))
+        folded, starts = list(names), self._identities(names)
         extent, lanes, low = g.extents[v], em.lanes, g.lows[v]
         unroll = max(1, min(_UNROLL, extent // lanes))
         values = starts * unroll
@@ -308,14 +312,7 @@ class TileLowering:
 
         values = sweep(self.inner, values)
         self.live = None
-        found = []
-        for n, name in enumerate(names.values()):
-            parts = values[n::width]
-            while len(parts) > 1:  # a balanced tree
-                half = [combine(name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-                parts = half + parts[len(half) * 2 :]
-            found.append(parts[0])
-        return found
+        return [fold_parts(name, values[n::width]) for n, name in enumerate(names.values())]
 
     def _lanes_at(
         self, i: Index, folded: list[int], carried: list[Any], live: int | None

@@ -18,7 +18,7 @@ from typing import Any
 from neptune_mlir.codegen.cpu.emit import VectorEmitter
 from neptune_mlir.ir.bindings import arith, ir, math, vector
 
-_TINY, _SCALE = 2.0**-100, 2.0**64
+_TINY, _SCALE = 1e-30, 2.0**63
 
 
 @dataclass(frozen=True)

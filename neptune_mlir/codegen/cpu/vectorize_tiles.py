@@ -84,6 +84,11 @@ class _GridKernel:
                     if isinstance(argument.type, ir.MemRefType):
                         self.views[argument] = self._argument(argument)
             self._plan_layouts()
+            assert self.live is not None
+            self.direct = tile_direct.find(
+                self.function.operation, self._known, self.live, self._vector_loop
+            )
+            self.useless = {op for tile in self.direct.values() for op in tile.fills}
             self._operations(body)
             for op in reversed(self.dead):
                 op.erase()
@@ -172,10 +177,6 @@ class _GridKernel:
                 (view.slot.inner,) = wish
             if isinstance(view.slot, Slot):
                 self.views[value] = view.slot.view(self.em, self.scratch.place(view.slot))
-        self.direct = tile_direct.find(
-            self.function.operation, self._known, self.live, self._vector_loop
-        )
-        self.useless = {op for tile in self.direct.values() for op in tile.fills}
 
     def _widen(self, generics: list[Any]) -> None:
         """Tiles of 16-bit numbers that products alone read are held as what products sum in:

@@ -86,6 +86,11 @@ class Wishes:
     few: int = 0
     products: int = 0
 
+    def sizes(self, products: bool) -> tuple[int, int]:
+        """Rows and streamed elements, of a kernel with products or without."""
+        given = self.products if products else 0
+        return self.rows or given, self.stream or given
+
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
@@ -154,13 +159,11 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
     axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = nests_of(op, values)
-    rows, stream = wishes.rows, wishes.stream
     domain = list(op.domain)
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
-    if free and axis is not None:
-        rows, stream = rows or wishes.products, stream or wishes.products
+    rows, stream = wishes.sizes(bool(free) and axis is not None)
     inner = None
     if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
         inner = parallel.pop()
