@@ -21,7 +21,7 @@ from neptune_mlir.targets.cpu import CpuTarget, host
 
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
-KNOBS = {"streamed": "rows:128;stream:128"}
+KNOBS = {"streamed": "products:128"}
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
 # Streams so short that a vector along them would be mostly empty: vectors of rows.
@@ -229,6 +229,7 @@ def _steps(
         "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
+            "fma": str(target.fma).lower(),
         },
         "expand-math": {
             "fma": str(target.fma).lower(), "scalef": str(target.has("avx512f")).lower(),

@@ -23,7 +23,9 @@ class MemoryView:
 
     `kind` is the element type that the program sees (`i1` is stored as bytes). `slot` tells
     memory apart: views of different slots never overlap. Along dimension `padded` (stride 1)
-    whole vectors may be read and written past the end.
+    whole vectors may be read and written past the end. `within`: of a tile that lies in an array,
+    how many elements there are along each dimension (None: all); no other memory is touched.
+    `ahead`: how far behind an element that is the same of the next tile lies, to be fetched early.
     """
 
     base: Any
@@ -33,6 +35,8 @@ class MemoryView:
     strides: tuple[Index, ...]
     slot: Any
     padded: int | None = None
+    within: tuple[Index | None, ...] = ()
+    ahead: Any = None
 
     @property
     def static(self) -> bool:
@@ -40,11 +44,13 @@ class MemoryView:
 
 
 class VectorEmitter:
-    """Builds ops at the current insertion point. `lanes` is the length of every vector."""
+    """Builds ops at the current insertion point. `lanes` is the length of every vector, `fma`
+    whether there are fused multiply-adds."""
 
-    def __init__(self, lanes: int, registers: int, entry: Any):
+    def __init__(self, lanes: int, registers: int, entry: Any, fma: bool = True):
         self.lanes = lanes
         self.registers = registers
+        self.fma = fma
         self._entry = entry
         self._constants: dict[Any, Any] = {}
         self.index = ir.IndexType.get()
@@ -100,6 +106,27 @@ class VectorEmitter:
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return arith.cmpi(arith.CmpIPredicate.eq, self.value(a), self.value(b))
+
+    def select(self, condition: Any, a: Index, b: Index) -> Index:
+        if isinstance(condition, bool):
+            return a if condition else b
+        if isinstance(a, int) and isinstance(b, int) and a == b:
+            return a
+        return arith.select(condition, self.value(a), self.value(b))
+
+    def either(self, condition: Any, a: Any, b: Any) -> Any:
+        """One of two flat memories."""
+        if isinstance(condition, bool):
+            return a if condition else b
+        kind = a.type
+        if b.type != kind:
+            b = memref.reinterpret_cast(kind, b, [], [], [], [0], [BIG], [1])
+        return arith.select(condition, a, b)
+
+    def negation(self, condition: Any) -> Any:
+        if isinstance(condition, bool):
+            return not condition
+        return arith.xori(condition, self.constant(True, self.i1))
 
     def both(self, a: Any, b: Any) -> Any:
         if isinstance(a, bool):
@@ -197,12 +224,15 @@ class VectorEmitter:
 
     def iota(self, lanes: int | None = None) -> Any:
         lanes = lanes or self.lanes
-        kind = self.vector_type(self.index, lanes)
-        key = ("iota", lanes)
+        return self.row(range(lanes), self.vector_type(self.index, lanes))
+
+    def row(self, numbers: Sequence[int], kind: Any) -> Any:
+        """A vector of integers."""
+        key = (tuple(numbers), str(kind))
         if key not in self._constants:
             with ir.InsertionPoint.at_block_begin(self._entry):
                 elements = ir.DenseElementsAttr.get(
-                    [ir.IntegerAttr.get(self.index, k) for k in range(lanes)], kind
+                    [ir.IntegerAttr.get(kind.element_type, k) for k in numbers], kind
                 )
                 self._constants[key] = arith.ConstantOp(kind, elements).result
         return self._constants[key]
@@ -247,6 +277,8 @@ class VectorEmitter:
         where = self.value(self.address(view, position))
         stored = ir.MemRefType(view.base.type).element_type
         kind, stride = self.vector_type(stored), view.strides[dim]
+        if view.ahead is not None:
+            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 3, True)
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:
@@ -291,8 +323,9 @@ class VectorEmitter:
         return arith.cmpi(arith.CmpIPredicate.ne, raw, self.constant(0, raw.type))
 
     def _stored(self, value: Any, view: MemoryView) -> Any:
+        """Booleans as bytes; numbers as wide as memory holds them."""
         if view.kind != self.i1:
-            return value
+            return self.widened(value, view.kind)
         byte = ir.MemRefType(view.base.type).element_type
         kind = (
             self.vector_type(byte, value.type.shape[0])
@@ -300,6 +333,14 @@ class VectorEmitter:
             else byte
         )
         return arith.extui(kind, value)
+
+    def widened(self, value: Any, kind: Any) -> Any:
+        """A number, or a vector of them, as f32 if `kind` is and it is narrower."""
+        wide = isinstance(value.type, ir.VectorType)
+        element = value.type.element_type if wide else value.type
+        if not isinstance(kind, ir.F32Type) or not isinstance(element, (ir.BF16Type, ir.F16Type)):
+            return value
+        return arith.extf(self.vector_type(kind, value.type.shape[0]) if wide else kind, value)
 
     def shifted(self, view: MemoryView, position: Sequence[Index]) -> MemoryView:
         """The same view with its origin at `position`."""

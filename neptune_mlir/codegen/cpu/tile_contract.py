@@ -9,18 +9,16 @@ buffer planner, and where that failed the operand is packed first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, TileOperand
+from neptune_mlir.codegen.cpu.tile_ops import Allocate, TileGeneric, TileOperand
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 _FEW_ROWS = 4  # with fewer rows than this, packing an operand costs more than it saves
-
-# (type, shape, inner dimension) -> scratch for a packed operand
-Allocate = Callable[[Any, tuple[int, ...], int], MemoryView]
 
 
 @dataclass
@@ -41,28 +39,29 @@ class TileContraction:
         return [d for d in range(len(g.extents)) if not g.reduced[d] and not self.b.uses(d)]
 
     @property
+    def many_rows(self) -> bool:
+        """Whether b is read often enough to be packed first."""
+        return math.prod(self.generic.extents[d] for d in self.rows) >= _FEW_ROWS
+
+    @property
     def blocked_rows(self) -> list[int]:
         """That of these loops which goes by blocks, if there is any."""
         extents = self.generic.extents
         return [max(self.rows, key=lambda d: extents[d])] if self.rows else []
 
 
-def product_operands(block: Any) -> tuple[int, int] | None:
-    """Positions of a and b when the body is `yield acc + a * b` (with extf on a and b)."""
+_CASTS = ("arith.extf", "arith.truncf")
+
+
+def product_operands(block: Any) -> list[tuple[int, tuple[Any, ...]]] | None:
+    """Positions of a and b when the body is `yield acc + a * b`, and the types that each is cast
+    to on the way."""
     ops = [op.operation for op in block.operations]
     if len(block.arguments) != 3 or any(
-        op.name not in ("arith.extf", "arith.mulf", "arith.addf", "linalg.yield") for op in ops
+        op.name not in (*_CASTS, "arith.mulf", "arith.addf", "linalg.yield") for op in ops
     ):
         return None
     acc = block.arguments[2]
-
-    def argument(value: Any) -> int | None:
-        if not isinstance(value, ir.BlockArgument) and value.owner.operation.name == "arith.extf":
-            value = value.owner.operation.operands[0]
-        if isinstance(value, ir.BlockArgument) and value.owner == block and value != acc:
-            return int(value.arg_number)
-        return None
-
     total = ops[-1].operands[0]
     if isinstance(total, ir.BlockArgument) or total.owner.operation.name != "arith.addf":
         return None
@@ -73,8 +72,21 @@ def product_operands(block: Any) -> tuple[int, int] | None:
     product = products[0].owner.operation
     if product.name != "arith.mulf":
         return None
-    a, b = argument(product.operands[0]), argument(product.operands[1])
-    return None if a is None or b is None or a == b else (a, b)
+    pair = [_cast_argument(value, block) for value in product.operands]
+    factors = [found for found in pair if found is not None and found[0] < 2]
+    return factors if len({k for k, _ in factors}) == 2 else None
+
+
+def _cast_argument(value: Any, block: Any) -> tuple[int, tuple[Any, ...]] | None:
+    """The argument that a value is, and what it is cast to, in order."""
+    casts: list[Any] = []
+    while not isinstance(value, ir.BlockArgument):
+        op = value.owner.operation
+        if op.name not in _CASTS or op.block != block:
+            return None
+        casts.insert(0, value.type)
+        value = op.operands[0]
+    return (int(value.arg_number), tuple(casts)) if value.owner == block else None
 
 
 def match(generic: TileGeneric) -> TileContraction | None:
@@ -85,7 +97,7 @@ def match(generic: TileGeneric) -> TileContraction | None:
     plain = all(isinstance(e, ir.AffineDimExpr) for o in generic.operands for e in o.index)
     if pair is None or not plain:
         return None
-    first, second = generic.inputs[pair[0]], generic.inputs[pair[1]]
+    first, second = (replace(generic.inputs[k], casts=casts) for k, casts in pair)
     c = generic.outputs[0]
     assert c.view is not None
     if first.view is None or second.view is None or not any(generic.reduced):
@@ -100,10 +112,7 @@ def match(generic: TileGeneric) -> TileContraction | None:
 
 def wanted_layout(c: TileContraction) -> int | None:
     """The dimension of b's buffer that should be contiguous (None: as it is)."""
-    rows = 1
-    for d in c.rows:
-        rows *= c.generic.extents[d]
-    return c.b.position_of(c.v) if rows >= _FEW_ROWS else None
+    return c.b.position_of(c.v) if c.many_rows else None
 
 
 def worthwhile(c: TileContraction) -> bool:
@@ -122,9 +131,9 @@ def lower_contraction(
     assert a.view is not None and b.view is not None
     dim = b.position_of(c.v)
     assert dim is not None
-    if a.view.kind != c.kind:
+    if a.view.kind != c.kind or len(a.casts) > 1:
         a = _pack(em, c, a, len(a.index) - 1, allocate)
-    if b.view.strides[dim] != 1:  # type: ignore[union-attr]
+    if b.view.strides[dim] != 1 or len(b.casts) > 1:
         b = _pack(em, c, b, dim, allocate)
     _Blocks(em, replace(c, a=a, b=b), start).run()
 
@@ -151,8 +160,8 @@ def _pack(
         def move(i: Index, live: int | None) -> None:
             where[along] = i
             value = em.load_vector(origin, where, along, None if origin.padded == along else live)
-            if value.type.element_type != c.kind:
-                value = arith.extf(em.vector_type(c.kind), value)
+            for kind in o.casts:
+                value = _cast(em, value, kind)
             em.store_vector(target, where, along, value, None if target.padded == along else live)
 
         _each_vector(em, shape[along], move)
@@ -165,6 +174,15 @@ def _pack(
         None,
         o.index,
     )  # fmt: skip
+
+
+def _cast(em: VectorEmitter, value: Any, kind: Any) -> Any:
+    """A vector in another float type, if it is not in that type already."""
+    held = value.type.element_type
+    if held == kind:
+        return value
+    make = arith.truncf if held.width > kind.width else arith.extf
+    return make(em.vector_type(kind), value)
 
 
 def _each_vector(em: VectorEmitter, extent: int, body: Callable[[Index, int | None], None]) -> None:

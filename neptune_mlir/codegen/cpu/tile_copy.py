@@ -163,7 +163,7 @@ def _transpose(
             # past the ragged edge the last line is read again: its lanes are not stored
             step = r if rows is None else em.minimum(r, em.sub(rows, 1))
             at[along], at[cross] = em.add(i, step), j
-            lines.append(em.load_vector(source, at, cross, live))
+            lines.append(em.widened(em.load_vector(source, at, cross, live), target.kind))
         turned = transpose_lines(em, lines)
         for r in range(em.lanes):
             at = list(where)

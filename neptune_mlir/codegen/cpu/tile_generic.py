@@ -8,137 +8,44 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neptune_mlir.algebra.combiners import IDENTITIES, identity_of
+from neptune_mlir.algebra.combiners import identity_of
+from neptune_mlir.codegen.cpu import tile_positions
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines, fold_parts
+from neptune_mlir.codegen.cpu.tile_ops import (
+    DIVISIONS,
+    Allocate,
+    TileGeneric,
+    TileOperand,
+    combiner,
+)
+from neptune_mlir.codegen.cpu.tile_positions import Positions
+from neptune_mlir.codegen.cpu.tile_quotient import Divisor, divides_by_scalar, divisor, quotient
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the combiner
-DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
-              "arith.ceildivsi", "arith.ceildivui"}  # fmt: skip
 
 
-@dataclass
-class TileOperand:
-    """One operand: a view read through affine `index` expressions, or a scalar."""
-
-    view: MemoryView | None
-    scalar: Any
-    index: list[Any]
-
-    def position_of(self, dim: int) -> int | None:
-        """The dimension of the view that is exactly loop `dim`."""
-        for k, e in enumerate(self.index):
-            if isinstance(e, ir.AffineDimExpr) and e.position == dim:
-                return k
-        return None
-
-    def uses(self, dim: int) -> bool:
-        return any(_mentions(e, dim) for e in self.index)
-
-
-@dataclass
-class TileGeneric:
-    """A `linalg.generic` with its operands resolved to views. `extents` are static.
-
-    Attributes:
-        loaded: the views of arrays that the body loads single elements from.
-        live: where each loop may end before its extent (see `tile_live`); None: nowhere.
-    """
-
-    op: Any
-    inputs: list[TileOperand]
-    outputs: list[TileOperand]
-    extents: list[int]
-    reduced: list[bool]
-    lows: list[Index]  # where each loop starts (a strip of the op's domain)
-    loaded: dict[Any, MemoryView] = field(default_factory=dict)
-    live: list[Any] = field(default_factory=list)
-
-    @property
-    def body(self) -> Any:
-        return self.op.regions[0].blocks[0]
-
-    @property
-    def operands(self) -> list[TileOperand]:
-        return [*self.inputs, *self.outputs]
-
-    def end(self, em: VectorEmitter, d: int, extent: int) -> Index:
-        """Where loop `d` ends that has so many points from its start on."""
-        end = em.add(self.lows[d], extent)
-        bound = self.live[d] if self.live else None
-        return end if bound is None else em.minimum(end, bound)
-
-    def spans(self, output: TileOperand) -> bool:
-        """Whether the output is written at every point (no loop is reduced away)."""
-        return all(output.uses(d) for d, r in enumerate(self.reduced) if r)
-
-
-def _mentions(expression: Any, dim: int) -> bool:
-    if isinstance(expression, ir.AffineDimExpr):
-        return bool(expression.position == dim)
-    if isinstance(expression, ir.AffineConstantExpr):
-        return False
-    return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
-
-
-def combiner(generic: TileGeneric, position: int) -> str | None:
-    """The op that combines output `position`, if the body is `yield op(acc, x)`."""
-    block = generic.body
-    acc = block.arguments[len(generic.inputs) + position]
-    value = block.operations[len(block.operations) - 1].operands[position]
-    uses = list(acc.uses)
-    if isinstance(value, ir.BlockArgument) or len(uses) != 1:
-        return None
-    op = value.owner.operation
-    if op.name not in IDENTITIES or uses[0].owner.operation != op:
-        return None
-    return str(op.name)
-
-
-def copied_places(generic: TileGeneric) -> list[tuple[int, int]] | None:
-    """For an op that only copies or transposes: the dimensions of source and target that each
-    loop runs along."""
-    if len(generic.inputs) != 1 or len(generic.outputs) != 1 or any(generic.reduced):
-        return None
-    (source,), (target,) = generic.inputs, generic.outputs
-    (first, *others) = generic.body.operations
-    if others or first.operands[0] != generic.body.arguments[0] or not source.view:
-        return None
-    loops = range(len(generic.extents))
-    places = [(source.position_of(d), target.position_of(d)) for d in loops]
-    plain = all(len(o.index) == len(loops) for o in (source, target))
-    return places if plain and None not in [k for pair in places for k in pair] else None
-
-
-def as_copy(em: VectorEmitter, generic: TileGeneric) -> tuple[MemoryView, MemoryView] | None:
-    """Source and target, dimension by dimension, of an op that only copies or transposes."""
-    places = copied_places(generic)
-    if places is None:
-        return None
-
-    def seen(o: TileOperand, side: int) -> MemoryView:
-        assert o.view is not None
-        origin = em.shifted(o.view, [em.affine(e, generic.lows) for e in o.index])
-        strides = tuple(origin.strides[pair[side]] for pair in places)
-        return replace(origin, sizes=tuple(generic.extents), strides=strides, padded=None)
-
-    return seen(generic.inputs[0], 0), seen(generic.outputs[0], 1)
-
-
-def lower_generic(em: VectorEmitter, generic: TileGeneric) -> None:
-    """Emit the loops at the current insertion point."""
-    TileLowering(em, generic).run()
+def lower_generic(
+    em: VectorEmitter, generic: TileGeneric, allocate: Allocate | None = None
+) -> None:
+    """Emit the loops at the current insertion point. `allocate` gives scratch memory."""
+    TileLowering(em, generic, allocate).run()
 
 
 class TileLowering:
-    def __init__(self, em: VectorEmitter, generic: TileGeneric):
-        self.em, self.generic = em, generic
+    def __init__(
+        self, em: VectorEmitter, generic: TileGeneric, allocate: Allocate | None = None
+    ) -> None:
+        self.em, self.generic, self.allocate = em, generic, allocate
         self.v = self._choose()
         self.position: list[Index] = list(generic.lows)
         self.live: Index | None = None  # live lanes of the vector at hand; None: all
+        self.kept: dict[Any, Any] = {}  # what the body makes that is the same along loop `v`
+        self.divisors: dict[Any, Divisor] = {}
+        self.whole = False  # whether all lanes of the vector at hand are elements of arrays
 
     def _choose(self) -> int | None:
         """The loop to vectorise, or None. (Its extent is static: that of a tile always is.)"""
@@ -176,6 +83,9 @@ class TileLowering:
         g = self.generic
         outer = [d for d in range(len(g.extents)) if not g.reduced[d] and d != self.v]
         self.inner = [d for d in range(len(g.extents)) if g.reduced[d] and d != self.v]
+        rows = self._row_loop(outer)
+        if rows is not None:
+            outer.remove(rows)
         ranges = [self._range(d) for d in outer]
 
         def at(position: list[Index]) -> None:
@@ -183,7 +93,12 @@ class TileLowering:
                 self.position[d] = i
             if self.v is None:
                 self._point()
-            elif g.reduced[self.v]:
+                return
+            if rows is not None:
+                self._reduce_rows(rows)
+                return
+            self._keep()
+            if g.reduced[self.v]:
                 self._reduce_lanes()
             else:
                 self._vectors(self._parallel_lanes)
@@ -275,15 +190,78 @@ class TileLowering:
 
     def _reduce_lanes(self) -> None:
         """The vectorised loop is reduced: lanes accumulate apart and are folded at the end."""
+        names = self._combiners()
+        for (k, name), value in zip(names.items(), self._lane_values(names), strict=True):
+            o = self.generic.outputs[k]
+            whole = combine(name, self._load(o, scalar=True), fold(name, value))
+            self._store(o, whole, scalar=True)
+
+    def _reduce_rows(self, p: int) -> None:
+        """The same for as many rows (points of loop `p`) as a vector has lanes: all are folded
+        together, and make a vector of results."""
+        em, names = self.em, self._combiners()
+        assert self.allocate is not None
+        views = [self.generic.outputs[k].view for k in names]
+        square = (em.lanes, em.lanes)
+        places = [self.allocate(v.kind, square, 1) for v in views if v is not None]
+        low, high, _ = self._range(p)
+
+        def rows(i: Index, _: list[Any]) -> list[Any]:
+            def row(r: Index, _: list[Any]) -> list[Any]:
+                self.position[p] = em.add(i, r)
+                self._keep()
+                for place, value in zip(places, self._lane_values(names), strict=True):
+                    em.store_vector(place, [r, 0], 1, value)
+                return []
+
+            em.loop(0, em.minimum(em.lanes, em.sub(high, i)), 1, row)
+            self.position[p] = i
+            for (k, name), place in zip(names.items(), places, strict=True):
+                lines = [em.load_vector(place, [r, 0], 1) for r in range(em.lanes)]
+                o = self.generic.outputs[k]
+                where = [em.affine(e, self.position) for e in o.index]
+                at = o.position_of(p)
+                assert o.view is not None and at is not None
+                whole = combine(name, em.load_vector(o.view, where, at), fold_lines(name, lines))
+                em.store_vector(o.view, where, at, whole)
+            return []
+
+        em.loop(low, high, em.lanes, rows)
+
+    def _row_loop(self, outer: list[int]) -> int | None:
+        """A loop over rows whose results stand side by side, a vector of them or more."""
+        g, lanes = self.generic, self.em.lanes
+        if self.v is None or not g.reduced[self.v] or self.allocate is None or not outer:
+            return None
+        p = outer[-1]
+        views = [(g.outputs[k].view, g.outputs[k].position_of(p)) for k in self._combiners()]
+        suits = all(
+            v is not None and k is not None and v.strides[k] == 1 and v.padded == k
+            and getattr(v.kind, "width", 0) == 32
+            for v, k in views
+        )  # fmt: skip
+        alone = all(not g.spans(o) for o in g.outputs)
+        return p if suits and alone and g.extents[p] % lanes == 0 else None
+
+    def _combiners(self) -> dict[int, str]:
+        """Of the outputs that are not written at every point."""
+        g = self.generic
+        return {k: str(combiner(g, k)) for k, o in enumerate(g.outputs) if not g.spans(o)}
+
+    def _identities(self, names: dict[int, str]) -> list[Any]:
+        found = []
+        for k, name in names.items():
+            view = self.generic.outputs[k].view
+            assert view is not None
+            kind = self.em.vector_type(view.kind)
+            found.append(self.em.constant(_identity(name, view.kind), kind))
+        return found
+
+    def _lane_values(self, names: dict[int, str]) -> list[Any]:
+        """For each output that is folded, a vector of what its lanes accumulated."""
         g, em, v = self.generic, self.em, self.v
         assert v is not None
-        folded = [k for k, o in enumerate(g.outputs) if not g.spans(o)]
-        kinds = [g.outputs[k].view.kind for k in folded]  # type: ignore[union-attr]
-        names = [combiner(g, k) for k in folded]
-        starts = [
-            em.constant(_identity(str(name), kind), em.vector_type(kind))
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        folded, starts = list(names), self._identities(names)
         extent, lanes, low = g.extents[v], em.lanes, g.lows[v]
         unroll = max(1, min(_UNROLL, extent // lanes))
         values = starts * unroll
@@ -293,10 +271,13 @@ class TileLowering:
             """The vectors that are live, `unroll` of them together as long as there are."""
             some = em.sub(g.end(em, v, extent), low)
             main = arith.andi(em.value(some), em.constant(-block))
+            self.whole = True
             values = em.loop(low, em.add(low, main), block, blocks, values)
+            self.whole = False
 
             def rest(i: Index, inner: list[Any]) -> list[Any]:
-                return self._lanes_at(i, folded, inner, None)
+                live = em.sub(em.add(low, some), i) if self._within(v) else None
+                return self._lanes_at(i, folded, inner, live)
 
             first = em.loop(em.add(low, main), em.add(low, some), lanes, rest, values[:width])
             return [*first, *values[width:]]
@@ -331,16 +312,7 @@ class TileLowering:
 
         values = sweep(self.inner, values)
         self.live = None
-        for n, k in enumerate(folded):
-            name = str(names[n])
-            parts = values[n :: len(folded)]
-            while len(parts) > 1:  # a balanced tree
-                half = [_combine(name, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-                parts = half + parts[len(half) * 2 :]
-            whole = _combine(
-                name, self._load(g.outputs[k], scalar=True), self._fold(name, parts[0])
-            )
-            self._store(g.outputs[k], whole, scalar=True)
+        return [fold_parts(name, values[n::width]) for n, name in enumerate(names.values())]
 
     def _lanes_at(
         self, i: Index, folded: list[int], carried: list[Any], live: int | None
@@ -364,16 +336,6 @@ class TileLowering:
             found = [arith.select(mask, new, old) for new, old in zip(found, carried, strict=True)]
         self.live = None
         return found
-
-    def _fold(self, name: str, value: Any) -> Any:
-        """All lanes of a vector combined, by halves."""
-        width = value.type.shape[0]
-        while width > 1:
-            width //= 2
-            low = vector.shuffle(value, value, list(range(width)))
-            high = vector.shuffle(value, value, list(range(width, 2 * width)))
-            value = _combine(name, low, high)
-        return vector.extract(value, [], [0])
 
     # --- one point (or vector of points)
 
@@ -401,14 +363,46 @@ class TileLowering:
 
     def _guard(self, view: MemoryView, dim: int) -> Index | None:
         """How many lanes may be touched: all of them where the view has room."""
+        if view.within and view.within[dim] is not None:
+            assert self.v is not None
+            left = self.em.sub(view.within[dim], self.position[self.v])
+            return None if self.whole else left
         return None if view.padded == dim else self.live
+
+    def _within(self, d: int) -> bool:
+        """Whether an operand lies in an array that may end before loop `d` does."""
+        places = [(o.view, o.position_of(d)) for o in self.generic.operands if o.view]
+        return any(v.within and k is not None and v.within[k] is not None for v, k in places)
+
+    def _keep(self) -> None:
+        """Make what is the same along the vectorised loop before it."""
+        g, block = self.generic, self.generic.body
+        moving = [self.v, *self.inner]
+        env: dict[Any, Any] = {}
+        for argument, o in zip(list(block.arguments)[: len(g.inputs)], g.inputs, strict=True):
+            if list(argument.uses) and not any(o.uses(d) for d in moving if d is not None):
+                env[argument] = self._load(o)
+        divided = []
+        for op in block.operations:
+            op = op.operation
+            same = [v in env or _comes_from_outside(v, block) for v in op.operands]
+            plain = op.name.startswith(("arith.", "math.")) and op.name not in DIVISIONS
+            if plain and all(same) and any(v in env for v in op.operands):
+                self._scalar_op(op, env)
+            elif op.name == "arith.divf" and same[1]:
+                divided.append(op.operands[1])
+        self.kept = env
+        found = dict.fromkeys(env.get(v, v) for v in divided)
+        self.divisors = {
+            v: divisor(self.em, v) for v in found if self.em.fma and isinstance(v.type, ir.F32Type)
+        }
 
     def evaluate(self, accumulators: list[Any]) -> list[Any]:
         """The body's yielded values, scalars or vectors, given the outputs' old values."""
         g, block = self.generic, self.generic.body
-        env: dict[Any, Any] = {}
+        env = dict(self.kept)
         for argument, o in zip(list(block.arguments)[: len(g.inputs)], g.inputs, strict=True):
-            if list(argument.uses):
+            if argument not in env and list(argument.uses):
                 env[argument] = self._load(o)
         for argument, value in zip(
             list(block.arguments)[len(g.inputs) :], accumulators, strict=True
@@ -416,8 +410,10 @@ class TileLowering:
             env[argument] = value
         for op in block.operations:
             if op.operation.name == "linalg.yield":
-                return [env.get(value, value) for value in op.operands]
-            self._scalar_op(op.operation, env)
+                found = [env.get(value, value) for value in op.operands]
+                return [tile_positions.as_vector(self.em, value) for value in found]
+            if not len(op.results) or op.results[0] not in self.kept:
+                self._scalar_op(op.operation, env)
         raise AssertionError("a body ends in linalg.yield")
 
     def _scalar_op(self, op: Any, env: dict[Any, Any]) -> None:
@@ -425,9 +421,15 @@ class TileLowering:
         if op.name == "linalg.index":
             dim = int(ir.IntegerAttr(op.attributes["dim"]).value)
             here = em.value(self.position[dim])
-            env[op.results[0]] = arith.addi(em.iota(), em.splat(here)) if dim == self.v else here
+            env[op.results[0]] = Positions(here) if dim == self.v else here
             return
         operands = [env.get(value, value) for value in op.operands]
+        if any(isinstance(value, Positions) for value in operands):
+            made = tile_positions.compute(em, op, operands)
+            if made is not None:
+                env[op.results[0]] = made
+                return
+            operands = [tile_positions.as_vector(em, value) for value in operands]
         if op.name == "memref.load" and operands[0] in self.generic.loaded:
             env[op.results[0]] = em.load(self.generic.loaded[operands[0]], operands[1:])
             return
@@ -438,6 +440,13 @@ class TileLowering:
             _rename_nested(clone, env)
             self._load_nested(clone)
             env.update(zip(op.results, clone.results, strict=True))
+            return
+        fused = self._fused(op, env)
+        if fused is not None:
+            env[op.results[0]] = fused
+            return
+        if divides_by_scalar(op, operands) and operands[1] in self.divisors:
+            env[op.results[0]] = quotient(em, operands[0], self.divisors[operands[1]])
             return
         operands = [
             value if isinstance(value.type, ir.VectorType) else em.splat(value)
@@ -455,6 +464,28 @@ class TileLowering:
         )
         env.update(zip(op.results, made.results, strict=True))
 
+    def _fused(self, op: Any, env: dict[Any, Any]) -> Any:
+        """A sum of products takes them by multiply-adds, as contractions do."""
+        g = self.generic
+        accumulators = list(g.body.arguments)[len(g.inputs) :]
+        if op.name != "arith.addf" or not self.em.fma or not any(g.reduced):
+            return None
+        acc, other = op.operands
+        if other in accumulators:
+            acc, other = other, acc
+        if acc not in accumulators or isinstance(other, ir.BlockArgument):
+            return None
+        product = other.owner.operation
+        if product.name != "arith.mulf" or product.block != op.block:
+            return None
+        values = [env.get(v, v) for v in (*product.operands, acc)]
+        vectors = [isinstance(v.type, ir.VectorType) for v in values]
+        f32 = isinstance(product.results[0].type, ir.F32Type)
+        if not f32 or not vectors[2] or not any(vectors[:2]):
+            return None
+        wide = [v if w else self.em.splat(v) for v, w in zip(values, vectors, strict=True)]
+        return vector.fma(*wide)
+
     def _load_nested(self, op: Any) -> None:
         """Loads in the regions of an op read the views of their arrays."""
         for inner in [i.operation for r in op.regions for b in r.blocks for i in b.operations]:
@@ -467,6 +498,12 @@ class TileLowering:
                 inner.erase()
 
 
+def _comes_from_outside(value: Any, block: Any) -> bool:
+    if isinstance(value, ir.BlockArgument):
+        return bool(value.owner != block)
+    return bool(value.owner.operation.block != block)
+
+
 def _rename_nested(op: Any, env: dict[Any, Any]) -> None:
     for region in op.regions:
         for block in region.blocks:
@@ -475,10 +512,6 @@ def _rename_nested(op: Any, env: dict[Any, Any]) -> None:
                     if value in env:
                         inner.operation.operands[k] = env[value]
                 _rename_nested(inner.operation, env)
-
-
-def _combine(name: str, a: Any, b: Any) -> Any:
-    return ir.Operation.create(name, results=[a.type], operands=[a, b]).result
 
 
 def _identity(name: str, kind: Any) -> Any:

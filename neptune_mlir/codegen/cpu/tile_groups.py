@@ -3,15 +3,17 @@
 
 Ops join a group when each has a parallel loop (the *strip loop*) such that every tile that one
 writes and another touches is indexed by it in the same place: then strip k of each op needs
-strip k of the others only. A tile that lives only inside a group shrinks to one strip.
+strip k of the others only. A tile that lives only inside a group shrinks to one strip. Products are
+not cut along the loop that their vectors run along: they compute several vectors side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, copied_places
+from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places
 
 
 @dataclass
@@ -24,6 +26,7 @@ class StripGroup:
     extent: int
     place: dict[Any, int | None] = field(default_factory=dict)
     written: set[Any] = field(default_factory=set)
+    whole: Callable[[TileGeneric], int | None] = lambda generic: None
 
     def join(self, generic: TileGeneric) -> bool:
         """Add an op if some loop of it can be its strip loop."""
@@ -31,7 +34,10 @@ class StripGroup:
             o.view.static for o in generic.operands if o.view
         ):
             return False  # picks its code by strides: once for the tile, not once for each strip
+        whole = self.whole(generic)
         for d, extent in enumerate(generic.extents):
+            if d == whole:
+                continue
             if extent == self.extent and not generic.reduced[d] and self._fits(generic, d):
                 self._add(generic, d)
                 return True
@@ -71,8 +77,11 @@ class StripGroup:
                 self.written.add(slot)
 
 
-def group(run: list[TileGeneric]) -> list[StripGroup]:
-    """Cut a run of ops into groups, each as long as possible from where it starts."""
+def group(
+    run: list[TileGeneric], whole: Callable[[TileGeneric], int | None]
+) -> list[StripGroup]:
+    """Cut a run of ops into groups, each as long as possible from where it starts. `whole`: the
+    loop of an op that is not cut."""
     groups: list[StripGroup] = []
     rest = list(run)
     while rest:
@@ -83,7 +92,7 @@ def group(run: list[TileGeneric]) -> list[StripGroup]:
             if not reduced and isinstance(n, int)
         ]
         for extent in dict.fromkeys(extents):
-            trial = StripGroup([], [], extent)
+            trial = StripGroup([], [], extent, whole=whole)
             for generic in rest:
                 if not trial.join(generic):
                     break

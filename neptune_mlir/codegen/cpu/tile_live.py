@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import VectorEmitter
-from neptune_mlir.codegen.cpu.tile_generic import DIVISIONS
+from neptune_mlir.codegen.cpu.tile_ops import DIVISIONS
 from neptune_mlir.ir.bindings import arith, ir
 
 Node = tuple[Any, int]
@@ -72,6 +72,14 @@ class LiveSizes:
                 bound = self._whole_vectors(bound)
             found.append(bound)
         return found
+
+    def exact(self, op: Any) -> list[bool]:
+        """Whether each loop of a `linalg.generic` ends at its bound, and not behind it."""
+        roots = [self._find((op, d)) for d in range(_loops(op))]
+        return [
+            root in self._bounds and (reduced or root not in self._reducing)
+            for root, reduced in zip(roots, _reduced(op), strict=True)
+        ]
 
     def _whole_vectors(self, bound: Any) -> Any:
         if bound not in self._rounded:

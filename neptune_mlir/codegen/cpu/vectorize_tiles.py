@@ -9,15 +9,33 @@ scalars stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.codegen.cpu import tile_contract, tile_copy, tile_generic, tile_groups
+from neptune_mlir.codegen.cpu import (
+    tile_contract,
+    tile_copy,
+    tile_direct,
+    tile_generic,
+    tile_groups,
+)
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
-from neptune_mlir.codegen.cpu.tile_generic import TileGeneric, TileOperand
+from neptune_mlir.codegen.cpu.tile_direct import DirectTile, touches_nothing
+from neptune_mlir.codegen.cpu.tile_generic import TileLowering
 from neptune_mlir.codegen.cpu.tile_groups import StripGroup
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
+from neptune_mlir.codegen.cpu.tile_ops import (
+    TileGeneric,
+    TileOperand,
+    as_copy,
+    copied_places,
+    filled_with,
+    only_filled,
+    overwrites,
+    same_output,
+)
 from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, memref
@@ -28,27 +46,31 @@ from neptune_mlir.transforms.tiling.host_plan import nested_in
 
 
 @register("vectorize-tiles", "lower tiles of outlined kernels to vector code")
-def vectorize_tiles(module: Any, *, vector_bits: int = 0, vector_registers: int = 0) -> None:
+def vectorize_tiles(
+    module: Any, *, vector_bits: int = 0, vector_registers: int = 0, fma: str = "true"
+) -> None:
     host = None if vector_bits and vector_registers else cpu.host()
     lanes = (vector_bits or host.vector_bits) // 32  # type: ignore[union-attr]
     registers = vector_registers or host.vector_registers  # type: ignore[union-attr]
     scratch = 0
     for op in module.body.operations:
         if GRID_KERNEL.on(op.operation):
-            scratch = max(scratch, _GridKernel(op, lanes, registers).run())
+            scratch = max(scratch, _GridKernel(op, lanes, registers, fma == "true").run())
     if PLAN.on(module.operation):
         plan = replace(Plan.from_json(PLAN.of(module.operation)), scratch=scratch)
         PLAN.set(module.operation, plan.to_json())
 
 
 class _GridKernel:
-    def __init__(self, function: Any, lanes: int, registers: int):
+    def __init__(self, function: Any, lanes: int, registers: int, fma: bool):
         self.function = function
         self.entry = function.regions[0].blocks[0]
-        self.em = VectorEmitter(lanes, registers, self.entry)
+        self.em = VectorEmitter(lanes, registers, self.entry, fma)
         self.views: dict[Any, MemoryView] = {}
         self.strips: dict[Slot, MemoryView] = {}
         self.live: LiveSizes | None = None
+        self.buffers: dict[Any, MemoryView] = {}
+        self.fetched: list[Any] = []
         self.dead: list[Any] = []
 
     def run(self) -> int:
@@ -62,6 +84,11 @@ class _GridKernel:
                     if isinstance(argument.type, ir.MemRefType):
                         self.views[argument] = self._argument(argument)
             self._plan_layouts()
+            assert self.live is not None
+            self.direct = tile_direct.find(
+                self.function.operation, self._known, self.live, self._vector_loop
+            )
+            self.useless = {op for tile in self.direct.values() for op in tile.fills}
             self._operations(body)
             for op in reversed(self.dead):
                 op.erase()
@@ -122,9 +149,8 @@ class _GridKernel:
         rows: dict[Any, list[int]] = {}  # of contractions
         for op in generics:
             known = [v for v in op.operands if v in self.views]
-            if not all(v in self.views for v in op.operands if _is_memref(v)):
+            if (generic := self._known(op)) is None:
                 continue
-            generic = self._generic(op)
             contraction = tile_contract.match(generic)
             wished = None
             if (found := self._contraction(generic)) is not None:
@@ -139,10 +165,11 @@ class _GridKernel:
                     wishes.setdefault(slot, set()).add(wished)
                 elif contraction is not None and self.views[value] is contraction.a.view:
                     pass  # read as scalars: any layout will do
-                elif tile_generic.copied_places(generic) is not None:
+                elif copied_places(generic) is not None:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
+        self._widen(generics)
         self.live = LiveSizes(self.em, self.function.operation, rows.get)
         for value, view in list(self.views.items()):
             wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
@@ -151,29 +178,124 @@ class _GridKernel:
             if isinstance(view.slot, Slot):
                 self.views[value] = view.slot.view(self.em, self.scratch.place(view.slot))
 
+    def _widen(self, generics: list[Any]) -> None:
+        """Tiles of 16-bit numbers that products alone read are held as what products sum in:
+        each number is widened once, not for each row that it is multiplied with."""
+        read: dict[Any, list[Any]] = {}  # tiles -> types that products sum in; None: other readers
+        for op in generics:
+            generic = self._known(op)
+            found = None if generic is None else self._contraction(generic)
+            for k, value in enumerate(op.operands):
+                written = generic is not None and k >= len(generic.inputs)
+                if not written or list(op.regions[0].blocks[0].arguments[k].uses):
+                    read.setdefault(value, []).append(found and not written and found.kind)
+        f32 = ir.F32Type.get()
+        for value, kinds in read.items():
+            slot = self.views[value].slot if value in self.views else None
+            narrow = isinstance(slot, Slot) and isinstance(slot.kind, (ir.BF16Type, ir.F16Type))
+            if narrow and all(kind == f32 for kind in kinds) and only_filled(value):
+                slot.kind = f32
+
+    def _known(self, op: Any) -> TileGeneric | None:
+        """An op on whole tiles."""
+        found = all(v in self.views for v in op.operands if _is_memref(v))
+        return self._generic(op) if found else None
+
+    def _vector_loop(self, op: Any, tile: Any, within: tuple[Index | None, ...]) -> int | None:
+        """The loop that an op is vectorised along if a tile lies in an array; None where that
+        would not do."""
+        kept = self.views[tile]
+        slot = kept.slot
+        self.views[tile] = replace(kept, strides=self._unknown(slot), padded=None, within=within)
+        generic = self._generic(op)
+        self.views[tile] = kept
+        contraction = self._contraction(generic)
+        if contraction is not None and contraction.many_rows:
+            return None  # what is read often had better lie in one piece
+        if contraction is not None:
+            whole = contraction.b.view is not None and contraction.b.view.slot is slot
+            found = contraction.v if whole and not any(n is not None for n in within) else None
+        else:
+            found = TileLowering(self.em, generic).v
+        place = next(o for o in generic.operands if o.view and o.view.slot is slot)
+        loops = [d for d in range(len(generic.extents)) if place.position_of(d) == slot.inner]
+        return found if found is not None and [found] == loops else None
+
+    def _unknown(self, slot: Slot) -> tuple[Index, ...]:
+        """Strides that are known where a tile is contiguous alone."""
+        any_value = self.function.arguments[0]
+        return tuple(1 if d == slot.inner else any_value for d in range(len(slot.shape)))
+
     # --- ops
 
     def _operations(self, operations: list[Any]) -> None:
         """Lower the ops of a block; computations that follow each other are lowered together."""
         run: list[Any] = []
+        stores: list[DirectTile] = []
         for op in operations:
             op = op.operation
-            if op.name == "linalg.generic":
+            if op in self.useless:
+                self.dead.append(op)
+            elif op in self.direct:
+                self.dead.append(op)
+                if self.direct[op].loads:
+                    self._load_directly(self.direct[op])
+                else:
+                    stores.append(self.direct[op])
+            elif op.name == "linalg.generic":
                 run.append(op)
-            elif not self._reorderable(op):
+            elif not touches_nothing(op):
                 filled = self._fill_before_copy(run, op)
-                self._run(run)
-                run = []
+                self._run(run, stores, op)
+                run, stores = [], []
                 self._op(op, filled)
             else:
                 self._op(op)
-        self._run(run)
+        self._run(run, stores, operations[-1])
 
-    def _reorderable(self, op: Any) -> bool:
-        """Whether computations may move behind `op`: it does not touch memory."""
-        return op.name.startswith(("arith.", "affine.", "math.", "index.")) or op.name in (
-            "memref.alloc", "memref.subview", "memref.cast", "memref.dim",
+    def _load_directly(self, direct: DirectTile) -> None:
+        """Readers of a tile find it where the array lies, if that is contiguous."""
+        op = direct.copy
+        with ir.InsertionPoint(op), op.location:
+            source = self.views[op.operands[0]]
+            target = self.views[op.operands[1]]
+            unit = self._choose_place(direct, source, self._ahead(op.operands[0]))
+            apart = self.em.negation(unit)
+            self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
+
+    def _store_directly(self, direct: DirectTile) -> Callable[[], None]:
+        """Who makes a tile writes the array, if that is contiguous; what is to be done behind."""
+        source, target = (self.views[v] for v in direct.copy.operands)
+        unit = self._choose_place(direct, target)
+        apart = self.em.negation(unit)
+        return lambda: self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
+
+    def _ahead(self, part: Any) -> Index | None:
+        """How far behind the elements of a part of an array those of the next one lie, where the
+        part goes with the steps of the loop around it."""
+        moving = tile_direct.moved_by_loop(part)
+        if moving is None:
+            return None
+        dim, step = moving
+        return self.em.value(self.em.mul(step, self.views[part.owner.operands[0]].strides[dim]))
+
+    def _choose_place(
+        self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None
+    ) -> Any:
+        """Let a tile lie in an array that is contiguous as vectors need it; whether it is."""
+        em, tile = self.em, self.views[direct.tile]
+        slot = tile.slot
+        unit = em.equal(outside.strides[slot.inner], 1)
+        strides = tuple(
+            1 if d == slot.inner else em.select(unit, n, m)
+            for d, (n, m) in enumerate(zip(outside.strides, tile.strides, strict=True))
+        )
+        self.views[direct.tile] = MemoryView(
+            em.either(unit, outside.base, tile.base), tile.kind,
+            em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None,
+            direct.within, ahead,
         )  # fmt: skip
+        return unit
 
     def _op(self, op: Any, filled: TileGeneric | None = None) -> None:
         name = op.name
@@ -279,13 +401,17 @@ class _GridKernel:
 
     # --- computations
 
-    def _run(self, run: list[Any]) -> None:
+    def _run(self, run: list[Any], stores: list[DirectTile], end: Any) -> None:
+        """Lower computations, and the stores of what they make, in front of `end`."""
         if not run:
             return
         self.dead += run
-        with ir.InsertionPoint(run[-1]), run[-1].location:
-            for group in tile_groups.group([self._generic(op) for op in run]):
+        with ir.InsertionPoint(end), run[-1].location:
+            copies = [self._store_directly(store) for store in stores]
+            for group in tile_groups.group([self._generic(op) for op in run], self._columns):
                 self._group(group)
+            for copy in copies:
+                copy()
 
     def _group(self, group: StripGroup) -> None:
         size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
@@ -320,7 +446,7 @@ class _GridKernel:
             ]
             first = next(m for m in group.members if any(o.view and o.view.slot is slot
                                                          for o in m.operands))  # fmt: skip
-            if all(user in members for user in users) and _overwrites(first, slot):
+            if all(user in members for user in users) and overwrites(first, slot):
                 found.add(slot)
         return found
 
@@ -359,17 +485,22 @@ class _GridKernel:
         contraction is not carried out."""
         found: list[tuple[TileGeneric, Any]] = []
         for k, member in enumerate(members):
-            value = _filled_with(member)
+            value = filled_with(member)
             if value is not None and k + 1 < len(members):
                 after = members[k + 1]
-                if self._contraction(after) and _same_output(member, after):
+                if self._contraction(after) and same_output(member, after):
                     continue
             before = members[k - 1] if k else None
             start = None
-            if before and self._contraction(member) and _same_output(before, member):
-                start = _filled_with(before)
+            if before and self._contraction(member) and same_output(before, member):
+                start = filled_with(before)
             found.append((member, start))
         return found
+
+    def _columns(self, generic: TileGeneric) -> int | None:
+        """The loop of a product that its vectors run along."""
+        found = self._contraction(generic)
+        return None if found is None else found.v
 
     def _contraction(self, generic: TileGeneric) -> Any:
         if not all(isinstance(n, int) for n in generic.extents):
@@ -378,7 +509,8 @@ class _GridKernel:
         return found if found is not None and tile_contract.worthwhile(found) else None
 
     def _compute(self, generic: TileGeneric, start: Any = None) -> None:
-        moved = tile_generic.as_copy(self.em, generic)
+        generic = self._fetched_once(generic)
+        moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
             return
@@ -386,7 +518,26 @@ class _GridKernel:
         if contraction is not None:
             tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
         else:
-            tile_generic.lower_generic(self.em, generic)
+            tile_generic.lower_generic(self.em, generic, self._buffer)
+
+    def _fetched_once(self, generic: TileGeneric) -> TileGeneric:
+        """The next tile is fetched by the first that reads this one."""
+        inputs = []
+        for o in generic.inputs:
+            if o.view is not None and o.view.ahead is not None:
+                if o.view.ahead in self.fetched:
+                    o = replace(o, view=replace(o.view, ahead=None))
+                else:
+                    self.fetched.append(o.view.ahead)
+            inputs.append(o)
+        return replace(generic, inputs=inputs)
+
+    def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
+        """Scratch memory for one computation: the next may have the same."""
+        key = (str(kind), shape, inner)
+        if key not in self.buffers:
+            self.buffers[key] = self.scratch.allocate(kind, shape, inner)
+        return self.buffers[key]
 
     def _fill_before_copy(self, run: list[Any], op: Any) -> TileGeneric | None:
         """Take the fill of a tile off the run when the next op copies (part of) that tile in:
@@ -395,7 +546,7 @@ class _GridKernel:
             return None
         last = self._generic(run[-1])
         target = self.views[op.operands[1]]
-        if _filled_with(last) is None or last.outputs[0].view.slot is not target.slot:
+        if filled_with(last) is None or last.outputs[0].view.slot is not target.slot:
             return None
         self.dead.append(run.pop())
         return last
@@ -412,40 +563,6 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
-
-
-def _filled_with(generic: TileGeneric) -> Any:
-    """The scalar that a fill writes, when the generic is one."""
-    block = generic.body
-    if len(generic.outputs) != 1 or len(block.operations) != 1 or any(generic.reduced):
-        return None
-    (value,) = block.operations[0].operands
-    if not isinstance(value, ir.BlockArgument) or value.owner != block:
-        return value
-    number = value.arg_number
-    if number < len(generic.inputs) and generic.inputs[number].view is None:
-        return generic.inputs[number].scalar
-    return None
-
-
-def _same_output(fill: TileGeneric, after: TileGeneric) -> bool:
-    return fill.outputs[0].view == after.outputs[0].view and not any(
-        o.view is not None and o.view.slot is fill.outputs[0].view.slot for o in after.inputs
-    )
-
-
-def _overwrites(generic: TileGeneric, slot: Slot) -> bool:
-    """Whether the op writes all of a tile and reads nothing of it."""
-    block = generic.body
-    inputs = len(generic.inputs)
-    for k, o in enumerate(generic.operands):
-        if o.view is None or o.view.slot is not slot:
-            continue
-        if list(block.arguments[k].uses):
-            return False
-        if k >= inputs and any(r and not o.uses(d) for d, r in enumerate(generic.reduced)):
-            return False
-    return True
 
 
 def _is_memref(value: Any) -> bool:

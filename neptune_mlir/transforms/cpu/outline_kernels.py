@@ -3,8 +3,9 @@
 
 Runs on bufferized tile IR. A kernel is a function of the arrays and scalars that the forall
 captured, the grid extents, a shared counter and this worker's scratch memory. Any number of
-workers call it at once: each takes the next program of the grid from the counter until none is
-left. The counter runs down, because in a triangular grid the last programs are the long ones.
+workers call it at once: each takes the next programs of the grid from the counter until none is
+left. The counter runs down, because in a triangular grid the last programs are the long ones. Of
+many programs it gives several at once: taking one waits until what was stored has arrived.
 
 A grid of one program may have been folded into the host function by then (canonicalize does
 that): what computes there becomes a kernel of one program.
@@ -43,6 +44,9 @@ def outline_kernels(module: Any, *, entry: str = "") -> None:
 
 # another shape of the same elements: a view, or a copy of an argument with odd strides
 _RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
+
+
+_SHARES, _GROUP = 128, 16  # at least so many groups of programs; at most so many programs in one
 
 
 class _Host(HostReader):
@@ -229,23 +233,31 @@ class _Host(HostReader):
 
 
 def _take_programs(counter: Any, extents: list[Any]) -> tuple[Any, Any]:
-    """`while ((i = counter++) < programs)`: the program's number (from the top), the body."""
+    """`while ((i = counter++) < groups)`, and for each program of group i, upwards: the program's
+    number, the body. Groups are taken from the top."""
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
     one = arith.constant(i64, 1)
     first, next_ = arith.constant(index, 0), arith.constant(index, 1)
     total = next_
     for extent in extents:
         total = arith.muli(total, extent)
+    share = arith.divui(total, arith.constant(index, _SHARES))
+    size = arith.minui(arith.maxui(share, next_), arith.constant(index, _GROUP))
+    groups = arith.ceildivui(total, size)
     loop = scf.WhileOp([index], [])
     before = loop.regions[0].blocks.append()
     after = loop.regions[1].blocks.append(index)
     with ir.InsertionPoint(before):
         taken = memref.AtomicRMWOp(arith.AtomicRMWKind.addi, one, counter, [first]).result
         here = arith.index_cast(index, taken)
-        scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.slt, here, total), [here])
+        scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.slt, here, groups), [here])
     with ir.InsertionPoint(after):
-        program = arith.subi(arith.subi(total, next_), after.arguments[0])
-    return program, after
+        group = arith.subi(arith.subi(groups, next_), after.arguments[0])
+        start = arith.muli(group, size)
+        end = arith.minui(arith.addi(start, size), total)
+        programs = scf.ForOp(start, end, next_)
+        scf.YieldOp([])
+    return programs.induction_variable, programs.body
 
 
 def _index_value(bound: Any, inside: dict[Any, Any]) -> Any:

@@ -191,8 +191,19 @@ def _owned_here(value: Any, block: Any) -> bool:
     if isinstance(value, ir.BlockArgument):
         return bool(value.owner == block and block.owner.name == "scf.for")
     source = value.owner.operation
+    if source.name in ("tensor.pad", "linalg.copy") and _is_outside(source.operands[0]):
+        return False  # it may be read where it comes from
     makes = source.name.startswith("linalg.") or source.name in ("tensor.pad", "scf.for")
     return bool(makes and source.block == block)
+
+
+def _is_outside(value: Any) -> bool:
+    """Whether a value is a part of a tensor of the host."""
+    op = _defining(value)
+    if op is None or op.name != "tensor.extract_slice":
+        return False
+    source = _defining(op.operands[0])
+    return source is None or source.parent.name == "func.func"
 
 
 def _used_after(value: Any, op: Any, block: Any) -> bool:

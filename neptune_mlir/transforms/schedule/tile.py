@@ -86,13 +86,19 @@ class Wishes:
     warp_groups: int = 0
     length: int = 0
     few: int = 0
+    products: int = 0
+
+    def sizes(self, products: bool) -> tuple[int, int]:
+        """Rows and streamed elements, of a kernel with products or without."""
+        given = self.products if products else 0
+        return self.rows or given, self.stream or given
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
-    few: int = 0,
+    few: int = 0, products: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -107,8 +113,9 @@ def tile(
             stream gets `neptune.longer`, the lengths from which on others would be better.
         few: 1 for such sizes where a launch has few programs, 2 where their streams are short too.
         length: the least extent of streamed axes that such sizes are for, where only a call says.
+        products: instead of the rule's sizes for rows and streamed axes of streams with products.
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few)
+    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few, products)
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -156,11 +163,11 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     nests = nests_of(op, values)
     if axis in _shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
-    rows, stream = wishes.rows, wishes.stream
     domain = list(op.domain)
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
+    rows, stream = wishes.sizes(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:

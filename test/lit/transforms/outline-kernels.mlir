@@ -19,6 +19,7 @@
 // CHECK: scf.while
 // CHECK: memref.atomic_rmw addi %{{.*}}, %[[COUNTER]]
 // CHECK: } do {
+// CHECK: scf.for {{.*}} step %c1
 // CHECK: arith.remui %{{.*}}, %[[GRID]]
 // CHECK: linalg.generic
 // CHECK-NOT: func.func @f

@@ -5,6 +5,8 @@ on arrays of awkward strides."""
 import numpy as np
 import pytest
 
+import neptune_mlir as neptune
+from neptune_mlir import ops
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable
@@ -82,6 +84,57 @@ def test_combiner_of_many_ops(shape):
     linalg.yield %y : f32"""
     check(body, ["(i, j) -> (i, j)", "(i, j) -> (i)"], "pr", [(shape, "f32")], (shape[:1], "f32"),
           "-1.0e30", lambda x: np.log(np.exp(x.astype(np.float64)).sum(1)))  # fmt: skip
+
+
+def test_quotients_by_one_number():
+    """A division by what is one number for a row is right for all numbers there are: the nearest,
+    or its neighbour where parts of it underflow."""
+    f32 = np.finfo(np.float32)
+    ends = [0.0, 1.0, 3.0, 1e-45, 1e-39, f32.tiny, 1e-20, 7e19, f32.max, np.inf, np.nan]
+    divisors = np.array([s * e for e in ends for s in (1, -1)], np.float32)
+    rng = np.random.default_rng(0)
+    plain = rng.standard_normal(40) * 2.0 ** rng.integers(-120, 120, 40)
+    x = np.concatenate([divisors, plain.astype(np.float32)])
+    rows = np.broadcast_to(x, (len(divisors), len(x))).copy()
+    body = "%y = arith.divf %a0, %a1 : f32\nlinalg.yield %y : f32"
+    same, row = "(i, j) -> (i, j)", "(i, j) -> (i)"
+    inputs = [(rows.shape, "f32"), (divisors.shape, "f32")]
+    text = single(body, [same, row, same], "pp", inputs, (rows.shape, "f32"))
+    got = CpuExecutable(cpu.compile_tiles(parse(text)))(rows, divisors)
+    with np.errstate(all="ignore"):
+        wanted = rows / divisors[:, None]
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(got[~finite], wanted[~finite])
+    one = np.spacing(np.minimum(np.abs(wanted[finite]), f32.max / 2))
+    assert (np.abs(got[finite].astype(np.float64) - wanted[finite]) <= one).all()
+    exact = finite & (np.abs(rows) > 1e-20) & (np.abs(wanted) > 1e-20)
+    np.testing.assert_array_equal(got[exact], wanted[exact])
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    return neptune.compile(ops.softmax(), target="cpu")
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 255), (17, 256), (33, 20), (2, 600)])
+def test_rows_where_they_lie(softmax, shape):
+    """Rows are read and written in the arrays themselves, and nothing beside them, whatever the
+    strides; what is behind the end of a row has no part in it."""
+    rng = np.random.default_rng(0)
+    n, m = shape
+    room = np.full((n + 2, m + 3), np.nan, np.float32)
+    rows = room[1:-1, 1:-2]
+    rows[...] = rng.standard_normal(shape)
+    wanted = np.exp(rows.astype(np.float64) - rows.max(1, keepdims=True))
+    wanted /= wanted.sum(1, keepdims=True)
+    for given in (rows, np.asfortranarray(rows), backwards(rows)):
+        for place in (np.empty((n + 2, m + 2), np.float32), np.empty((m + 2, n + 2), np.float32).T):
+            place[...] = 7
+            softmax(given, out=place[1:-1, 1:-1])
+            np.testing.assert_allclose(place[1:-1, 1:-1], wanted, rtol=2e-6, atol=1e-7)
+            place[1:-1, 1:-1] = 7
+            assert (place == 7).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

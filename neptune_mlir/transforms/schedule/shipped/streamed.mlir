@@ -30,14 +30,17 @@ module attributes {transform.with_named_sequence} {
     %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
+    // Rows and streamed elements of streams with products.
+    %products = transform.tune.knob<"products"> = 0 from options = [0, 64, 128, 256]
+        -> !transform.any_param
     %split = "transform.neptune.apply_pass"(%pruned, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least"]}
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }
