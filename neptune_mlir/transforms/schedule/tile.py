@@ -19,15 +19,15 @@ looks at the part that an axis plays, never at what the program is for:
   uncut if static and at most 256, else 256 (in a join of more than FEW_CHUNKS, whose number is
   known at run time, `columns`); the last of the rest 16; all others 1;
 * on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
-* of a stream without a contraction rows, then the streamed axis and other reduced ones are cut
-  until a tile has TILE_WORDS;
+* of a reduction of several axes, or a stream, without a contraction rows, then the streamed axis
+  and other reduced ones are cut until a tile has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
   divides both, so that a tile lies in one page;
-* an axis that is also read divided by a constant: 1. But where the target asks for at least so
-  many rows (`least`), and the rows of a contraction would be one, they are the points of that
-  axis that read the same; without such an axis the one row is padded. The axes that such a
-  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
-  groups those that contractions sum over, to what an instruction takes.
+* an axis that is also read divided by a constant: 1, a streamed one what divides the constant. But
+  where the target asks for at least so many rows (`least`), and the rows of a contraction would be
+  one, they are the points of that axis that read the same; without such an axis the one row is
+  padded. The axes that such a target leaves uncut are padded to multiples of it in contractions of
+  16-bit tensors; for warp groups those that contractions sum over, to what an instruction takes.
 """
 
 from __future__ import annotations
@@ -201,11 +201,11 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     for a in divisors:
         sizes[a] = 1
     if axis is not None:
-        sizes[axis] = stream or (64 if free else 256)
+        sizes[axis] = _part_of(divisors.get(axis), stream or (64 if free else 256))
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
-    if axis is not None and not free:
+    if not free and (axis is not None or len(reduced) > 1):
         on_gpu = bool(_chip_of(op))
-        order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
+        order = [*parallel[::-1], *_outer_first(reduced | {axis} - {None}, nests)]
         chosen |= _cut_to(TILE_WORDS[on_gpu], order, chosen, domain, _words(nests))
     if free and row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
@@ -412,6 +412,13 @@ def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
         if p.axis is not None and p.divisor > 1:
             found[p.axis] = math.gcd(found.get(p.axis, 0), p.divisor)
     return found
+
+
+def _part_of(divisor: int | None, size: int) -> int:
+    """The largest size of tiles that do not lie across multiples of a divisor, `size` at most."""
+    if divisor is None:
+        return size
+    return max(d for d in range(1, min(size, divisor) + 1) if divisor % d == 0)
 
 
 def _within_pages(
