@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -35,24 +36,28 @@ def run_all(tasks: Iterable[Task], limit: float) -> Iterator[dict[str, Any]]:
         theirs.close()
         row = _answer(ours, limit)
         if row["status"] == "timeout" and child.pid:
-            os.killpg(child.pid, signal.SIGKILL)  # and what it started
+            child.kill()
+            with contextlib.suppress(ProcessLookupError):  # it had not begun
+                os.killpg(child.pid, signal.SIGKILL)  # what it started
         child.join()
         if row["status"] == "died":
             row["message"] = f"exit code {child.exitcode}"
         yield {"name": name, **row, "seconds": round(time.monotonic() - started, 2)}
 
 
-def report(rows: Iterable[dict[str, Any]], path: Path | None) -> dict[str, int]:
-    """Print a line a row, write rows as JSON lines, and count their statuses."""
+def report(rows: Iterable[dict[str, Any]], path: Path | None) -> list[dict[str, Any]]:
+    """The rows; each is printed, and written as a line of JSON, when it comes."""
     counts: dict[str, int] = {}
+    seen = []
     with open(path or os.devnull, "a") as file:
         for row in rows:
+            seen.append(row)
             counts[row["status"]] = counts.get(row["status"], 0) + 1
             print(json.dumps(row), file=file, flush=True)
             first = str(row.get("message", "")).strip().partition("\n")[0]
             print(f"{row['status']:>8} {row['seconds']:7.2f} s  {row['name']}  {first}", flush=True)
     print(", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    return counts
+    return seen
 
 
 def _child(pipe: Connection, function: Callable[..., dict[str, Any]], arguments: Any) -> None:
@@ -61,7 +66,8 @@ def _child(pipe: Connection, function: Callable[..., dict[str, Any]], arguments:
         row = function(*arguments)
     except Exception as error:
         row = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-    pipe.send(row)
+    with contextlib.suppress(BrokenPipeError):  # who asked is gone
+        pipe.send(row)
     pipe.close()
     os._exit(0)  # threads of a compiler do not hold the answer back
 

@@ -132,8 +132,8 @@ def main() -> int:
         for row in counted
         for k in range(row.get("samples", 0))
     )
-    counts = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
-    return 0 if set(counts) <= {"right", "refused"} else 1
+    rows = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
+    return 0 if {row["status"] for row in rows} <= {"right", "refused"} else 1
 
 
 if __name__ == "__main__":

@@ -231,8 +231,8 @@ def main() -> int:
         (f"{f.parent.name}/{f.stem}", exported, (f, options.parameters, targets, options.largest))
         for f in chosen
     ]  # fmt: skip
-    counts = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
-    return 0 if set(counts) <= {"right"} else 1
+    rows = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
+    return 0 if {row["status"] for row in rows} <= {"right"} else 1
 
 
 if __name__ == "__main__":

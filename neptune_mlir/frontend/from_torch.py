@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -69,7 +70,8 @@ def from_torch(
         reason = str(error).strip().splitlines()
         raise InputError(
             f"cannot import the torch program: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}"
+            f"{reason[0] if reason else 'no message'}",
+            loc=_place(error),
         ) from error
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
@@ -96,6 +98,19 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
     warnings.warn(
         f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
     )
+
+
+def _place(error: BaseException) -> str | None:
+    """The innermost line that an exception passed and that a user can know: of the program, or of
+    torch's functions and modules."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        public = module.startswith(("torch.nn.functional", "torch.nn.modules", "torch.functional"))
+        ours = module.startswith((__package__, TORCH_MLIR))
+        if public or not (ours or module.partition(".")[0] in ("torch", "contextlib", "functools")):
+            found = f"{frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
+    return found
 
 
 def _written(result: str, signature: Any) -> str | None:

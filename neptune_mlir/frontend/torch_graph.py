@@ -30,9 +30,12 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     known = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
     table: dict[Any, Callable[..., Any]] = dict(known.get_decomposition_table())
     aten = torch.ops.aten
+    table |= torch._decomp.get_decompositions([aten.addmv, aten.dist])
     for name, function in (
         ("var.correction", _variance), ("var_mean.correction", _variance_and_mean),
         ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
+        ("linalg_norm.default", functools.partial(_norm, torch)),
+        ("linalg_norm.ord_str", functools.partial(_norm, torch)),
         ("roll.default", functools.partial(_roll, torch)),
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
     ):  # fmt: skip
@@ -103,6 +106,23 @@ def _group_norm(
     return out.reshape(x.shape).to(x.dtype), *statistics
 
 
+def _norm(
+    torch: Any, x: Any, ord: float | str | None = None, dim: Any = None, keepdim: bool = False,
+    *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """Norms of vectors, and those of matrices that are sums: singular values are not lowered."""
+    dims = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if ord in (None, "fro") or len(dims) == 1:
+        power = 2 if ord in (None, "fro") else ord
+        return torch.linalg.vector_norm(x, power, dims, keepdim, dtype=dtype)
+    if ord not in (1, -1, math.inf, -math.inf) or len(dims) != 2:
+        raise NotImplementedError(f"'aten.linalg_norm' of order {ord!r} needs singular values")
+    along, across = dims if abs(ord) == 1 else dims[::-1]
+    sums = (x if dtype is None else x.to(dtype)).abs().sum(along, keepdim=True)
+    both = (sums.amax if ord > 0 else sums.amin)(across, keepdim=True)
+    return both if keepdim else both.squeeze(tuple(dims))
+
+
 def _roll(torch: Any, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Without slices of no extent, and of a flattened tensor where no dimension is named: neither
     is lowered by torch-mlir."""
@@ -147,34 +167,40 @@ def _compute_no_empty(torch: Any, graph: Any) -> None:
 
 
 def _give_dimensions(torch: Any, graph: Any) -> None:
-    """An operation along a dimension of a tensor that has none gets one of one element:
-    torch-mlir refuses such a scan, and does not end with such a softmax."""
+    """An operation along a dimension of a tensor that has none gets one of one element: torch-mlir
+    refuses such a scan or extremum, and does not end with such a softmax."""
     for node in list(graph.nodes):
-        source = node.args[0] if node.args else None
-        if not isinstance(source, torch.fx.Node) or not _has_dimension(node):
+        if not _has_dimension(node):
             continue
-        value = source.meta.get("val")
-        if isinstance(value, torch.Tensor) and not value.dim():
-            _along_one(torch, graph, node, source)
+        sources = [a for a in node.args if isinstance(a, torch.fx.Node) and _is_number(torch, a)]
+        if sources and sources[0] is node.args[0]:
+            _along_one(torch, graph, node, sources)
     graph.lint()
+
+
+def _is_number(torch: Any, node: Any) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not value.dim()
 
 
 def _has_dimension(node: Any) -> bool:
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or schema.name in _OTHER_RANK:
         return False
-    return any(a.name == "dim" and str(a.type) == "int" for a in schema.arguments)
+    return any(a.name == "dim" and "int" in str(a.type) for a in schema.arguments)
 
 
-def _along_one(torch: Any, graph: Any, node: Any, source: Any) -> None:
+def _along_one(torch: Any, graph: Any, node: Any, sources: Sequence[Any]) -> None:
     aten = torch.ops.aten
-    longer = source.meta["val"].unsqueeze(0)
-    with longer.fake_mode:
-        made = node.target(longer, *node.args[1:], **node.kwargs)
+    given = {}
     with graph.inserting_before(node):
-        given = graph.call_function(aten.unsqueeze.default, (source, 0))
-        given.meta = {"val": longer}
-    node.args = (given, *node.args[1:])
+        for source in dict.fromkeys(sources):
+            given[source] = graph.call_function(aten.unsqueeze.default, (source, 0))
+            given[source].meta = {"val": source.meta["val"].unsqueeze(0)}
+    node.args = tuple(given.get(a, a) if isinstance(a, torch.fx.Node) else a for a in node.args)
+    values = [a.meta["val"] if isinstance(a, torch.fx.Node) else a for a in node.args]
+    with values[0].fake_mode:
+        made = node.target(*values, **node.kwargs)
     results = [(node, made)]
     if isinstance(made, tuple):
         gets = [user for user in node.users if user.target is operator.getitem]

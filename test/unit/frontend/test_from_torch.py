@@ -77,10 +77,12 @@ def test_tensors_without_dimensions():
     """Along their only dimension: torch-mlir refuses the scan, and never ends with the softmax."""
 
     def program(x):
-        return torch.softmax(x, 0), x.cumsum(-1), *torch.sort(x, 0)
+        norms = torch.logsumexp(x, 0, True), torch.linalg.norm(x)
+        return torch.softmax(x, 0), x.cumsum(-1), *torch.sort(x, 0), *norms, torch.argmax(x)
 
     number = torch.tensor(0.75)
-    for got, want in zip(run(program, number), (1.0, 0.75, 0.75, 0), strict=True):
+    wanted = (1.0, 0.75, 0.75, 0, 0.75, 0.75, 0)
+    for got, want in zip(run(program, number), wanted, strict=True):
         assert got.shape == () and got == want
 
 
@@ -94,6 +96,7 @@ def test_variances_and_rolls():
         return (
             *torch.var_mean(y, 1), y.std(correction=0), y.var(0, correction=3),
             torch.roll(x, -1), torch.roll(x, (0, 2), (0, 1)), x[:0].var(),
+            torch.linalg.norm(y, 1), torch.linalg.norm(y, -torch.inf), torch.dist(y, 2 * y),
         )  # fmt: skip
 
     assert "f64" not in str(from_torch(program, (x,), raised=False))
@@ -149,3 +152,14 @@ def test_random_numbers_and_ops_without_lowering_are_named():
     assert caught.value.loc and "pass them" in caught.value.hint
     with pytest.raises(InputError, match=r"torch-mlir cannot lower 'torch\.aten\.cummax'"):
         from_torch(lambda x: torch.cummax(x, 0).values, (X,), raised=False)
+    with pytest.raises(InputError, match=r"'aten\.linalg_norm' of order 2 needs singular"):
+        from_torch(lambda x: torch.linalg.norm(x, 2), (X,), raised=False)
+
+
+def test_lines_of_programs_that_torch_cannot_export():
+    def program(x):
+        return torch.nn.functional.gaussian_nll_loss(x, x, x * x)  # asks whether data is negative
+
+    with pytest.raises(InputError, match=r"cannot import the torch program") as caught:
+        from_torch(program, (X,), raised=False)
+    assert "functional.py" in caught.value.loc and "(gaussian_nll_loss)" in caught.value.loc
