@@ -35,16 +35,16 @@ FEW = 4  # of what a name with "batch" in it counts
 class _Smaller(ast.NodeTransformer):
     """Numbers halved until none is above a bound; classes stay as they are."""
 
-    def __init__(self, largest: int):
-        self.largest = largest
+    def __init__(self, largest: int, few: int):
+        self.largest, self.few = largest, few
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         batch = any(isinstance(t, ast.Name) and "batch" in t.id for t in node.targets)
-        if batch and isinstance(node.value, ast.Constant) and self.largest > FEW:
-            return _Smaller(FEW).visit(node)
+        if batch and isinstance(node.value, ast.Constant) and self.largest > self.few:
+            return _Smaller(self.few, self.few).visit(node)
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
@@ -58,26 +58,33 @@ class _Smaller(ast.NodeTransformer):
 
 def load(path: Path, largest: int) -> tuple[Any, list[Any], int]:
     """A problem's model in evaluation mode, its inputs, and the bound that was used."""
-    import torch
-
     text = path.read_text()
     error: Exception | None = None
-    while largest <= 1024:
-        tree = ast.fix_missing_locations(_Smaller(largest).visit(ast.parse(text)))
-        scope: dict[str, Any] = {"__name__": path.stem}
-        try:
-            exec(compile(tree, str(path), "exec"), scope)
-            torch.manual_seed(0)
-            model = scope["Model"](*scope["get_init_inputs"]()).eval()
-            inputs = scope["get_inputs"]()
-            with torch.no_grad():
-                out = model(*inputs)
-            if all(x.numel() for x in _flat(out)):
-                return model, inputs, largest
-        except Exception as failed:
-            error = failed
-        largest *= 2
+    sizes = [2**k * largest for k in range(7) if 2**k * largest <= 1024]
+    for few in (FEW, 1 << 20):  # some problems have as many rows as columns
+        for size in sizes:
+            tree = ast.fix_missing_locations(_Smaller(size, few).visit(ast.parse(text)))
+            try:
+                return (*_made(compile(tree, str(path), "exec"), path.stem), size)
+            except Exception as failed:
+                error = failed
     raise ValueError(f"torch runs it at no size: {error}")
+
+
+def _made(code: Any, name: str) -> tuple[Any, list[Any]]:
+    """A model and its inputs, which torch takes and makes something of."""
+    import torch
+
+    scope: dict[str, Any] = {"__name__": name}
+    exec(code, scope)
+    torch.manual_seed(0)
+    model = scope["Model"](*scope["get_init_inputs"]()).eval()
+    inputs = scope["get_inputs"]()
+    with torch.no_grad():
+        out = model(*inputs)
+    if not all(x.numel() for x in _flat(out)):
+        raise ValueError("a result has no elements")
+    return model, inputs
 
 
 def _flat(results: Any) -> list[Any]:

@@ -35,6 +35,16 @@ class TileOperand:
                 return k
         return None
 
+    def lane_of(self, dim: int) -> int | None:
+        """The dimension of the view along which neighbours of loop `dim` lie: read at the loop, or
+        at the loop plus what other loops say, as a convolution reads."""
+        found = [k for k, e in enumerate(self.index) if _mentions(e, dim)]
+        exact = self.position_of(dim)
+        if exact is not None or len(found) != 1 or self.view is None:
+            return exact
+        moved = _is_shifted(self.index[found[0]], dim) and self.view.padded != found[0]
+        return found[0] if moved else None
+
     def uses(self, dim: int) -> bool:
         return any(_mentions(e, dim) for e in self.index)
 
@@ -82,6 +92,16 @@ def _mentions(expression: Any, dim: int) -> bool:
     if isinstance(expression, ir.AffineConstantExpr):
         return False
     return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
+
+
+def _is_shifted(expression: Any, dim: int) -> bool:
+    """Whether an expression is loop `dim` plus what does not depend on it."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return bool(expression.position == dim)
+    if not isinstance(expression, ir.AffineAddExpr):
+        return False
+    sides = (expression.lhs, expression.rhs)
+    return sum(_mentions(e, dim) for e in sides) == 1 and any(_is_shifted(e, dim) for e in sides)
 
 
 def combiner(generic: TileGeneric, position: int) -> str | None:
@@ -152,7 +172,10 @@ class TileLowering:
             touched = [o for o in g.operands if o.view and o.uses(d)]
             if not isinstance(extent, int) or not touched:
                 continue
-            if any(o.position_of(d) is None for o in touched):
+            if any(o.lane_of(d) is None for o in touched):
+                continue
+            ends = bool(g.live) and g.live[d] is not None
+            if ends and any(o.position_of(d) is None for o in touched):
                 continue
             if g.reduced[d] and not all(
                 g.spans(o) or combiner(g, k) for k, o in enumerate(g.outputs)
@@ -161,7 +184,7 @@ class TileLowering:
             score = 0.0
             for o in touched:
                 assert o.view is not None
-                unit = o.view.strides[o.position_of(d)] == 1
+                unit = o.view.strides[o.lane_of(d)] == 1
                 # what other loops repeat is loaded once for all of them
                 often = all(o.uses(other) for other in range(len(g.extents)))
                 score += (2.0 if unit else -1.5) * (1.0 if often else 0.25)
@@ -383,7 +406,7 @@ class TileLowering:
         where = [self.em.affine(e, self.position) for e in o.index]
         if self.v is None or scalar or not o.uses(self.v):
             return self.em.load(o.view, where)
-        dim = o.position_of(self.v)
+        dim = o.lane_of(self.v)
         assert dim is not None
         return self.em.load_vector(o.view, where, dim, self._guard(o.view, dim))
 
@@ -393,7 +416,7 @@ class TileLowering:
         if self.v is None or scalar or not o.uses(self.v):
             self.em.store(o.view, where, value)
             return
-        dim = o.position_of(self.v)
+        dim = o.lane_of(self.v)
         assert dim is not None
         if not isinstance(value.type, ir.VectorType):
             value = self.em.splat(value)
