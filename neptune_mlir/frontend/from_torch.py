@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.driver import torch_mlir_opt
 from neptune_mlir.driver.foreign import FROM_TORCH
 from neptune_mlir.errors import InputError, ToolError
+from neptune_mlir.frontend import torch_graph
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 LOWER = (
@@ -36,7 +38,7 @@ def from_torch(
 
     What a program writes to its buffers comes before its results, as torch.export has it: these
     results of the function have the attribute `neptune.buffer`, the buffer's name, and a warning
-    lists them.
+    lists them. So do new values of arguments.
 
     Args:
         program: what to import; parameters and buffers of a module become constants.
@@ -49,7 +51,6 @@ def from_torch(
         InputError: torch cannot export the program, or torch-mlir cannot lower it.
     """
     torch, fx = _require("torch"), _require(f"{TORCH_MLIR}.fx")
-    decompositions = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:
@@ -61,11 +62,7 @@ def from_torch(
                 dynamic_shapes=None if shapes is None else (shapes,),
                 strict=False,
             )
-            table = dict(decompositions.get_decomposition_table())
-            # torch gathers its rows by tables of positions; torch-mlir's own lowering does not
-            table.pop(torch.ops.aten.native_group_norm.default, None)
-            exported = exported.run_decompositions(table)
-            _compute_no_empty(torch, exported.graph)
+            exported = torch_graph.prepare(torch, exported)
             imported = fx.export_and_import(
                 exported, output_type="raw", func_name=name, decomposition_table={}
             )
@@ -73,7 +70,8 @@ def from_torch(
         reason = str(error).strip().splitlines()
         raise InputError(
             f"cannot import the torch program: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}"
+            f"{reason[0] if reason else 'no message'}",
+            loc=_place(error),
         ) from error
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
@@ -86,24 +84,10 @@ def from_torch(
     return module
 
 
-def _compute_no_empty(torch: Any, graph: Any) -> None:
-    """A tensor without elements comes from nothing: torch-mlir divides by its extents."""
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "call_function" or not isinstance(value, torch.Tensor):
-            continue
-        if all(isinstance(extent, int) for extent in value.shape) and 0 in value.shape:
-            node.target = torch.ops.aten.full.default
-            node.args = (list(value.shape), 0)
-            node.kwargs = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
-    graph.eliminate_dead_code()
-
-
 def _name_results(module: Any, exported: Any, name: str) -> None:
     """Say which results are new values of buffers."""
     signature = exported.graph_signature
-    written = [signature.buffers_to_mutate.get(spec.arg.name) for spec in signature.output_specs]
-    buffers = [b.removeprefix("program.") if b else None for b in written]
+    buffers = [_written(spec.arg.name, signature) for spec in signature.output_specs]
     if not any(buffers):
         return
     (function,) = (f for f in functions(module) if f.sym_name.value == name)
@@ -114,6 +98,27 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
     warnings.warn(
         f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
     )
+
+
+def _place(error: BaseException) -> str | None:
+    """The innermost line that an exception passed and that a user can know: of the program, or of
+    torch's functions and modules."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        public = module.startswith(("torch.nn.functional", "torch.nn.modules", "torch.functional"))
+        ours = module.startswith((__package__, TORCH_MLIR))
+        if public or not (ours or module.partition(".")[0] in ("torch", "contextlib", "functools")):
+            found = f"{frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
+    return found
+
+
+def _written(result: str, signature: Any) -> str | None:
+    """The buffer, or the argument, of which a result is the new value."""
+    buffer = signature.buffers_to_mutate.get(result)
+    if buffer:
+        return str(buffer).removeprefix("program.")
+    return signature.user_inputs_to_mutate.get(result)
 
 
 def _require(package: str) -> Any:

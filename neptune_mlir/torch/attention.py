@@ -79,12 +79,14 @@ def masked_attention(
         return dispatch(q, k, v, mask, captured, mods, scale, is_causal, return_lse)
     from neptune_mlir.torch.flex import call_flex
 
+    # its element stands at positions alone, so that the kernel reads it in place
+    whole = None if mask is None else mask.reshape([n for n in mask.shape if n != 1])
+
     def modified(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         score = score_mod(score, b, h, i, j)
         if mask is None:
             return score
-        batch, heads, queries, keys = (n > 1 for n in mask.shape)
-        found = mask[b * batch, h * heads, i * queries, j * keys]
+        found = whole[tuple(p for p, n in zip((b, h, i, j), mask.shape, strict=True) if n != 1)]
         return torch.where(found, score, -torch.inf) if mask.dtype is torch.bool else score + found
 
     return call_flex(q, k, v, modified, None, None, scale, is_causal, return_lse)

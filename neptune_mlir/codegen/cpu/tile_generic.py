@@ -59,7 +59,10 @@ class TileLowering:
             touched = [o for o in g.operands if o.view and o.uses(d)]
             if not isinstance(extent, int) or not touched:
                 continue
-            if any(o.position_of(d) is None for o in touched):
+            if any(o.lane_of(d) is None for o in touched):
+                continue
+            ends = bool(g.live) and g.live[d] is not None
+            if ends and any(o.position_of(d) is None for o in touched):
                 continue
             if g.reduced[d] and not all(
                 g.spans(o) or combiner(g, k) for k, o in enumerate(g.outputs)
@@ -68,7 +71,7 @@ class TileLowering:
             score = 0.0
             for o in touched:
                 assert o.view is not None
-                unit = o.view.strides[o.position_of(d)] == 1
+                unit = o.view.strides[o.lane_of(d)] == 1
                 # what other loops repeat is loaded once for all of them
                 often = all(o.uses(other) for other in range(len(g.extents)))
                 score += (2.0 if unit else -1.5) * (1.0 if often else 0.25)
@@ -345,7 +348,7 @@ class TileLowering:
         where = [self.em.affine(e, self.position) for e in o.index]
         if self.v is None or scalar or not o.uses(self.v):
             return self.em.load(o.view, where)
-        dim = o.position_of(self.v)
+        dim = o.lane_of(self.v)
         assert dim is not None
         return self.em.load_vector(o.view, where, dim, self._guard(o.view, dim))
 
@@ -355,7 +358,7 @@ class TileLowering:
         if self.v is None or scalar or not o.uses(self.v):
             self.em.store(o.view, where, value)
             return
-        dim = o.position_of(self.v)
+        dim = o.lane_of(self.v)
         assert dim is not None
         if not isinstance(value.type, ir.VectorType):
             value = self.em.splat(value)

@@ -36,6 +36,16 @@ class TileOperand:
                 return k
         return None
 
+    def lane_of(self, dim: int) -> int | None:
+        """The dimension of the view along which neighbours of loop `dim` lie: read at the loop, or
+        at the loop plus what other loops say, as a convolution reads."""
+        found = [k for k, e in enumerate(self.index) if _mentions(e, dim)]
+        exact = self.position_of(dim)
+        if exact is not None or len(found) != 1 or self.view is None:
+            return exact
+        moved = _is_shifted(self.index[found[0]], dim) and self.view.padded != found[0]
+        return found[0] if moved else None
+
     def uses(self, dim: int) -> bool:
         return any(_mentions(e, dim) for e in self.index)
 
@@ -83,6 +93,16 @@ def _mentions(expression: Any, dim: int) -> bool:
     if isinstance(expression, ir.AffineConstantExpr):
         return False
     return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
+
+
+def _is_shifted(expression: Any, dim: int) -> bool:
+    """Whether an expression is loop `dim` plus what does not depend on it."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return bool(expression.position == dim)
+    if not isinstance(expression, ir.AffineAddExpr):
+        return False
+    sides = (expression.lhs, expression.rhs)
+    return sum(_mentions(e, dim) for e in sides) == 1 and any(_is_shifted(e, dim) for e in sides)
 
 
 def combiner(generic: TileGeneric, position: int) -> str | None:

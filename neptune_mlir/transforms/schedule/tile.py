@@ -25,11 +25,11 @@ looks at the part that an axis plays, never at what the program is for:
   has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
   divides both, so that a tile lies in one page;
-* an axis that is also read divided by a constant: 1. But where the target asks for at least so
-  many rows (`least`), and the rows of a contraction would be one, they are the points of that
-  axis that read the same; without such an axis the one row is padded. The axes that such a
-  target leaves uncut are padded to multiples of it in contractions of 16-bit tensors; for warp
-  groups those that contractions sum over, to what an instruction takes.
+* an axis that is also read divided by a constant: 1, a streamed one what divides the constant. But
+  where the target asks for at least so many rows (`least`), and the rows of a contraction would be
+  one, they are the points of that axis that read the same; without such an axis the one row is
+  padded. The axes that such a target leaves uncut are padded to multiples of it in contractions of
+  16-bit tensors; for warp groups those that contractions sum over, to what an instruction takes.
 """
 
 from __future__ import annotations
@@ -210,7 +210,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     for a in divisors:
         sizes[a] = 1
     if axis is not None:
-        sizes[axis] = stream or (64 if free else _equal_quotients(axis, nests) or 256)
+        size = stream or (64 if free else _equal_quotients(axis, nests) or 256)
+        sizes[axis] = _part_of(divisors.get(axis), size)
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
@@ -471,6 +472,13 @@ def _equal_quotients(axis: int, nests: Sequence[FusedNest]) -> int:
         if t.op == "floordiv" and t.args[0] is T.index(axis) and t.args[1].is_const
     }  # fmt: skip
     return min(found, default=0)
+
+
+def _part_of(divisor: int | None, size: int) -> int:
+    """The largest size of tiles that do not lie across multiples of a divisor, `size` at most."""
+    if divisor is None:
+        return size
+    return max(d for d in range(1, min(size, divisor) + 1) if divisor % d == 0)
 
 
 def _within_pages(

@@ -24,6 +24,14 @@
 // CHECK: neptune.tile = array<i64: 64, 64, 0>
 // GIVEN-LABEL: func.func @stream
 // GIVEN: neptune.tile = array<i64: 32, 128, 0>
+
+// A streamed axis that is also read divided: tiles that do not lie across multiples.
+// CHECK-LABEL: func.func @divided_stream
+// CHECK: neptune.tile = array<i64: 16, 3>
+
+// Of several reduced axes each could be whole, but not all.
+// CHECK-LABEL: func.func @several
+// CHECK: neptune.tile = array<i64: 1, 128, 0>
 func.func @matmul(%x: tensor<?x?x96xf32>, %y: tensor<?x96x?xf32>, %b: index, %n: index, %m: index)
     -> tensor<?x?x?xf32> {
   %r = "neptune.reduce"(%b, %n, %m) ({
@@ -78,4 +86,30 @@ func.func @stream(%x: tensor<512x?xf32>, %y: tensor<?x96xf32>, %n: index) -> ten
           resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
     : (index) -> tensor<512x96xf32>
   return %r : tensor<512x96xf32>
+}
+func.func @divided_stream(%x: tensor<99x24xf32>, %y: tensor<8xf32>) -> tensor<99xf32> {
+  %r = "neptune.stream"() ({
+  ^bb0(%s0: tensor<99xf32>):
+    %s = "neptune.accumulate"(%s0) ({
+      %a = "neptune.read"(%x) {map = affine_map<(i, k) -> (i, k)>} : (tensor<99x24xf32>) -> f32
+      %b = "neptune.read"(%y) {map = affine_map<(i, k) -> (k floordiv 3)>} : (tensor<8xf32>) -> f32
+      %p = arith.addf %a, %b : f32
+      "neptune.yield"(%p) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1>,
+            domain = array<i64: 99, 24>, result_axes = array<i64: 0>} : (tensor<99xf32>) -> tensor<99xf32>
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<99xf32>) -> ()
+  }, {
+  ^bb0(%s: tensor<99xf32>):
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<99xf32>) -> ()
+  }, {}) {axis = 1 : i64, axis_names = ["i", "k"], domain = array<i64: 99, 24>,
+          resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : () -> tensor<99xf32>
+  return %r : tensor<99xf32>
+}
+func.func @several(%x: tensor<7x500x500xf32>) -> tensor<7xf32> {
+  %r = "neptune.reduce"() ({
+    %e = "neptune.read"(%x) {map = affine_map<(i, j, k) -> (i, j, k)>} : (tensor<7x500x500xf32>) -> f32
+    "neptune.yield"(%e) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
+          domain = array<i64: 7, 500, 500>} : () -> tensor<7xf32>
+  return %r : tensor<7xf32>
 }

@@ -73,6 +73,59 @@ def test_tensors_without_elements():
         np.testing.assert_array_equal(got, want.numpy())
 
 
+def test_tensors_without_dimensions():
+    """Along their only dimension: torch-mlir refuses the scan, and never ends with the softmax."""
+
+    def program(x):
+        norms = torch.logsumexp(x, 0, True), torch.linalg.norm(x)
+        return torch.softmax(x, 0), x.cumsum(-1), *torch.sort(x, 0), *norms, torch.argmax(x)
+
+    number = torch.tensor(0.75)
+    wanted = (1.0, 0.75, 0.75, 0, 0.75, 0.75, 0)
+    for got, want in zip(run(program, number), wanted, strict=True):
+        assert got.shape == () and got == want
+
+
+def test_variances_and_rolls():
+    """Sums of at most 45 squares about 1, in float32: within 1e-5 of float64."""
+    x = torch.randn(5, 9)
+    x[:, 3] = torch.tensor([100.0, -torch.inf, 200.0, torch.inf, -50.0])
+
+    def program(x):
+        y = x[:, :3]
+        return (
+            *torch.var_mean(y, 1), y.std(correction=0), y.var(0, correction=3),
+            torch.roll(x, -1), torch.roll(x, (0, 2), (0, 1)), x[:0].var(),
+            torch.linalg.norm(y, 1), torch.linalg.norm(y, -torch.inf), torch.dist(y, 2 * y),
+        )  # fmt: skip
+
+    assert "f64" not in str(from_torch(program, (x,), raised=False))
+    for got, want in zip(run(program, x), program(x.double()), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
+    (got,) = run(lambda x: torch.logcumsumexp(x, 0), x)
+    np.testing.assert_allclose(got, torch.logcumsumexp(x.double(), 0).numpy(), rtol=1e-5)
+
+
+def test_group_norms():
+    """Normalised numbers, of 30 each: within 1e-5."""
+    torch.manual_seed(0)
+    norm = torch.nn.GroupNorm(4, 12)
+    torch.nn.init.normal_(norm.weight), torch.nn.init.normal_(norm.bias)
+    x = torch.randn(2, 12, 5, 2)
+    module = from_torch(norm, (x,))
+    assert "f64" not in str(module) and "linalg.generic" not in str(module)
+    wanted = norm.double()(x.double()).detach().numpy()
+    np.testing.assert_allclose(neptune_mlir.compile(module)(x.numpy()), wanted, atol=1e-5)
+
+
+def test_written_arguments_are_named():
+    def program(x, running):
+        return x - running.add_(x.sum(0))
+
+    with pytest.warns(UserWarning, match="result 0 is buffer 'args_1'"):
+        from_torch(program, (X, torch.zeros(9)), raised=False)
+
+
 class Counts(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -99,3 +152,14 @@ def test_random_numbers_and_ops_without_lowering_are_named():
     assert caught.value.loc and "pass them" in caught.value.hint
     with pytest.raises(InputError, match=r"torch-mlir cannot lower 'torch\.aten\.cummax'"):
         from_torch(lambda x: torch.cummax(x, 0).values, (X,), raised=False)
+    with pytest.raises(InputError, match=r"'aten\.linalg_norm' of order 2 needs singular"):
+        from_torch(lambda x: torch.linalg.norm(x, 2), (X,), raised=False)
+
+
+def test_lines_of_programs_that_torch_cannot_export():
+    def program(x):
+        return torch.nn.functional.gaussian_nll_loss(x, x, x * x)  # asks whether data is negative
+
+    with pytest.raises(InputError, match=r"cannot import the torch program") as caught:
+        from_torch(program, (X,), raised=False)
+    assert "functional.py" in caught.value.loc and "(gaussian_nll_loss)" in caught.value.loc

@@ -188,6 +188,19 @@ NARROW = "%w0 = arith.extf %a0 : f16 to f32\n%w1 = arith.extf %a1 : f16 to f32\n
 )
 
 
+@pytest.mark.parametrize("width", [3, 16, 33])
+def test_convolution(width):
+    """Neighbours along a loop that another one moves; sums of 30 products about 1."""
+    maps = ["(f, o, c, k) -> (c, o + k * 2)", "(f, o, c, k) -> (f, c, k)", "(f, o, c, k) -> (f, o)"]
+
+    def reference(x, w):
+        x, w = x.astype(np.float64), w.astype(np.float64)
+        return sum(w[:, :, k] @ x[:, 2 * k : 2 * k + width] for k in range(5)) + 0.5
+
+    check(WIDE, maps, "pprr", [((6, width + 8), "f32"), ((4, 6, 5), "f32")],
+          ((4, width), "f32"), "0.5", reference)  # fmt: skip
+
+
 @pytest.mark.parametrize("sizes", [(5, 7, 3), (33, 17, 65), (64, 1, 9), (3, 130, 5)])
 @pytest.mark.parametrize("orders", ["mk,kn,mn", "km,nk,nm", "mk,nk,mn", "km,kn,nm"])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from neptune_mlir.torch import backend, op  # noqa: E402
 from neptune_mlir.torch.backend import neptune  # noqa: E402
+from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
 from support.flex_mods import causal, documents, tensors  # noqa: E402
 
 flex = torch.nn.attention.flex_attention
@@ -85,6 +86,21 @@ def test_what_does_not_fit_runs_by_torch(ours):
         compiled = torch.compile(mixed, backend=neptune, fullgraph=True)
         torch.testing.assert_close(compiled(q, k, v), mixed(q, k, v), atol=3e-6, rtol=1e-5)
     assert ours == []
+
+
+def test_capped_scores_read_a_mask_in_place(ours, interpreted):
+    """Masks of one head and one batch have no position there."""
+    q, k, v = tensors()
+    mask = torch.rand(1, 1, q.shape[2], k.shape[2]) > 0.3
+    mask[..., 0] = True
+
+    def capped(q, k, v):
+        return attention_forward(torch.nn.Identity(), q, k, v, mask, softcap=2.0)[0]
+
+    with torch.no_grad():
+        compiled = torch.compile(capped, backend=neptune, fullgraph=True)
+        torch.testing.assert_close(compiled(q, k, v), capped(q, k, v), atol=3e-6, rtol=1e-5)
+    assert len(ours) == 2
 
 
 def test_training_is_ours(ours, interpreted):
