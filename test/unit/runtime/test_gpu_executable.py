@@ -585,3 +585,22 @@ def test_long_calls_take_the_image_made_for_them():
         x, y, z, scratch = arrays(rows)
         run(x, y, 2.0, out=z, workspace=scratch)
         assert seen[-2:] == [programs] * 2
+
+
+def test_an_image_that_would_need_copies_is_not_taken():
+    """One for some calls, which sees an argument and the result under other shapes."""
+    flat = (["mul", ROWS, 8],)
+    buffers = (PLAN.buffers[0], Buffer("f16", flat), Buffer("f16", flat, ["argument", 0]),
+               Buffer("f16", (ROWS, 8), ["buffer", 1]))  # fmt: skip
+    one = (["ceildiv", ROWS, 100],)
+    launches = tuple(replace(launch, grid=one) for launch in PLAN.launches)
+    plan = replace(PLAN, buffers=buffers, launches=launches, results=(["buffer", 3],))
+    image = {**FACTS["images"][1], "when": ["le", ROWS, 50], "plan": plan.to_json()}
+    facts = {**FACTS, "images": [*FACTS["images"], image]}
+    x, y, z, scratch = arrays(40)
+    apart = [FakeArray(np.zeros((40, 16), np.float16)[:, :8]) for _ in range(2)]
+    run = GpuExecutable(replace(BUNDLE, facts=facts), FakeGpu(KERNELS).driver)
+    assert run.prepare(x, y, 2.0, out=z, workspace=scratch).image.when
+    assert not run.prepare(apart[0], y, 2.0, out=z, workspace=scratch).image.when
+    assert not run.prepare(x, y, 2.0, out=apart[1], workspace=scratch).image.when
+    assert run.prepare(x, y, 2.0, out=z, workspace=scratch).image.when
