@@ -60,6 +60,31 @@ static neptune_status find_device(const np_driver *driver, const neptune_value *
   return NEPTUNE_OK;
 }
 
+/* Whether the arguments can be seen under the other shapes that a plan asks for, without a copy. */
+static neptune_status can_view(call *c, bool *can) {
+  const np_plan *plan = c->given.plan;
+  np_view *seen = np_take(&c->arena, plan->buffers, sizeof *seen);
+  *can = true;
+  if (!seen)
+    return no_memory();
+  for (size_t k = 0; *can && k < plan->buffers; ++k) {
+    const np_buffer *b = &plan->buffer[k];
+    const np_view *source = b->of.kind == NP_ARGUMENT ? &c->given.views[b->of.number]
+                            : b->of.kind == NP_BUFFER ? &seen[b->of.number]
+                                                      : NULL;
+    seen[k].data = NULL;
+    if (!source || !source->data) /* of no argument */
+      continue;
+    neptune_status status = np_buffer_shape(&c->given, k, seen[k].shape);
+    if (status)
+      return status;
+    seen[k].rank = b->rank;
+    seen[k].data = source->data;
+    *can = np_reshaped(source, b->rank, seen[k].shape, seen[k].strides);
+  }
+  return NEPTUNE_OK;
+}
+
 static neptune_status choose_image(call *c) {
   for (size_t k = c->loaded->images; k-- > 0;) {
     const np_image *image = &c->loaded->image[k];
@@ -70,9 +95,13 @@ static neptune_status choose_image(call *c) {
         return status;
     }
     if (holds.is_float ? holds.f != 0 : holds.i != 0) {
+      bool can = true;
       c->image = image;
       c->given.plan = &image->plan;
-      return NEPTUNE_OK;
+      bool some = image->when && image->when->kind != NP_NULL;
+      neptune_status status = some ? can_view(c, &can) : NEPTUNE_OK;
+      if (status || can)
+        return status;
     }
   }
   return np_fail(NEPTUNE_BAD_FILE, "no image of the bundle is for a call with these sizes");

@@ -3,7 +3,8 @@
 
 Causal (`j <= i`), windows (`i - j < w`), a prefix offset (`j <= i + (Nk - Nq)`) and run-time
 lengths (`j < length`, `j < length[b]`) are of this kind. A form is linear in the axes; what it adds
-to them may be any scalar that no axis changes, or an integer that is read from a tensor.
+to them may be any scalar that no axis changes, an integer that is read from a tensor, or the
+remainder of an axis and such a scalar (the position in a row of two axes, see `merge-rows`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from neptune_mlir.algebra.terms import Term
 
 @dataclass(frozen=True)
 class Linear:
-    """`sum of coefficient * atom, plus constant`; atoms are axes (`index`), scalars, or elements of
-    tensors (`read`)."""
+    """`sum of coefficient * atom, plus constant`; atoms are axes (`index`), scalars, elements of
+    tensors (`read`), or remainders of axes (`rem`)."""
 
     atoms: frozenset[tuple[Term, int]]
     constant: int
@@ -37,7 +38,12 @@ class Linear:
 
     @property
     def axes(self) -> frozenset[int]:
-        return frozenset(a.attr for a, _ in self.atoms if a.op == "index")
+        return frozenset[int]().union(*(a.axes for a, _ in self.atoms if a.op != "read"))
+
+    @property
+    def remainders(self) -> tuple[Term, ...]:
+        """The atoms that are remainders of axes: from 0 to below the divisor."""
+        return tuple(a for a, _ in self.ordered() if is_remainder(a))
 
     @property
     def reads(self) -> tuple[Term, ...]:
@@ -62,13 +68,22 @@ class Linear:
         return sorted(self.atoms, key=lambda e: (e[0].op != "index", str(e[0].attr), str(e[0])))
 
 
+def is_remainder(t: Term) -> bool:
+    """Whether a term is the remainder of an axis and a number that no axis changes."""
+    return t.op == "rem" and t.args[0].op == "index" and not _varies(t.args[1])
+
+
+def _varies(t: Term) -> bool:
+    return any(n.op in ("index", "read", "ref") for n in T.walk(t))
+
+
 def linear(t: Term) -> Linear | None:
     """The linear form of an integer term; None if it is not linear in the axes."""
     if T.is_float(t.dtype) or t.dtype == "i1":
         return None
     if t.is_const:
         return Linear(frozenset(), int(t.value))
-    if t.op in ("index", "read"):
+    if t.op in ("index", "read") or is_remainder(t):
         return Linear(frozenset([(t, 1)]), 0)
     if t.op == "cast":
         inner = linear(t.args[0])
@@ -85,7 +100,7 @@ def linear(t: Term) -> Linear | None:
             a, b = linear(x), linear(y)
             if a is not None and b is not None and not b.atoms:
                 return Linear(frozenset(), 0).plus(a, b.constant)
-    if not any(n.op in ("index", "read", "ref") for n in T.walk(t)):
+    if not _varies(t):
         return Linear(frozenset([(t, 1)]), 0)
     return None
 
@@ -119,8 +134,11 @@ def constraints(comparison: Term) -> list[Linear] | None:
 
 
 def begins_known(forms: Iterable[Linear], axis: int) -> bool:
-    """Whether forms read nothing along an axis: what bounds it is known before it begins."""
-    return not any(axis in read.axes for form in forms for read in form.reads)
+    """Whether forms read nothing along an axis, and have no remainder of it: what bounds it is
+    known before it begins."""
+    return not any(
+        axis in atom.axes for form in forms for atom in (*form.reads, *form.remainders)
+    )
 
 
 def affine_part(condition: Term) -> list[Linear]:

@@ -193,6 +193,12 @@ FEW_ROWS = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+MERGED_ROWS = Attribute(
+    "merged_rows", NUMBER, "func.func",
+    "two axes are one of so many rows (0: only a call knows)",
+    writers=("transforms.fusion.merge_rows",),
+    readers=("pipelines.lowering",),
+)  # fmt: skip
 COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
     "a module with the function that combines two elements",

@@ -18,7 +18,7 @@ from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
-from neptune_mlir.pipelines.cases import Case, add, few
+from neptune_mlir.pipelines.cases import Case, Conditions, add
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
@@ -204,17 +204,17 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
         """All begun before the first is waited for: their code generators run side by side."""
         base = begin(lowering)
         variants = program.variants(lowering, tiles, target)
-        begun = [(case, begin(variant)) for case, variant in variants]
+        begun = [(case, begin(variant), variant.way.smaller) for case, variant in variants]
         bundle = base.finish()
-        for case, variant in begun:
+        conditions = Conditions(base.plan)
+        for case, variant, knobs in begun:
             found = finished(variant)
-            if found and _spilled(found) and case.schedule and lowering.way.cut:
-                smaller = program.variant(lowering, target, case, lowering.way.cut.smaller)
-                variant = begin(smaller[0]) if smaller else variant
+            while knobs and (found is None or _spilled(found)):
+                knob, *knobs = knobs
+                variant = begin([*program.variant(lowering, target, case, knob)][-1])
                 found = finished(variant)
             if found and _spilled(found) <= _may_spill(case, lowering.way):
-                when = case.condition or few(case, base.plan, variant.plan)
-                bundle = add(bundle, found, when)
+                bundle = add(bundle, found, conditions.of(case, variant.plan))
         return bundle
 
     def finished(begun: Any) -> Any:
@@ -310,8 +310,9 @@ def emit_text(
 
             plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
+            conditions = Conditions(plan)
             for case, variant in program.variants(lowering, str(lowering.module), target):
-                when = case.condition or few(case, plan, plan_of(variant))
+                when = conditions.of(case, plan_of(variant))
                 texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]

@@ -7,6 +7,8 @@
   smaller ones where streams are short.
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
+* Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
+  tiles are as small as they can be without reading anything more often.
 * Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
 * Short streams (`Way.lengths`): on CPUs, where a vector along a row would be mostly empty.
 
@@ -33,6 +35,9 @@ from neptune_mlir.transforms.schedule.tile_room import contractions
 
 SHORT = 1024  # points of a stream
 SMALL = 16  # rows of the smallest product
+MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows of some calls
+PORTABLE = 64  # of these, the most that programs have which warps cannot share
+BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Case:
         length: of the stream (`stream_length`).
         blocks: how many of them are to share a multiprocessor (`blocks_of`).
         schedule: in place of the program's own ("": that).
+        merged: the program has two axes of rows as one (`merge-rows`).
     """
 
     knob: str
@@ -55,6 +61,17 @@ class Case:
     length: Expression | None = None
     blocks: int = 1
     schedule: str = ""
+    merged: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of a tile, for calls with few rows."""
+        return int(self.knob.partition(":")[2])
+
+    @property
+    def is_for_portable(self) -> bool:
+        """Whether only programs need it that warps cannot share: these have larger tiles."""
+        return self.merged and self.rows == PORTABLE and self.schedule == "private"
 
 
 def longer(module: Any) -> tuple[Case, ...]:
@@ -74,6 +91,23 @@ def few_rows(module: Any) -> tuple[Case, ...]:
         return ()
     rows = FEW_ROWS.find(found[0].operation, ())
     return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
+
+
+def merged_rows(rows: int) -> tuple[Case, ...]:
+    """Calls with few rows along each of two axes that are one (0: a call knows how many)."""
+    cases = [
+        Case(f"rows:{n}", schedule=schedule, merged=True)
+        for n in MERGED
+        for schedule in ("private", "streamed")
+        if n >= PORTABLE or schedule == "private"
+    ]  # not cut: tiles of warp groups
+    if rows:
+        least = min((n for n in MERGED if n >= rows), default=MERGED[0])
+        any_call = ["le", 1, ["multiprocessors"]]
+        wide = least >= PORTABLE
+        taken = (c for c in cases if c.rows == least or (wide and c.rows >= PORTABLE))
+        cases = [replace(c, condition=any_call) for c in taken]
+    return tuple(cases)
 
 
 def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
@@ -125,6 +159,47 @@ def stream_length(module: Any) -> Expression | None:
     return None if place is None else ["dim", *place]
 
 
+class Conditions:
+    """Which calls the variants of a program are for, by their plans."""
+
+    def __init__(self, plan: Plan):
+        """`plan`: of the program for any call."""
+        self._plan = plan
+        # of merged rows, the tiles of the first variant, and which calls it is for
+        self._largest: tuple[Expression, Expression] | None = None
+
+    def of(self, case: Case, variant: Plan) -> Expression:
+        """The calls that are to take a variant; of merged rows the largest tiles come first."""
+        if case.merged:
+            return self._merged(case, variant)
+        return case.condition or few(case, self._plan, variant)
+
+    def _merged(self, case: Case, variant: Plan) -> Expression:
+        """The largest tiles: no more than half as many as the program for any call has, or so few
+        that they leave three quarters of the multiprocessors idle. (All calls, where their rows
+        are known.) Where they keep the multiprocessors busy, their stream is not cut. Smaller ones:
+        no more than these, so that each holds all rows."""
+        chip = ["multiprocessors"]
+        tiles = _programs(variant) if case.schedule == "streamed" else _tiles(variant)
+        if self._largest is None:
+            half = ["le", ["mul", 2, tiles], _programs(self._plan)]
+            rule = ["or", half, ["le", ["mul", 4, tiles], chip]]
+            self._largest = tiles, case.condition or rule
+            return self._largest[1]
+        rule = case.condition or ["le", tiles, self._largest[0]]
+        if case.schedule == "streamed":
+            places = ["mul", ["ceildiv", tiles, chip], chip]
+            busy = ["le", ["mul", BUSY[0], places], ["mul", BUSY[1], tiles]]
+            return ["and", self._largest[1] if tiles == self._largest[0] else rule, busy]
+        return rule
+
+
+def _tiles(variant: Plan) -> Expression:
+    """The tiles of rows (and of columns) of a stream in chunks."""
+    joins = 2 if any(launch.kernel.endswith("_few") for launch in variant.launches) else 1
+    return _product(variant.launches[-1 - joins].grid[1:])  # (the first are the chunks)
+
+
 def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls that are to take smaller tiles because their launch has few programs: with streams of
     any length if it leaves half of the multiprocessors idle. Where blocks share one, those with
@@ -137,7 +212,8 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
     if case.schedule:
-        return _in_chunks(case, plan, variant)
+        tiles = _product(variant.launches[len(plan.launches) - 1].grid[1:])
+        return _in_chunks(case, plan, tiles)
     idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
     if case.blocks == 1 or case.length is None:
         return idle
@@ -146,7 +222,7 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     return fits if case.short else ["or", idle, fits]
 
 
-def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
+def _in_chunks(case: Case, plan: Plan, tiles: Expression) -> Expression:
     """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
 
     * large tiles: these leave three quarters of the multiprocessors idle;
@@ -154,9 +230,7 @@ def _in_chunks(case: Case, plan: Plan, variant: Plan) -> Expression:
       more than multiprocessors, where that program leaves seven eighths of them idle;
     * one row beside those that share its operand: fewer than the program for any call has.
     """
-    rows = int(case.knob.partition(":")[2])
-    stream = variant.launches[len(plan.launches) - 1]
-    tiles = _product(stream.grid[1:])  # (the first are the chunks)
+    rows = case.rows
     whole, chip = _programs(plan), ["multiprocessors"]
     if rows > SMALL:
         return ["le", ["mul", 4, tiles], chip]

@@ -10,13 +10,14 @@ once; what a number decides runs on a copy for each.
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.dialects.attributes import CHIP
+from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
@@ -30,6 +31,7 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     least_rows,
     longer,
+    merged_rows,
     short_streams,
     stream_length,
 )
@@ -79,7 +81,7 @@ class Lowering:
     @property
     def has_variants(self) -> bool:
         """Whether some calls may have kernels of their own."""
-        return bool(self.cases or self.way.few or self.cut_cases)
+        return bool(self.cases or self.way.few or self.way.cut)
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
@@ -193,7 +195,8 @@ class RaisedProgram:
         self._asked = schedule_digest(library.read(schedule)) if schedule else ""
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
-        self._fused: dict[str, Lowering] = {}  # by schedule
+        # by schedule, and whether rows are merged
+        self._fused: dict[tuple[str, bool], Lowering] = {}
 
     @property
     def constants(self) -> dict[str, bytes]:
@@ -212,11 +215,22 @@ class RaisedProgram:
             return list(ways)
         return [way.bound(found.schedule, found.knobs) for way in ways]
 
+    @functools.cached_property
+    def _merged(self) -> tuple[Lowering, tuple[Case, ...]]:
+        """The program with two axes of rows as one, and the calls that it is for: none, where it
+        has no such axes."""
+        merged = self._raised.copy()
+        merged.run([Step("merge-rows")])
+        rows = [MERGED_ROWS.find(f.operation, None) for f in functions(merged.module)]
+        known = [n for n in rows if n is not None]
+        return merged, merged_rows(known[0]) if len(rows) == len(known) == 1 else ()
+
     def lowerings(
-        self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = ""
-    ) -> Iterator[Lowering]:
-        """The program at one of COMMON_LEVELS, by each of the ways that takes it (`schedule` as of
-        `by`).
+        self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = "",
+        merged: bool = False,
+    ) -> Iterator[Lowering]:  # fmt: skip
+        """The program at one of COMMON_LEVELS, by each of the ways that takes it (`schedule` and
+        `merged` as of `by`).
 
         Raises:
             UsageError: no such level.
@@ -228,7 +242,7 @@ class RaisedProgram:
         for way in ways:
             if own.get(way.needs, 1) == 0:
                 continue
-            lowering = self.by(target, way, level, schedule)
+            lowering = self.by(target, way, level, schedule, merged)
             if level != "tile":
                 yield lowering
                 continue
@@ -255,24 +269,36 @@ class RaisedProgram:
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
         cut = base.cut_cases if base.alone and not self.schedule else ()
+        if base.way.cut and not self.schedule:
+            cut = self._merged[1] or cut
+        widest = False
         for case in (*base.cases, *some, *cut):
-            for variant in self.variant(base, target, case):
-                text = str(variant.module)
-                if text not in seen:
-                    seen.add(text)
-                    yield replace(case, blocks=blocks_of(variant.module)), variant
+            if widest and case.is_for_portable:
+                continue
+            variant = next(self.variant(base, target, case), None)
+            text = "" if variant is None else str(variant.module)
+            if variant is not None and text not in seen:
+                seen.add(text)
+                widest |= case.merged
+                yield replace(case, blocks=blocks_of(variant.module)), variant
 
-    def variant(self, base: Lowering, target: str, case: Case, knob: str = "") -> list[Lowering]:
-        """The tile program for some calls, with one more knob; none where its way does not suit."""
-        way = (base.way.cut if case.schedule else None) or base.way
+    def variant(
+        self, base: Lowering, target: str, case: Case, knob: str = ""
+    ) -> Iterator[Lowering]:
+        """The tile programs for some calls, with one more knob, by each way that suits."""
+        ways = (base.way,)
+        if case.schedule:
+            ways = tuple(way for way in base.way.cut if way.takes(case.schedule, case.rows))
         schedule = case.schedule or base.facts["schedule"]
-        way = way.bound(schedule, case.knob)
-        way = way.bound(schedule, knob) if knob else way
-        return list(self.lowerings(target, [way], schedule=case.schedule))
+        bound = [way.bound(schedule, case.knob) for way in ways]
+        bound = [way.bound(schedule, knob) if knob else way for way in bound]
+        return self.lowerings(target, bound, schedule=case.schedule, merged=case.merged)
 
-    def by(self, target: str, way: Way, level: str, schedule: str = "") -> Lowering:
+    def by(
+        self, target: str, way: Way, level: str, schedule: str = "", merged: bool = False
+    ) -> Lowering:
         """The program at a level by one way, whether or not that takes it; by a shipped schedule
-        of this name, if one is named."""
+        of this name, if one is named; `merged`: with two axes of rows as one."""
         if level == "neptune":
             return self._raised.copy()
         # a schedule that somebody chose keeps its own tile sizes
@@ -284,10 +310,11 @@ class RaisedProgram:
             "ahead" in knobs,
         )  # fmt: skip
         chosen = schedule or rule
-        if chosen not in self._fused:
-            self._fused[chosen] = self._raised.copy()
-            self._fused[chosen].fuse(chosen)
-        lowering = self._fused[chosen].copy()
+        if (chosen, merged) not in self._fused:
+            raised = self._merged[0] if merged else self._raised
+            self._fused[chosen, merged] = raised.copy()
+            self._fused[chosen, merged].fuse(chosen)
+        lowering = self._fused[chosen, merged].copy()
         lowering.way = way
         name_chip(lowering.module, target)
         values = knobs.get(chosen, "")

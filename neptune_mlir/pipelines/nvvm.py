@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.codegen.gpu.host import facts_of
@@ -24,6 +25,23 @@ from neptune_mlir.transforms.hopper.specialize_warps import suits
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
 CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
 PRIVATE = f"stream:32;least:16;chunks:0;{CUT};columns:32"
+# For calls with few rows, by rows of a tile: chunks that warp groups take, each with a
+# multiprocessor alone (or all of the stream at once); 2 programs a multiprocessor, or 4 small ones.
+CUT_GROUPS = {
+    "private": f"warp_groups:1;chunks:0;programs:{MULTIPROCESSORS};each:1;columns:32",
+    "streamed": "warp_groups:1",
+}
+CUT_PORTABLE = (
+    Way(
+        {"private": PRIVATE.replace("stream:32", "stream:64")}, least=64, most=64,
+        smaller=("stream:32", "stream:16"),
+    ),
+    Way(
+        {"private": PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")}, least=32,
+        most=32, smaller=("stream:16",),
+    ),
+    Way({"private": PRIVATE}, most=16, smaller=("stream:16",)),
+)  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
@@ -32,7 +50,7 @@ APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
     shared = nvidia(target).shared_block >> 10
-    cut = Way({"private": PRIVATE}, smaller="stream:16")
+    cut = CUT_PORTABLE
     portable = tuple(
         Way(
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
@@ -43,10 +61,12 @@ def ways(target: str) -> tuple[Way, ...]:
     )
     if not nvidia(target).warp_groups:
         return portable
+    steps = (*gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("specialize-warps"))
+    cut = (Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",)), *cut)
+    portable = tuple(replace(way, cut=cut) for way in portable)
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2")}
-    steps = (*gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("specialize-warps"))
     return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
 
 

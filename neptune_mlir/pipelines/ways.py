@@ -20,8 +20,11 @@ class Way:
         suits: whether this way is for a tile program, by what they left; it changes nothing.
         few: further knobs, by schedule, for launches of few programs, which make more of them; the
             second for those with short streams.
-        cut: how streams are cut into chunks for calls with few rows; None: they are not.
-        smaller: a further knob for a variant whose code spills.
+        cut: ways of cutting streams into chunks for calls with few rows, the best first; none: they
+            are not cut.
+        most: rows of a tile of such a way, at most, and `least`, at least.
+        smaller: further knobs, one after the other, for a variant whose code spills or takes more
+            memory than there is.
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
         lengths: the same of lengths of a stream without products.
         needs: a knob; who sets it to 0 does not want this way.
@@ -33,11 +36,17 @@ class Way:
     suits: Callable[[Any], bool] = lambda module: True
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    cut: Way | None = None
-    smaller: str = ""
+    cut: tuple[Way, ...] = ()
+    most: int = 0
+    least: int = 0
+    smaller: tuple[str, ...] = ()
     rows: tuple[tuple[int, str], ...] = ()
     lengths: tuple[tuple[int, str], ...] = ()
     needs: str = ""
+
+    def takes(self, schedule: str, rows: int) -> bool:
+        """Whether it is for tiles of so many rows, and knows a schedule."""
+        return schedule in self.knobs and self.least <= rows <= (self.most or rows)
 
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""

@@ -29,7 +29,15 @@ from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
 from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
-from neptune_mlir.runtime.memory import Requirements, Sizes, Take, bind, new_results, results_of
+from neptune_mlir.runtime.memory import (
+    Requirements,
+    Sizes,
+    Take,
+    bind,
+    can_view,
+    new_results,
+    results_of,
+)
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
 
@@ -131,7 +139,7 @@ class GpuExecutable:
         """
         images = self._images_for(self._device_of(arguments))
         take = partial(gpu_view, driver=self._driver, stream=None, wait=None)
-        return self._check(images, arguments, take)[2].requirements
+        return self._check(images, arguments, take, ())[2].requirements
 
     def prepare(
         self, *arguments: Any, out: Any = None, workspace: Any = None, stream: Any = None
@@ -167,7 +175,7 @@ class GpuExecutable:
                 )
             return view
 
-        views, image, sizes = self._check(images, arguments, take)
+        views, image, sizes = self._check(images, arguments, take, given or ())
         needs, plan = sizes.requirements, image.plan
         empty = partial(library.empty, device=device, stream=handle)
         own = given is None or library.allocates
@@ -214,17 +222,21 @@ class GpuExecutable:
         return blocks
 
     def _check(
-        self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take
-    ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:
+        self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take,
+        out: Sequence[Any],
+    ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:  # fmt: skip
         """Views of the arguments, the image for them, and the sizes that follow from both."""
         views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
-        key = (images[0].context, shapes, *map(number_key, scalars))
+        key: tuple[Any, ...] = (images[0].context, shapes, *map(number_key, scalars))
+        given: list[ArrayView | None] = []
+        if any(image.views for image in images[1:]):  # strides count too
+            given = [None if o is None else take(o, "out") for o in out]
+            key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
-            image = next(i for i in reversed(images) if i.serves(shapes, scalars))
-            found = image, Sizes(image.plan, shapes, scalars, image.multiprocessors)
+            found = _choose(images, shapes, scalars, views, given)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
             self._sizes[key] = found
@@ -283,6 +295,20 @@ class PreparedCall:
         """
         handle = self._current(self._device) if stream is None else stream_handle(stream)
         self._launches.enqueue(handle)
+
+
+def _choose(
+    images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
+    views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
+) -> tuple[LoadedImage, Sizes]:  # fmt: skip
+    """The last image for a call; of those for some calls alone, one that needs no copies."""
+    for image in reversed(images):
+        if not image.serves(shapes, scalars):
+            continue
+        sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
+        if image.when is None or can_view(image.plan, sizes, views, out):
+            return image, sizes
+    raise AssertionError("an image is for any call")
 
 
 def _constant(value: int, device: int) -> int:

@@ -54,6 +54,11 @@ class LoadedImage:
         """Which calls it is for; None: any."""
         return self.facts.get("when")
 
+    @property
+    def views(self) -> bool:
+        """Whether its plan has arrays under another shape."""
+        return any(buffer.of is not None for buffer in self.plan.buffers)
+
     def serves(self, shapes: Sequence[Any], scalars: Sequence[Any]) -> bool:
         """Whether it is for a call with these shapes and numbers."""
         when = self.when

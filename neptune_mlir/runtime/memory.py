@@ -106,6 +106,32 @@ def root(plan: Plan, reference: Any) -> Place:
     return kind, number
 
 
+def can_view(
+    plan: Plan, sizes: Sizes, arguments: Sequence[ArrayView | None],
+    out: Sequence[ArrayView | None],
+) -> bool:  # fmt: skip
+    """Whether these arrays can be seen under the other shapes that a plan asks for without a copy.
+
+    Args:
+        out: an array for each result, or none at all; None for one that is not given.
+    """
+    strides = {("argument", k): (a.shape, a.strides) for k, a in enumerate(arguments) if a}
+    for reference, array in zip(plan.results, out, strict=False):
+        place = root(plan, reference)
+        if array is None or place[0] == "argument" or array.shape == sizes.buffers[place[1]]:
+            continue
+        if reshaped_strides(array.shape, array.strides, sizes.buffers[place[1]]) is None:
+            return False
+    for k, buffer in enumerate(plan.buffers):
+        seen = None if buffer.of is None else strides.get(tuple(buffer.of))
+        if seen is not None:
+            found = reshaped_strides(*seen, sizes.buffers[k])
+            if found is None:
+                return False
+            strides["buffer", k] = sizes.buffers[k], found
+    return True
+
+
 def new_results(plan: Plan, needs: Requirements, empty: Callable[..., Any]) -> list[Any]:
     """New arrays for the results, as `bind` takes them; `empty(shape, dtype)` makes one."""
     made: dict[tuple[str, int], Any] = {}

@@ -45,7 +45,7 @@ def warps_of(
         held: elements of accumulators, at most.
         loaded: 32-bit words that products load, at most.
     """
-    if rows >= 2 * WARPS * ROWS and held > WARPS * target.wave * MOST_HELD:
+    if rows >= WARPS * ROWS and held > WARPS * target.wave * MOST_HELD:
         return 2 * WARPS
     wanted = rows / ROWS if rows else words / (32 * target.wave)
     chosen = max(w for w in (1, 2, WARPS) if w == 1 or w <= wanted)

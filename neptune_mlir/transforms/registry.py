@@ -34,6 +34,7 @@ _MODULES: dict[str, str] = {
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",
     "inline-maps": "neptune_mlir.transforms.fusion.inline_maps",
+    "merge-rows": "neptune_mlir.transforms.fusion.merge_rows",
     "defer": "neptune_mlir.transforms.fusion.defer",
     "rolling-update": "neptune_mlir.transforms.fusion.rolling_update",
     "privatize": "neptune_mlir.transforms.fusion.privatize",

@@ -43,6 +43,11 @@ from neptune_mlir.transforms.registry import register, remark
 LONG_CHUNK = 32  # tiles
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
+JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is not
+CANDIDATES = 8
+PAIR = 2  # programs of a multiprocessor that hide each other's waits
+FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
+UNIT = 840  # all of these divide it
 
 
 def stream_axes(stream: Any) -> list[FusedAxis]:
@@ -77,6 +82,10 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     Where the number is known at run time only, because extents are, `each` puts so many programs
     on each multiprocessor of the device instead (0: `programs` all the same).
 
+    Where each program has a multiprocessor alone (`each` is 1), the number is that with which the
+    multiprocessors are busiest: the last programs of a launch leave some of them idle. A join has
+    to be worth it (JOIN). Else:
+
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
@@ -99,13 +108,31 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = ix.minimum(tiles, ix.floordiv(asked, some))
+    few = ix.floordiv(asked, some)
+    if each > PAIR:  # a join of more than FEW_CHUNKS is worth it for so many programs
+        pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), some)
+        few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
+    few = ix.minimum(tiles, few)
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         few = many = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
+    if each == 1 and not _ends_by_data(stream):
+        chosen = _busiest(grid, asked, few)
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+
+
+def _busiest(grid: Index, places: Index, few: Index) -> Index:
+    """The number of chunks with which programs, of which so many run at once, are done soonest:
+    one up to CANDIDATES, or `few` where that is more (then hardly any place is idle)."""
+    found = []
+    for count in range(1, CANDIDATES + 1):
+        rounds = ix.floordiv(ix.add(ix.scale(grid, count), ix.sub(places, 1)), places)
+        time = JOIN[0] * UNIT if count == 1 else JOIN[1] * UNIT // count  # of a round
+        found.append(ix.add(ix.scale(rounds, time * (CANDIDATES + 1)), count))
+    best = ix.mod(ix.minimum(*found), CANDIDATES + 1)
+    return ix.where_less(CANDIDATES, few, few, best)
 
 
 def _ends_by_data(stream: Any) -> bool:

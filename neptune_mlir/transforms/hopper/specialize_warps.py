@@ -371,6 +371,8 @@ def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     end = _sum(rest[0], offset)
     if end == {1: ir.RankedTensorType(window.tensor.type).shape[dim]}:
         return True
+    if (whole := _reshaped(window.tensor, dim)) is not None:
+        return end == whole
     if list(end.values()) != [1]:
         return False
     (extent,) = end
@@ -387,6 +389,26 @@ def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
     if found is None or known is None:
         return False
     return found == known or _equal_extents(found, known, forall)
+
+
+def _reshaped(tensor: Any, dim: int) -> Linear | None:
+    """An extent of a tensor that has another shape of the elements of one; None: it has not, or
+    the extent is not linear in other numbers."""
+    made = owner(tensor)
+    if made is None or made.name not in ("tensor.expand_shape", "tensor.collapse_shape"):
+        return None
+    kind = ir.RankedTensorType(tensor.type)
+    if not kind.is_dynamic_dim(dim):
+        return {1: kind.shape[dim]}
+    if made.name == "tensor.expand_shape":
+        return _linear(made.operands[1 + sum(map(kind.is_dynamic_dim, range(dim)))])
+    source = made.operands[0]
+    factors = [_reshaped(source, d.value) for d in made.attributes["reassociation"][dim]]
+    varying = [f for f in factors if f is None or set(f) != {1}]
+    if len(varying) != 1 or varying[0] is None:
+        return None
+    scale = math.prod(f[1] for f in factors if f is not None and set(f) == {1})
+    return {k: n * scale for k, n in varying[0].items()}
 
 
 def _started_with(tensor: Any) -> Any:

@@ -51,6 +51,7 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -70,7 +71,6 @@ MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
 FEW = (64, 16, 1)
-FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, scalar_term
-from neptune_mlir.analysis.masks import Linear, fold_conditions, linear, masked_load
+from neptune_mlir.analysis.masks import Linear, fold_conditions, is_remainder, linear, masked_load
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import COMBINE, FREE, IDENTITY
 from neptune_mlir.dialects.op_names import INDEX, READ
@@ -143,7 +143,7 @@ class GridProgram:
     def _operand(self, read: Term, frame: Frame) -> tuple[Any, list[int]]:
         """The tile tensor that `read` takes its elements from, and the axis of each dimension."""
         if read.attr not in self._made_here:  # a tensor from outside the kernel
-            return self.loads.tile(read, frame)
+            return self.loads.tile(read, frame, self._limits(read, frame))
         loaded = self._loaded(read, frame)
         if loaded is not None:
             return loaded
@@ -158,6 +158,29 @@ class GridProgram:
                     f"at {position}, which another program may hold"
                 )
         return self.tile_of(read.attr, frame), [a for a in axes if self._extends(a)]
+
+    def _limits(self, read: Term, frame: Frame) -> Sequence[Linear]:
+        """Where a load ends because another nest's load of the same elements ends there: one tile
+        then serves both. Points behind are not live, so what is read for them does not matter."""
+        for nest in self.kernel.nests.values():
+            if nest.combiner is not None or nest.body is None or nest.body.op != "select":
+                continue
+            found = masked_load(fold_conditions(nest.body, frame.known))
+            if found is None or not found[1] or not self._same_elements(read, found[0]):
+                continue
+            if self.loads.may_limit(read, found[1], frame):
+                return found[1]
+        return ()
+
+    def _same_elements(self, a: Term, b: Term) -> bool:
+        """Whether two reads take the same tile of a tensor."""
+        if a.attr != b.attr:
+            return False
+        return all(
+            x is y
+            or (x.op == y.op == "index" and self._same_tile(x.attr, y.attr))
+            for x, y in zip(a.args, b.args, strict=True)
+        )
 
     def _loaded(self, read: Term, frame: Frame) -> tuple[Any, list[int]] | None:
         """The tile of a map that only leaves out what does not exist: a load that ends there."""
@@ -189,6 +212,8 @@ class GridProgram:
                 return 0, ix.sub(axis.extent, 1)
             tile = self.root.tile(atom.attr)
             return tile.offset, ix.add(tile.offset, tile.size - 1)
+        if is_remainder(atom):
+            return 0, ix.sub(self.loads.scalar(atom.args[1], self.root), 1)
         if atom.op == "read" and not self.loads.are_known([atom], self.root):
             return self._extreme(atom, "min"), self._extreme(atom, "max")
         value = self.loads.scalar(atom, self.root)
@@ -196,6 +221,8 @@ class GridProgram:
 
     def bounds(self, form: Linear) -> bool:
         """Whether a program knows the range of all numbers that a form reads before it streams."""
+        if not all(self.root.binds(a) for t in form.remainders for a in t.axes):
+            return False
         return all(
             self.loads.are_known([read], self.root)
             or all(i.op == "index" and self.root.binds(i.attr) for i in read.args)

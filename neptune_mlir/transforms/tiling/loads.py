@@ -73,6 +73,8 @@ class Loads:
 
     def is_uniform(self, form: Linear, frame: Frame) -> bool:
         """Whether a form is one number in a frame."""
+        if form.remainders:
+            return False
         single = all(frame.binds(a) and frame.tile(a).size == 1 for a in form.axes)
         return single and self.are_known(form.reads, frame)
 
@@ -111,6 +113,8 @@ class Loads:
             return frame.tile(atom.attr).offset
         if atom.op == "read":
             return self.element(atom, frame)
+        if atom.is_const:
+            return int(atom.value)
         scalar = T.make("cast", atom, dtype="index")
         return Emitter(lambda leaf: self._values[leaf.attr]).emit(scalar)
 

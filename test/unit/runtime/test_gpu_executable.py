@@ -585,3 +585,16 @@ def test_long_calls_take_the_image_made_for_them():
         x, y, z, scratch = arrays(rows)
         run(x, y, 2.0, out=z, workspace=scratch)
         assert seen[-2:] == [programs] * 2
+
+
+def test_an_image_that_would_need_copies_is_not_taken():
+    """One for some calls, which sees an argument and the result under other shapes."""
+    flat = Buffer("f16", (["mul", ROWS, 8],))
+    views = replace(flat, of=["argument", 0]), Buffer("f16", (ROWS, 8), ["buffer", 1])
+    buffers = (PLAN.buffers[0], flat, *views)
+    plan = replace(PLAN, buffers=buffers, results=(["buffer", 3],)).to_json()
+    facts = {**FACTS, "images": [*FACTS["images"], {**FACTS["images"][1], "when": 1, "plan": plan}]}
+    (x, y, z, scratch), apart = arrays(40), FakeArray(np.zeros((40, 16), np.float16)[:, :8])
+    run = GpuExecutable(replace(BUNDLE, facts=facts), FakeGpu(KERNELS).driver)
+    for first, out, taken in ((x, z, True), (apart, z, False), (x, apart, False), (x, z, True)):
+        assert bool(run.prepare(first, y, 2.0, out=out, workspace=scratch).image.when) == taken

@@ -26,7 +26,8 @@ KIB = 1024
         (A100, 16, 0, 64 * 144 + 1, 0, 4),
         (A100, 128, 0, 128 * 200, 0, 4),
         (A100, 128, 0, 128 * 200 + 1, 0, 8),
-        (A100, 64, 0, 128 * 200 + 1, 0, 4),  # rows for 4 only
+        (A100, 64, 0, 128 * 200 + 1, 0, 8),
+        (A100, 32, 0, 128 * 200 + 1, 0, 4),  # fewer rows than warps have
         (A100, 16, 0, 0, 1 << 20, 1),  # copies are asynchronous: nothing is in registers
         (RDNA, 16, 0, 0, 32 * 128 + 1, 2),
         (A100, 0, 2 * 32 * 32, 0, 0, 2),  # no products: 32 words of a lane

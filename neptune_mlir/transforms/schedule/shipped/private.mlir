@@ -13,16 +13,19 @@ module attributes {transform.with_named_sequence} {
     %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
 
     // 0 leaves a size to the rule of the pass.
-    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64]
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64, 128]
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
         -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
-    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least)
-        {axes = ["rows", "stream", "least"]}
-        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
-        -> !transform.any_op
+    // 1: sizes for warp groups of 64 rows.
+    %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
+        -> !transform.any_param
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups)
+        {axes = ["rows", "stream", "least", "warp_groups"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
 
     // 0 chunks: as many as it takes for so many programs, a number that the extents decide; at a
     // launch, for so many on each multiprocessor of the device.

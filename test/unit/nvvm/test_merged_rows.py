@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Heads of a group and queries of a sequence as the rows of one product: right on the simulators,
+with tiles of all sizes, whether or not warps are specialised."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from support.chips.run_kernels import Maps, Simulated, Specialised
+from support.serving_cases import Paged, formula
+
+DIM = 64
+
+
+class Variant(Specialised):
+    """A tile program with specialised warps."""
+
+    def __init__(self, module):
+        self.module, self.target = module, "sm_90a"
+        self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
+        nvvm.emit_tiles(module, "target", target="sm_90a")
+        with module.context, ir.Location.unknown():
+            self.finish()
+
+
+@cache
+def kernels(name, target="sm_90a"):
+    """The kernels for calls with few rows, and whether their warps are specialised, by rows of a
+    tile and schedule."""
+    program = PROGRAMS[name]()
+    raised = RaisedProgram(program.to_mlir(), name)
+    base = next(raised.lowerings(target, nvvm.ways(target)))
+    found = {}
+    for case, variant in raised.variants(base, "", target):
+        if case.merged:
+            special = "neptune.consumers" in str(variant.module)
+            made = Variant(variant.module) if special else Simulated(variant.module, target=target)
+            found[case.rows, case.schedule] = made, special
+    return found
+
+
+PROGRAMS = {
+    "causal": lambda: ops.attention(head_dim=DIM, group=4, causal=True, dtype="f16"),
+    "window": lambda: ops.attention(
+        head_dim=DIM, group=2, causal=True, window=20, softcap=10.0, dtype="f16", return_lse=True
+    ),
+    "three": lambda: ops.attention(head_dim=DIM, group=4, q_len=3, causal=True, dtype="f16"),
+    "paged": lambda: ops.paged_attention(
+        head_dim=DIM, page_size=16, group=4, q_len=None, dtype="f16"
+    ),
+    "latent": lambda: ops.latent_attention(
+        latent_dim=64, rope_dim=16, page_size=16, scale=0.1, q_len=None, dtype="f16"
+    ),
+    "shared": lambda: ops.attention(head_dim=16, group=1, causal=True, dtype="f16"),
+    "biased": lambda: ops.attention(head_dim=16, group=2, alibi=True, dtype="f16"),
+}  # fmt: skip
+
+
+def f16(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float16)
+
+
+def close(found, wanted):
+    assert np.linalg.norm(found - wanted) <= 2e-3 * np.linalg.norm(wanted)
+
+
+CHUNKS = "private"
+SHARED = [(128, CHUNKS), (128, "streamed"), (64, "streamed")]  # by groups of warps
+
+
+def test_which_rows_have_kernels():
+    portable = [(64, CHUNKS), (32, CHUNKS), (16, CHUNKS)]
+    assert list(kernels("causal")) == [*SHARED, *portable[1:]]
+    assert list(kernels("paged")) == list(kernels("latent")) == portable
+    assert list(kernels("three", "sm_80")) == [(16, CHUNKS)]
+    assert not kernels("shared", "sm_80") and not kernels("biased", "sm_80")
+    for kind, (_, special) in kernels("causal").items():
+        assert special == (kind in SHARED)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 7])
+@pytest.mark.parametrize("kind", [*SHARED, (32, CHUNKS), (16, CHUNKS)])
+def test_causal(kind, queries):
+    """Tiles that hold all rows, and not; rows that are no power of two."""
+    kernel, _ = kernels("causal")[kind]
+    q, k, v = f16(1, 8, queries, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
+    close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
+
+
+def test_queries_that_see_no_key():
+    """More queries than keys; no key at all."""
+    kernel, _ = kernels("causal")[16, CHUNKS]
+    q, k, v = f16(1, 4, 5, DIM), f16(2, 1, 3, DIM)[:1], f16(3, 1, 3, DIM)[:1]
+    found = kernel(q, k, v)
+    assert (found[:, :, :2] == 0).all()
+    close(found[0], formula(q[0], k[0], v[0])[0])
+    assert (kernel(q, k[:, :, :0], v[:, :, :0]) == 0).all()
+
+
+@pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS)])
+def test_masks_at_both_ends(kind):
+    kernel, _ = kernels("window")[kind]
+    q, k, v = f16(1, 4, 9, DIM), f16(2, 2, 70, DIM)[:1], f16(3, 2, 70, DIM)[:1]
+    found, sums = kernel(q, k, v)
+    wanted, sums_wanted = formula(q[0], k[0], v[0], window=20, softcap=10.0)
+    close(found[0], wanted)
+    np.testing.assert_allclose(sums[0], sums_wanted, atol=1e-3)
+
+
+def test_rows_that_the_program_knows():
+    kernel, _ = kernels("three", "sm_80")[16, CHUNKS]
+    q, k, v = f16(1, 8, 3, DIM), f16(2, 2, 40, DIM)[:1], f16(3, 2, 40, DIM)[:1]
+    close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
+
+
+@pytest.mark.parametrize("rows", [16, 64])
+def test_pages(rows):
+    """Lengths at the edges of pages; what no sequence uses is NaN, infinity and garbage."""
+    kernel, _ = kernels("paged")[rows, CHUNKS]
+    case = Paged([3, 15, 16, 17, 48, 3], 16, heads=8, group=4, dim=DIM, q_len=3, dtype=np.float16)
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+def test_latents():
+    """All heads share the cache: they are rows with the queries, whatever their number is."""
+    kernel, _ = kernels("latent")[16, CHUNKS]
+    rng = np.random.default_rng(0)
+    q, r, rows = f16(2, 3, 2, 64), f16(2, 3, 2, 16), f16(4, 16, 80)
+    table, lengths = np.array([[2, 0], [1, 3]], np.int32), np.array([20, 16], np.int32)
+    rows[0, 4:] = np.nan
+    rows[3] = rng.choice([np.nan, np.inf], rows[3].shape)
+    found = kernel(q, r, rows, table, lengths)
+    for b, keys in enumerate((np.concatenate([rows[2], rows[0, :4]]), rows[1])):
+        both = np.concatenate([q[b], r[b]], -1)
+        wanted = formula(both, keys[None], keys[None, :, :64], scale=0.1)[0]
+        np.testing.assert_allclose(found[b], wanted, atol=4e-3)
