@@ -50,6 +50,9 @@ def columns(shape: Shape) -> int:
 
 # ---- registers
 
+LOADED = 4  # quarters of a register, of a thread, for what is loaded for a point of the stream
+
+
 def registers(shape: Shape, stream: int, cut: int = 0) -> int:
     """Of a thread: for so many scores of a row (kept rounded as well) and for the results; for the
     only product of a program, its columns (`cut`, or by the rule) and what goes with them."""
@@ -63,8 +66,8 @@ def registers(shape: Shape, stream: int, cut: int = 0) -> int:
 def _quarters(shape: Shape) -> int:
     """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
     score, and a quarter for what is rounded of it for each result; of several results, what one
-    is made of waits while another is made."""
-    return 2 * shape.scores + 2 * shape.results - 1
+    is made of waits while another is made. What is loaded for a point waits beside its address."""
+    return 2 * shape.scores + 2 * shape.results - 1 + LOADED * shape.loads
 
 
 def has_registers(shape: Shape, choice: Choice) -> bool:

@@ -43,6 +43,7 @@ class Shape:
             stream need not grow with it.
         scores: products that make tiles for each step of the stream.
         results: products that sum over the stream, into accumulators of their own.
+        loads: tiles of rows and points that registers take beside the products (a bias, say).
     """
 
     depth: int
@@ -52,19 +53,25 @@ class Shape:
     band: bool = False
     scores: int = 1
     results: int = 1
+    loads: int = 0
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         if (self.scores, self.results) != (1, 1):
             marks.append(f"{self.scores} scores {self.results} results")
+        if self.loads:
+            marks.append(f"{self.loads} loads")
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
     def as_json(self) -> dict[str, Any]:
         made = asdict(self)
-        for name in ("scores", "results"):  # most streams have one each
-            if made[name] == 1:
+        for name, usual in _USUAL.items():
+            if made[name] == usual:
                 del made[name]
         return made
+
+
+_USUAL = {"scores": 1, "results": 1, "loads": 0}  # what most streams have, and an entry leaves out
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,8 @@ class Entry:
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
                       _truth(given, "triangle"), _truth(given, "light"),
                       _truth(given, "band") if "band" in given else False,
-                      *(_number(given, n, 1) if n in given else 1 for n in ("scores", "results"))
+                      *(_number(given, name, usual) if name in given else usual
+                        for name, usual in _USUAL.items())
                       )  # fmt: skip
         numbers: dict[str, Any] = {name: _number(left, name, least, unit)
                    for name, least, unit in _NUMBERS if name in left}  # fmt: skip

@@ -60,9 +60,11 @@ ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 
 
 def shape_of(
-    nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None
-) -> Shape:
-    """`stream`, `column`: the streamed axis, and the result's column axis unless it is cut."""
+    nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None,
+    rows: Sequence[int],
+) -> Shape:  # fmt: skip
+    """`stream`, `column`, `rows`: the streamed axis, the result's column axis unless it is cut, and
+    those of its rows."""
     depths = [
         math.prod(domain[a] for a in nest.reduced_axes if a != stream and domain[a] != DYNAMIC)
         for nest, *_ in contractions(nests)
@@ -76,8 +78,19 @@ def shape_of(
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
-        max(1, summed.count(False)), max(1, summed.count(True)),
+        max(1, summed.count(False)), max(1, summed.count(True)), _loads(nests, stream, rows),
     )  # fmt: skip
+
+
+def _loads(nests: Sequence[FusedNest], stream: int, rows: Sequence[int]) -> int:
+    """Tensors whose elements are loaded for each row and point of the stream, but for factors."""
+    products = {nest.key for nest, *_ in contractions(nests)}
+    made = {nest.key for nest in nests}
+    found = {
+        read for nest in nests if nest.key not in products for read in nest.reads
+        if read.attr not in made and stream in T.axes_of(read) and T.axes_of(read) & set(rows)
+    }  # fmt: skip
+    return len(found)
 
 
 def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
