@@ -246,6 +246,11 @@ class _Assignment:
     def _has_products(self) -> bool:
         return any(map(read_contraction, self.generics))
 
+    def _sums_rows(self) -> bool:
+        """Whether the kernel reduces along rows (last loops) alone."""
+        reduced = {(k, len(g.extents) - 1) for g in self.generics for k in g.reduced}
+        return not self._has_products() and all(k == last for k, last in reduced)
+
     def _loaded_words(self, loop: Any) -> int:
         """32-bit words of the tiles that the products of a loop load."""
         body = loop.regions[0].blocks[0]
@@ -472,8 +477,7 @@ class _Assignment:
             points *= n
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        apart = not self._has_products()
-        return L.blocked(shape, self.target.wave, self.warps, vector, apart)
+        return L.blocked(shape, self.target.wave, self.warps, vector, self._sums_rows())
 
     # ---- conversions
 
