@@ -17,7 +17,7 @@ from neptune_mlir.bench.rows import Rows
 
 
 @dataclass(frozen=True)
-class Room:
+class DrawRoom:
     """What a draw may cost at most on a device, and its element types.
 
     Attributes:
@@ -35,8 +35,8 @@ class Room:
 
 
 ROOM = {
-    "gpu": Room(4e12, 1 << 28, 1 << 15, (64, 200_000), ("f16", "bf16")),
-    "cpu": Room(1e10, 1 << 23, 1 << 12, (64, 200_000), ("f32", "f32", "bf16")),
+    "gpu": DrawRoom(4e12, 1 << 28, 1 << 15, (64, 200_000), ("f16", "bf16")),
+    "cpu": DrawRoom(1e10, 1 << 23, 1 << 12, (64, 200_000), ("f32", "f32", "bf16")),
 }
 KINDS = {"prefill": 6, "cross": 2, "decode": 3, "few": 3, "rows": 5, "norm_matmul": 2, "loss": 1}
 ROW_PROGRAMS = ("softmax", "logsumexp", "rms_norm", "layer_norm", "cross_entropy")
@@ -102,7 +102,7 @@ def is_prime(n: int) -> bool:
     return n > 1 and all(n % k for k in range(2, math.isqrt(n) + 1))
 
 
-def _attention(random: Random, room: Room, name: str, dtype: str, kind: str) -> Problem:
+def _attention(random: Random, room: DrawRoom, name: str, dtype: str, kind: str) -> Problem:
     head_dim = random.choice(DIMS)
     v_dim = random.choice(DIMS) if random.random() < 0.125 else head_dim
     group = 1 if random.random() < 0.4 else random.randint(2, 16)
@@ -127,7 +127,7 @@ def _attention(random: Random, room: Room, name: str, dtype: str, kind: str) -> 
     return _fitted(Problem(name, dtype, queries, keys, settings, head_dim, batch), room)
 
 
-def _length(random: Random, room: Room) -> int:
+def _length(random: Random, room: DrawRoom) -> int:
     """One in eight is 64 at most."""
     return extent(random, 1, 64) if random.random() < 0.125 else extent(random, 64, room.length)
 
@@ -144,7 +144,7 @@ def _modifier(random: Random, name: str, queries: int, keys: int) -> dict[str, A
     return {name: True}
 
 
-def _fitted(p: Problem, room: Room) -> Problem:
+def _fitted(p: Problem, room: DrawRoom) -> Problem:
     """The problem, smaller until the device has room: batches, then heads, then lengths."""
     while p.flops > room.flops or _largest(p) > room.elements:
         settings = p.settings
@@ -170,7 +170,7 @@ def _largest(p: Problem) -> int:
     )  # fmt: skip
 
 
-def _rows(random: Random, room: Room, name: str, dtype: str) -> Rows:
+def _rows(random: Random, room: DrawRoom, name: str, dtype: str) -> Rows:
     program = random.choice(ROW_PROGRAMS)
     cols = extent(random, *room.rows)
     if random.random() < 0.25:
@@ -179,21 +179,21 @@ def _rows(random: Random, room: Room, name: str, dtype: str) -> Rows:
     return Rows(name, program, dtype, max(1, elements // cols), {"cols": cols})
 
 
-def _norm_matmul(random: Random, room: Room, name: str, dtype: str) -> Rows:
+def _norm_matmul(random: Random, room: DrawRoom, name: str, dtype: str) -> Rows:
     program = random.choice(("rms_norm_matmul", "layer_norm_matmul"))
     cols, out = (64 * log_uniform(random, 4, 128) for _ in range(2))
     return _with_room(Rows(name, program, dtype, extent(random, 1, 8192),
                            {"cols": cols, "out": out}), room)  # fmt: skip
 
 
-def _loss(random: Random, room: Room, name: str, dtype: str) -> Rows:
+def _loss(random: Random, room: DrawRoom, name: str, dtype: str) -> Rows:
     settings = {"width": 64 * log_uniform(random, 4, 64), "classes": extent(random, 1000, 131072)}
     return _with_room(
         Rows(name, "linear_cross_entropy", dtype, extent(random, 64, 8192), settings), room
     )
 
 
-def _with_room(p: Rows, room: Room) -> Rows:
+def _with_room(p: Rows, room: DrawRoom) -> Rows:
     """Fewer rows, then narrower ones, until the device has room."""
     inner = "cols" if "cols" in p.settings else "width"
     while p.flops > room.flops:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -244,10 +245,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
         except (OutOfMemory, Refused) as error:
             refused.append(error)
             continue
-        found = [_refusal(error) for error in refused]
-        bundle.facts["remarks"] = [*map(str, found), *bundle.facts["remarks"]]
-        for image in bundle.facts.get("images", ()):
-            image["missed"] = [*registry.misses(found), *image.get("missed", ())]
+        _note_refusals(bundle, refused)
         if best is None or _spilled(bundle) < _spilled(best):
             best = bundle
         if lowering.way.spills or not _spilled(best):
@@ -255,6 +253,14 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
     if best is None:
         raise refused[-1]
     return best
+
+
+def _note_refusals(bundle: Any, refused: Sequence[NeptuneError]) -> None:
+    """Say in a bundle which ways before its own were refused."""
+    found = [_refusal(error) for error in refused]
+    bundle.facts["remarks"] = [*map(str, found), *bundle.facts["remarks"]]
+    for image in bundle.facts.get("images", ()):
+        image["missed"] = [*registry.misses(found), *image.get("missed", ())]
 
 
 def _refusal(error: NeptuneError) -> Remark:

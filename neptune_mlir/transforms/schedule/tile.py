@@ -168,11 +168,10 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
-    inner = None
+    inner, most = None, 0  # (elements of a tile of rows that are read once)
     if not free and axis is None and parallel and _is_contiguous(parallel[-1], nests):
         inner = parallel.pop()
     sizes = dict.fromkeys(range(len(domain)), 1)
-    whole_row = 0  # elements of a tile of rows that are read once
     for a in reduced:
         if isinstance(op, N.GlobalOp) and a == 0:
             sizes[a] = chunks or _chunks(op)
@@ -188,9 +187,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and column is not None and _at_most(domain[column], WHOLE_COLUMN)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-            rows, stream, cut, deep = _group_sizes(
-                op, nests, wishes, column if uncut else None, row
-            )
+            rows, stream, cut, deep = _group_sizes(op, nests, wishes, uncut and column, row)
             uncut = uncut and (deep or _at_most(domain[column], cut))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
@@ -206,8 +203,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     elif parallel:
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
-            stream = sizes[along] if along == axis else stream
-            whole_row = _power(rows * sizes[along])
+            stream, most = sizes[along], _power(rows * sizes[along])
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -220,9 +216,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         sizes[axis] = stream or (64 if free else 256)
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if axis is not None and not free:
-        on_gpu = bool(_chip_of(op))
         order = [*parallel[::-1], *_outer_first(reduced | {axis}, nests)]
-        chosen |= _cut_to(max(TILE_WORDS[on_gpu], whole_row), order, chosen, domain, _words(nests))
+        chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
     if free and row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
@@ -243,6 +238,10 @@ def _fit_join(
     if not parallel:
         room = JOINED // (sizes[0] or domain[0])
         sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+
+
+def _tile_words(op: Any) -> int:
+    return TILE_WORDS[bool(_chip_of(op))]
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
@@ -347,13 +346,14 @@ def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
 
 
 def _group_sizes(
-    op: Any, nests: Sequence[FusedNest], wishes: Wishes, column: int | None, row: Sequence[int]
+    op: Any, nests: Sequence[FusedNest], wishes: Wishes, column: Any, row: Sequence[int]
 ) -> tuple[int, int, int, bool]:
     """For warp groups, a tile's rows, points of the stream and columns, and whether products sum
-    over more than the stream; notes what later passes are to know. `column` is uncut, `row` are
-    the axes of rows."""
+    over more than the stream; notes what later passes are to know. `column` is uncut
+    (False: there is none), `row` are the axes of rows."""
     domain, axis = list(op.domain), op.axis.value
-    shape = group_sizes.shape_of(nests, domain, axis, column, row)
+    kept = None if column is False else column
+    shape = group_sizes.shape_of(nests, domain, axis, kept, row)
     known = domain[axis] != DYNAMIC
     length = domain[axis] if known else wishes.length
     chip = _chip_of(op)
