@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action")
     build = actions.add_parser("build", help="compile the bundles (no GPU)")
     build.add_argument("folder", type=Path, help="where the bundles go")
-    build.add_argument(
-        "--suite", default="operators,prefill,fused,zoo", help="some of these, or sweep"
-    )
+    build.add_argument("--suite", default="operators,prefill,fused,zoo", help="these, or sweep")
     build.add_argument("--target", default="sm_90a", help="default: %(default)s")
     build.add_argument("--dtype", default="f16,bf16", help="default: %(default)s")
     build.add_argument("--only", default="", help="part of the name")
