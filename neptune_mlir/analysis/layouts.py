@@ -20,6 +20,7 @@ The text form, kept in the IR as an attribute, for the accumulator of an m16n8 i
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.analysis.tiles import Window
 from neptune_mlir.dialects.attributes import ITERATION, LAYOUT
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -246,10 +248,13 @@ def _sources_across(needed: Layout, held: Layout, distance: int) -> Any:
 # ---- constructions
 
 
-def blocked(shape: Sequence[int], lanes: int, warps: int, vector: int = 1) -> Layout:
+def blocked(
+    shape: Sequence[int], lanes: int, warps: int, vector: int = 1, apart: bool = False
+) -> Layout:
     """Consecutive threads hold consecutive elements of the last dimension, `vector` at a time.
 
-    Fits any shape: what does not divide is padding, threads left over replicate.
+    Fits any shape: what does not divide is padding, threads left over replicate. `apart`: warps
+    take rows of their own where there are several, so that what is summed of a row stays in a warp.
     """
     done = [1] * len(shape)  # elements of each dimension that the digits so far cover
 
@@ -257,10 +262,10 @@ def blocked(shape: Sequence[int], lanes: int, warps: int, vector: int = 1) -> La
         left = -(-shape[dim] // done[dim])
         return min(1 << (left - 1).bit_length(), most)
 
-    def fill(count: int) -> Digits:
-        """Digits for `count` threads (a power of two), last dimension first."""
+    def fill(count: int, dims: Sequence[int]) -> Digits:
+        """Digits for `count` threads (a power of two) along the dimensions, in this order."""
         found = []
-        for dim in reversed(range(len(shape))):
+        for dim in dims:
             size = take(dim, count)
             if size > 1:
                 found.append(digit(dim, size, done[dim]))
@@ -274,9 +279,11 @@ def blocked(shape: Sequence[int], lanes: int, warps: int, vector: int = 1) -> La
     if shape and vector > 1 and shape[-1] % vector == 0:
         reg.append(digit(len(shape) - 1, vector, 1))
         done[-1] = vector
-    lane = fill(lanes)
-    warp = fill(warps)
-    for dim in reversed(range(len(shape))):
+    inward = range(len(shape))
+    outward = inward[::-1]
+    lane = fill(lanes, outward)
+    warp = fill(warps, inward if apart else outward)
+    for dim in outward:
         rest = -(-shape[dim] // done[dim])
         if rest > 1:
             reg.append(digit(dim, rest, done[dim]))
@@ -407,3 +414,15 @@ def shared(shape: Sequence[int], element: int, swizzle: bool = True) -> Shared:
     mask = min(chunks, 8) - 1
     shift = max(0, 3 - chunks.bit_length() + 1)  # rows that share one line of banks
     return Shared(tuple(shape), element, chunks * CHUNK, mask, shift)
+
+
+def access_width(window: Window, size: int) -> int:
+    """Elements of so many bytes that one access to memory may take: a power of two that where the
+    window stands, what exists of it and its extent are multiples of."""
+    extent, valid = window.shape[-1], window.valid[-1]
+    whole = extent if valid is None else valid if isinstance(valid, int) else 1
+    known = math.gcd(window.multiple, extent, whole)
+    width = 1
+    while known % (2 * width) == 0 and 2 * width * size <= CHUNK:
+        width *= 2
+    return width

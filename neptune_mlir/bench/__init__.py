@@ -8,6 +8,8 @@
     worker.py    what such a process does: inputs, poisoned outputs, errors, times
     problem.py   an operator at a length: inputs, float64 reference, operations, bytes
     rows.py      the same for programs over rows of a matrix
+    draws.py     random programs and shapes; sweep.py what is made of their results
+    device.py    what a worker does otherwise on a GPU and on the CPU
     peers.py     the candidates that are not ours; triton_peer.py is the hand-written kernel,
                  flash4_peer.py FlashAttention-4
     profile.py   where a kernel's cycles go, from clock samples; timeline.py draws it

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -10,12 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.bench.draws import Draw, draws
+from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.transforms.schedule import library
 
 SUITES = ("operators", "prefill", "fused", "zoo")
+SWEEP = "sweep"
 TOKENS = 16384  # of a batch in the prefill suite, whatever the length
 LENGTHS = tuple(1 << k for k in range(9, 15))  # of the prefill suite
 # programs beside attention: which, and their extents but the number of rows
@@ -55,15 +59,10 @@ def build(
                 continue
             stem = name if label == "neptune" else f"{name}-{label}"
             stem += "-profile" if profile else ""
-            started = time.perf_counter()
-            try:
-                with clock_samples.recording() if profile else nullcontext():
-                    bundle = compile_variant(program().to_mlir(), name, target, settings)
-            except UsageError:
-                raise
-            except NeptuneError as error:
+            with clock_samples.recording() if profile else nullcontext():
+                bundle = _compiled(stem, program, name, target, settings, say)
+            if bundle is None:
                 failed += 1
-                say(f"{stem:44} FAILED {error}")
                 continue
             if label != "neptune" and bundle.code == codes.get(name):
                 say(f"{stem:44} the same code as without the variant's settings")
@@ -72,8 +71,76 @@ def build(
             bundle.facts["bench"] = {**spec, "label": label, "profile": profile}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
             save(folder / f"{stem}.npz")
-            say(f"{stem:44} {time.perf_counter() - started:4.1f} s  {_kernels(bundle)}")
     return failed
+
+
+def build_sweep(
+    folder: Path, target: str, seed: int, count: int, budget: float = math.inf,
+    say: Callable[[str], None] = print,
+) -> int:  # fmt: skip
+    """Write the bundles of draws into a folder, but those that it has; returns how many could not
+    be compiled. None is begun after `budget` seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + budget
+    failed = 0
+    for drawn in draws(seed, count, "cpu" if target == "cpu" else "gpu"):
+        name = drawn.problem.operator
+        path = folder / f"{name}.bundle"
+        if path.exists() and Bundle.from_bytes(path.read_bytes()).target == target:
+            continue
+        if time.monotonic() > until:
+            say(f"no time is left to compile {name} and what follows")
+            break
+        program = partial(drawn_program, drawn)
+        bundle = _compiled(f"{name} {drawn.problem.title}", program, name, target, {}, say)
+        if bundle is None:
+            failed += 1
+            continue
+        bundle.facts["bench"] = {**drawn.spec, "label": "neptune", "profile": False}
+        path.write_bytes(bundle.to_bytes())
+    return failed
+
+
+def drawn_program(drawn: Draw) -> Any:
+    """The program of a draw: lengths, rows and batches known at run time; heads compiled in."""
+    from neptune_mlir import ops
+
+    p = drawn.problem
+    if isinstance(p, Rows):
+        inner = {} if p.program != "linear_cross_entropy" else {"width": p.settings["width"]}
+        names = {"cross_entropy": {"classes": p.settings.get("cols")}}
+        extents = names.get(p.program, p.settings) if drawn.fixed else inner
+        return getattr(ops, p.program)(dtype=p.dtype, **extents)
+    options: dict[str, Any] = {k: v for k, v in p.settings.items() if k not in ("bias", "lse")}
+    options["documents"] = bool(options.get("documents"))
+    if p.settings.get("bias"):
+        options["score_mod"] = _biased
+        options["inputs"] = {"bias": ops.Extra("h q kv", p.dtype)}
+    return ops.attention(
+        head_dim=p.head_dim, dtype=p.dtype, name=p.operator.replace("-", "_"),
+        return_lse=bool(p.settings.get("lse")), **options,
+    )  # fmt: skip
+
+
+def _biased(score: Any, b: Any, h: Any, q: Any, kv: Any, bias: Any) -> Any:
+    return score + bias[h, q, kv]
+
+
+def _compiled(
+    stem: str, program: Callable[[], Any], name: str, target: str, settings: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Bundle | None:  # fmt: skip
+    """A bundle, or None where there is none, which is said."""
+    started = time.perf_counter()
+    try:
+        bundle = compile_variant(program().to_mlir(), name, target, settings)
+    except UsageError:
+        raise
+    except NeptuneError as error:
+        say(f"{stem:44} FAILED {error}")
+        return None
+    say(f"{stem:44} {time.perf_counter() - started:4.1f} s  {_kernels(bundle)}")
+    return bundle
 
 
 def parse_variant(text: str) -> tuple[str, dict[str, str]]:

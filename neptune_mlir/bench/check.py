@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.bench import figures
-from neptune_mlir.bench.problem import Problem
+from neptune_mlir.bench.problem import Problem, problem_of
 from neptune_mlir.bench.process import Worker
 from neptune_mlir.bench.rows import Rows
 
@@ -35,6 +35,20 @@ def check(path: str, run: Any) -> dict[str, Any]:
     return {"cases": cases, "error": worst, "right": worst < TOLERANCE[dtype]}
 
 
+def poison(out: Any) -> Any:
+    """A result, or several, full of NaN."""
+    for one in out if isinstance(out, tuple) else (out,):
+        one.fill_(math.nan)
+    return out
+
+
+def doubles(out: Any) -> Any:
+    """A result, or several, in float64 on the host."""
+    if isinstance(out, tuple):
+        return tuple(one.double().cpu() for one in out)
+    return out.double().cpu()
+
+
 def workspace(run: Any, arguments: Sequence[Any]) -> Any:
     """The scratch memory that a call needs."""
     import torch
@@ -44,6 +58,8 @@ def workspace(run: Any, arguments: Sequence[Any]) -> Any:
 
 
 def _operator(spec: dict[str, Any], run: Any) -> dict[str, float]:
+    if "problem" in spec:
+        return {"drawn": _error(problem_of(spec, 0), run, whole=False)}
     decode = spec["settings"].get("q_len") == 1
     cases = {}
     for queries, keys in DECODE if decode else PREFILL:
@@ -56,20 +72,23 @@ def _operator(spec: dict[str, Any], run: Any) -> dict[str, float]:
 
 
 def _rows(spec: dict[str, Any], run: Any) -> dict[str, float]:
+    if "problem" in spec:  # its rows are long
+        return {"drawn": _error(problem_of(spec, 0), run, whole=False)}
     return {str(rows): _error(Rows.of(spec, rows), run) for rows in ROWS}
 
 
-def _error(p: Problem | Rows, run: Any) -> float:
+def _error(p: Problem | Rows, run: Any, whole: bool = True) -> float:
     import torch
 
     arrays = p.inputs("cuda")
-    out = p.result(arrays).fill_(math.nan)
+    out = poison(p.result(arrays))
     run(*arrays, out=out, workspace=workspace(run, arrays))
     torch.cuda.synchronize()
-    if not bool(out.isfinite().all()):
+    wanted = doubles(p.expected(arrays, whole=whole))
+    # the others are finite, or not, as the reference is
+    if not all(bool(one.isfinite().all()) for one in (out if isinstance(out, tuple) else (out,))):
         return math.inf
-    wanted = p.expected(arrays, whole=True).cpu()
-    return figures.errors(p.picked(out, whole=True).double().cpu(), wanted)["relative"]
+    return figures.worst_errors(doubles(p.picked(out, whole=whole)), wanted)["relative"]
 
 
 def _zoo(path: Path, run: Any) -> dict[str, float]:

@@ -49,6 +49,14 @@ def errors(got: Any, wanted: Any) -> dict[str, float]:
                             float(difference.max())), strict=True))  # fmt: skip
 
 
+def worst_errors(got: Any, wanted: Any) -> dict[str, float]:
+    """`errors` of a result, or of each of several results (tuples): the largest of each figure."""
+    if not isinstance(wanted, tuple):
+        return errors(got, wanted)
+    every = [errors(g, w) for g, w in zip(got, wanted, strict=True)]
+    return {name: max(one[name] for one in every) for name in every[0]}
+
+
 @dataclass(frozen=True)
 class Limits:
     """What the chip reached in this run: matrix products (per second), bytes moved (per second)."""

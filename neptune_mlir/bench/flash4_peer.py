@@ -25,6 +25,10 @@ def attention(p: Problem, arrays: Any) -> Callable[[], Any]:
         options["window_size"] = (window - 1, 0)
     elif settings.get("causal") and not p.is_decode:
         options["causal"] = True
+    if settings.get("sink"):
+        options["learnable_sink"] = p.extra(arrays)["sink"]
+    if settings.get("lse"):
+        options["return_lse"] = True
     if settings.get("softcap"):
         options["softcap"] = float(settings["softcap"])
     if settings.get("alibi"):
@@ -32,7 +36,9 @@ def attention(p: Problem, arrays: Any) -> Callable[[], Any]:
 
     def call() -> Any:
         out = flash_attn_func(q, k, v, **options)
-        return (out[0] if isinstance(out, (tuple, list)) else out).transpose(1, 2)
+        first, *others = out if isinstance(out, (tuple, list)) else (out,)
+        first = first.transpose(1, 2)
+        return (first, others[0]) if settings.get("lse") else first
 
     return call
 

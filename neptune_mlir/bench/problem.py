@@ -2,19 +2,22 @@
 """An operator at a length: its inputs, what it costs, and its rows in float64.
 
 Operators are attention with the settings of `neptune_mlir.ops.OPERATORS` (heads, kv_heads,
-causal, window, softcap, alibi), positions aligned at the end; `rows.Rows` is the same for programs
-over rows of a matrix.
+causal, window, softcap, alibi), positions aligned at the end. Draws have more (`draws.py`): v_dim,
+sink, documents (their mean length), bias (added to the scores, [heads, queries, keys]), and lse
+(the log-sum-exp of each row is a second result). `rows.Rows` is the same for programs over rows of
+a matrix.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from neptune_mlir.bench.rows import Rows
+from neptune_mlir.bench.rows import SIZES, Rows, dtype_of
 
 SAMPLED_HEADS, SAMPLED_ROWS = 4, 64
 WHOLE = 1 << 27  # scores up to which every row is checked, when asked to
@@ -59,6 +62,29 @@ class Problem:
         return self.queries == 1
 
     @property
+    def v_dim(self) -> int:
+        return int(self.settings.get("v_dim", self.head_dim))
+
+    @property
+    def title(self) -> str:
+        """What it is, in a line."""
+        s = self.settings
+        dims = f"d{self.head_dim}" + (f"/{self.v_dim}" if self.v_dim != self.head_dim else "")
+        more = [
+            name if value is True else f"{name} {value:g}" for name, value in s.items()
+            if value and name not in ("heads", "kv_heads", "v_dim", "q_len")
+        ]  # fmt: skip
+        shape = f"b{self.batch} {self.heads}/{self.kv_heads} {self.queries}x{self.keys}"
+        return " ".join(["attention", dims, shape, self.dtype, *more])
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        """The document of each key, in ascending order. Lengths are exponential."""
+        mean = self.settings["documents"]
+        ends = np.random.default_rng(self.keys).random(self.keys) < 1 / mean
+        return np.cumsum(ends, dtype=np.int32)
+
+    @property
     def pairs(self) -> int:
         """Keys that queries see, over all queries of a head."""
         position = np.arange(self.queries) + (self.keys - self.queries)
@@ -67,54 +93,90 @@ class Problem:
         )  # fmt: skip
         window = self.settings.get("window")
         first = np.maximum(position - window + 1, 0) if window else np.zeros_like(position)
+        if self.settings.get("documents"):
+            own = self.documents[position]
+            first = np.maximum(first, np.searchsorted(self.documents, own, "left"))
+            last = np.minimum(last, np.searchsorted(self.documents, own, "right") - 1)
         return int(np.maximum(last - first + 1, 0).sum())
 
     @property
     def flops(self) -> int:
         """Of the two matrix products, over pairs that see each other."""
-        return 4 * self.batch * self.heads * self.pairs * self.head_dim
+        return 2 * self.batch * self.heads * self.pairs * (self.head_dim + self.v_dim)
 
     @property
     def bytes(self) -> int:
-        """Queries, keys, values and the result, each once (16-bit)."""
-        rows = 2 * self.heads * self.queries + 2 * self.kv_heads * self.keys
-        return 2 * self.batch * rows * self.head_dim
+        """Queries, keys, values, a bias and the results, each once."""
+        size, dims = SIZES[self.dtype], self.head_dim + self.v_dim
+        rows = self.heads * self.queries
+        moved = size * self.batch * (rows + self.kv_heads * self.keys) * dims
+        moved += size * rows * self.keys * bool(self.settings.get("bias"))
+        return moved + 4 * self.batch * rows * bool(self.settings.get("lse"))
 
     def inputs(self, device: str, seed: int = 0) -> list[Any]:
-        """q, k, v and, for ALiBi, the slopes: the same for every candidate."""
+        """q, k, v, and what the settings add in the order of `ops.attention`: the same for every
+        candidate."""
         import torch
 
         generator = torch.Generator(device).manual_seed(seed + self.keys)
-        kind = torch.float16 if self.dtype == "f16" else torch.bfloat16
 
-        def array(heads: int, n: int) -> Any:
+        def random(*shape: int, dtype: str = self.dtype) -> Any:
+            kind = dtype_of(dtype)
+            return torch.randn(*shape, device=device, dtype=kind, generator=generator)
+
+        def array(heads: int, n: int, dim: int) -> Any:
             first, second = (n, heads) if self.strided else (heads, n)
-            made = torch.randn(
-                self.batch, first, second, self.head_dim,
-                device=device, dtype=kind, generator=generator,
-            )  # fmt: skip
+            made = random(self.batch, first, second, dim)
             return made.transpose(1, 2) if self.strided else made
 
-        made = [array(self.heads, self.queries), array(self.kv_heads, self.keys),
-                array(self.kv_heads, self.keys)]  # fmt: skip
+        made = [
+            array(self.heads, self.queries, self.head_dim),
+            array(self.kv_heads, self.keys, self.head_dim),
+            array(self.kv_heads, self.keys, self.v_dim),
+        ]
         if self.settings.get("alibi"):
             number = torch.arange(1, self.heads + 1, device=device, dtype=torch.float32)
             made.append(torch.exp2(-8 * number / self.heads))
+        if self.settings.get("sink"):
+            made.append(random(self.heads, dtype="f32"))
+        if self.settings.get("documents"):
+            of_keys = torch.from_numpy(self.documents).to(device)
+            every = of_keys.repeat(self.batch, 1)
+            made += [every[:, self.keys - self.queries :].contiguous(), every]
+        if self.settings.get("bias"):
+            made.append(random(self.heads, self.queries, self.keys))
         return made
 
+    def extra(self, arrays: Any) -> dict[str, Any]:
+        """The inputs beside q, k and v by name; `documents` are those of the keys."""
+        names = []
+        for name in ("alibi", "sink", "documents", "bias"):
+            if self.settings.get(name):
+                names += ["of_queries", name] if name == "documents" else [name]
+        return dict(zip(names, arrays[3:], strict=True))
+
     def result(self, arrays: Any) -> Any:
-        """An array for the result, not initialised."""
+        """An array for the result, not initialised; with `lse` two."""
         import torch
 
-        return torch.empty_like(arrays[0], memory_format=torch.contiguous_format)
+        q = arrays[0]
+        shape = (self.batch, self.heads, self.queries)
+        out = torch.empty(*shape, self.v_dim, device=q.device, dtype=q.dtype)
+        if not self.settings.get("lse"):
+            return out
+        return out, torch.empty(*shape, device=q.device, dtype=torch.float32)
 
     def expected(self, arrays: Any, whole: bool = False) -> Any:
-        """Sampled rows of the last batch entry (or all, where that is affordable) in float64."""
-        return self.reference(arrays, *self.sample(whole))
+        """Sampled rows of the last batch entry (or all, where that is affordable) in float64: of
+        the result, or of each."""
+        out, sums = self.both(arrays, *self.sample(whole))
+        return (out, sums) if self.settings.get("lse") else out
 
     def picked(self, out: Any, whole: bool = False) -> Any:
-        """The same rows of a result."""
+        """The same rows of a result, or of each."""
         heads, rows = self.sample(whole)
+        if isinstance(out, tuple):
+            return tuple(one[-1][heads][:, rows] for one in out)
         return out[-1][heads][:, rows]
 
     def sample(self, whole: bool = False) -> tuple[list[int], list[int]]:
@@ -125,35 +187,62 @@ class Problem:
         return _some(random, self.heads, SAMPLED_HEADS), _some(random, self.queries, SAMPLED_ROWS)
 
     def reference(self, arrays: Any, heads: list[int], rows: list[int]) -> Any:
-        """Those rows of the last batch entry in float64, [heads, rows, head_dim]."""
+        """Those rows of the last batch entry in float64, [heads, rows, v_dim]."""
+        return self.both(arrays, heads, rows)[0]
+
+    def both(self, arrays: Any, heads: list[int], rows: list[int]) -> tuple[Any, Any]:
+        """`reference`, and the log-sum-exp of the scores of those rows, [heads, rows]."""
         import torch
 
         q, k, v = (a[-1] for a in arrays[:3])
+        extra = self.extra(arrays)
         position = torch.tensor(rows, device=q.device)[:, None] + (self.keys - self.queries)
-        key = torch.arange(self.keys, device=q.device)[None, :]
-        hidden = torch.zeros(len(rows), self.keys, dtype=torch.bool, device=q.device)
-        if self.settings.get("causal"):
-            hidden |= key > position
-        if self.settings.get("window"):
-            hidden |= position - key >= self.settings["window"]
-        found = []
+        hidden = self.hidden(position, extra)
+        distance = torch.arange(self.keys, device=q.device)[None, :] - position
+        found, sums = [], []
         for h in heads:
             shared = h // (self.heads // self.kv_heads)
             s = q[h, rows].double() @ k[shared].double().T / math.sqrt(self.head_dim)
             if cap := self.settings.get("softcap"):
                 s = cap * torch.tanh(s / cap)
-            if self.settings.get("alibi"):
-                s = s + arrays[3][h].double() * (key - position)
+            if "alibi" in extra:
+                s = s + extra["alibi"][h].double() * distance
+            if "bias" in extra:
+                s = s + extra["bias"][h, rows].double()
             s = s.masked_fill(hidden, -math.inf)
+            largest = s.amax(-1, keepdim=True)
+            if "sink" in extra:
+                largest = torch.maximum(largest, extra["sink"][h].double())
             # a query that sees nothing gives 0
-            weights = torch.exp(s - s.amax(-1, keepdim=True).clamp_min(-1e300))
-            total = weights.sum(-1, keepdim=True).clamp_min(1e-300)
-            found.append(weights @ v[shared].double() / total)
-        return torch.stack(found)
+            largest = largest.clamp_min(-1e300)
+            weights = torch.exp(s - largest)
+            total = weights.sum(-1, keepdim=True)
+            if "sink" in extra:
+                total = total + torch.exp(extra["sink"][h].double() - largest)
+            found.append(weights @ v[shared].double() / total.clamp_min(1e-300))
+            sums.append((largest + torch.log(total))[:, 0])
+        return torch.stack(found), torch.stack(sums)
+
+    def hidden(self, position: Any, extra: dict[str, Any]) -> Any:
+        """Which keys the rows at these positions do not see."""
+        import torch
+
+        key = torch.arange(self.keys, device=position.device)[None, :]
+        hidden = torch.zeros(len(position), self.keys, dtype=torch.bool, device=position.device)
+        if self.settings.get("causal"):
+            hidden |= key > position
+        if self.settings.get("window"):
+            hidden |= position - key >= self.settings["window"]
+        if "documents" in extra:
+            of = extra["documents"][-1]
+            hidden |= of[position[:, 0]][:, None] != of[None, :]
+        return hidden
 
 
 def problem_of(spec: dict[str, Any], length: int, batch: int = 1) -> Problem | Rows:
-    """What a bundle's `facts["bench"]` says, at a length."""
+    """What a bundle's `facts["bench"]` says, at a length; a draw has its own."""
+    if "problem" in spec:
+        return from_json(spec["problem"])
     if spec["kind"] == "rows":
         return Rows.of(spec, length)
     return Problem.of(spec, length, batch)

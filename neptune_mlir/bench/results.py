@@ -5,8 +5,8 @@
      "skipped": [names of cells], "rates": {"flops", "bytes"}, "seconds"}
 
 A row is one candidate in one cell: operator, dtype, length, batch, candidate, ours, suite, sweep,
-flops, bytes, and `failed` (why) or errors, right, us, rounds_us, spread, sm_mhz, watts, tflops,
-gbs, bound_us, sol, score, audit_failure.
+flops, bytes, of draws title, drawn and why (remarks), of ours path, and `failed` (why) or errors,
+right, us, rounds_us, spread, sm_mhz, watts, tflops, gbs, bound_us, sol, score, audit_failure.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +37,33 @@ HELPER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 @dataclass(frozen=True)
 class BenchCell:
-    """`bundles`: ours by label. `sweep`: it is there for its batch, not its length."""
+    """`bundles`: ours by label. `sweep`: it is there for its batch, not its length. `device`:
+    "cpu", or "" for a GPU. `facts`: what its rows say beside that."""
 
     problem: Problem | Rows
     bundles: dict[str, str]
     suite: str = "operators"
     sweep: bool = False
+    device: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def candidates(self, wanted: Sequence[str]) -> list[str]:
-        return [*self.bundles, *(n for n in wanted if peers.PEERS[n].can(self.problem))]
+        able = [
+            name for name in wanted
+            if peers.PEERS[name].can(self.problem) and not (self.device and peers.PEERS[name].gpu)
+        ]  # fmt: skip
+        return [*self.bundles, *able]
 
     def request(self, candidate: str) -> dict[str, Any]:
         own = {"bundle": self.bundles[candidate]} if candidate in self.bundles else {}
-        return {"problem": self.problem.as_json(), **own}
+        return {"problem": self.problem.as_json(), "device": self.device, **own}
 
     def row(self, candidate: str) -> dict[str, Any]:
         p = self.problem
         return {
             "operator": p.operator, "dtype": p.dtype, "length": p.keys, "batch": p.batch,
             "candidate": candidate, "ours": candidate in self.bundles, "suite": self.suite,
-            "sweep": self.sweep, "flops": p.flops, "bytes": p.bytes,
+            "sweep": self.sweep, "flops": p.flops, "bytes": p.bytes, **self.facts,
         }  # fmt: skip
 
     @property
@@ -67,7 +74,9 @@ class BenchCell:
 
 @dataclass
 class BenchOptions:
-    """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep."""
+    """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep.
+    `abreast`: cells that are prepared at the same time, by processes of their own where something
+    is compiled, before they are measured one by one."""
 
     lengths: Sequence[int] = LENGTHS
     batches: Sequence[int] = SWEEP_BATCHES
@@ -76,6 +85,7 @@ class BenchOptions:
     peers: Sequence[str] = tuple(peers.PEERS)
     rounds: int = 3
     budget: float = math.inf
+    abreast: int = 1
 
 
 def bundles_of(
@@ -103,7 +113,7 @@ def cells_of(folder: Path, options: BenchOptions) -> list[BenchCell]:
     """By dtype, then in the order of lengths, then by operator; the sweep at last."""
     groups: dict[tuple[str, str], tuple[dict[str, Any], dict[str, str]]] = {}
     for path, spec in bundles_of(folder, options.operators).items():
-        if spec["kind"] != "zoo":
+        if spec["kind"] != "zoo" and "problem" not in spec:
             _, labels = groups.setdefault((spec["operator"], spec["dtype"]), (spec, {}))
             labels[spec["label"]] = str(path)
     sizes = [(n, 1, False) for n in options.lengths]
@@ -123,13 +133,17 @@ class Conductor:
                  say: Callable[[str], None], command: tuple[str, ...] = COMMAND):  # fmt: skip
         self.cells, self.options, self.log, self.say = cells, options, log, say
         self._command = command
+        self._device = cells[0].device if cells else ""
         self._started = time.monotonic()
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[tuple[str, int], Worker] = {}
 
-    def worker(self, candidate: str) -> Worker:
-        if candidate not in self._workers:
-            self._workers[candidate] = Worker(candidate, self.log, command=self._command)
-        return self._workers[candidate]
+    def worker(self, candidate: str, slot: int = 0) -> Worker:
+        """The process of a candidate; of one that compiles, one for each cell of a group."""
+        peer = peers.PEERS.get(candidate)
+        key = (candidate, slot if peer and peer.compiles else 0)
+        if key not in self._workers:
+            self._workers[key] = Worker(candidate, self.log, command=self._command)
+        return self._workers[key]
 
     def spent(self) -> float:
         return time.monotonic() - self._started
@@ -142,9 +156,9 @@ class Conductor:
         `before`: results of a run that ended early, on the same device and software. What they
         have is not measured again.
         """
-        device = self.worker("limits").ask(TIMEOUT, do="device")
+        device = self.worker("limits").ask(TIMEOUT, do="device", device=self._device)
         if "failed" in device:
-            raise UsageError(f"no GPU to measure on: {device['failed']}")
+            raise UsageError(f"no device to measure on: {device['failed']}")
         found: dict[str, Any] = before or {"device": device, "rounds": self.options.rounds,
                                            "limits": [], "rows": []}  # fmt: skip
         if found["device"] != device:
@@ -155,20 +169,24 @@ class Conductor:
         left = self._left(found["rows"])
         try:
             self.say(f"device: {device}")
-            self._warm(left)
-            self.say(f"{self.spent():4.0f} s  peers compiled, {len(left)} cells to measure")
+            if self.options.abreast == 1:
+                self._warm(left)
+                self.say(f"{self.spent():4.0f} s  peers compiled, {len(left)} cells to measure")
             self._limits(found)
-            for cell in left:
+            for start in range(0, len(left), self.options.abreast):
+                group = left[start : start + self.options.abreast]
                 if self.spent() > self.options.budget:
-                    found["skipped"].append(cell.name)
+                    found["skipped"] += [cell.name for cell in group]
                     continue
-                rows = self._measure(cell)
-                new = results.cell_of(rows[0])
-                found["rows"] = [r for r in found["rows"] if results.cell_of(r) != new] + rows
-                found["seconds"] = earlier + self.spent()
-                self.say(f"{self.spent():4.0f} s  {cell.name:28} {_brief(rows)}")
-                results.conclude(found)
-                save(found)
+                prepared = self._prepare(group)
+                for slot, (cell, begun) in enumerate(zip(group, prepared, strict=True)):
+                    rows = self._measure(cell, begun, slot)
+                    new = results.cell_of(rows[0])
+                    found["rows"] = [r for r in found["rows"] if results.cell_of(r) != new] + rows
+                    found["seconds"] = earlier + self.spent()
+                    self.say(f"{self.spent():4.0f} s  {cell.name:28} {_brief(rows)}")
+                    results.conclude(found)
+                    save(found)
             self._limits(found)
         finally:
             for worker in self._workers.values():
@@ -190,7 +208,7 @@ class Conductor:
 
     def _limits(self, found: dict[str, Any]) -> None:
         with Clocks() as clocks:
-            answer = self.worker("limits").ask(TIMEOUT, do="limits")
+            answer = self.worker("limits").ask(TIMEOUT, do="limits", device=self._device)
         if "failed" in answer:
             raise UsageError(f"the chip's rates cannot be measured: {answer['failed']}")
         found["limits"].append({**answer, **clocks.figures()})
@@ -249,15 +267,34 @@ class Conductor:
         for thread in threads:
             thread.join()
 
-    def _measure(self, cell: BenchCell) -> list[dict[str, Any]]:
-        names = cell.candidates(self.options.peers)
-        rows = {name: cell.row(name) for name in names}
-        tuning = [n for n in names if n in peers.PEERS and peers.PEERS[n].tunes]
-        for together in [[n for n in names if n not in tuning], *([n] for n in tuning)]:
+    def _prepare(self, group: Sequence[BenchCell]) -> list[dict[str, dict[str, Any]]]:
+        """The rows of each cell by candidate, with the errors of what is to be timed.
+
+        Of several cells only what is compiled is prepared now: a process holds one cell.
+        """
+        rows = [{n: c.row(n) for n in c.candidates(self.options.peers)} for c in group]
+        if len(group) > 1:
+            compiled = [
+                (slot, name) for slot, names in enumerate(rows) for name in names
+                if (peer := peers.PEERS.get(name)) and peer.compiles and not peer.tunes
+            ]  # fmt: skip
+            for slot, name in compiled:
+                self.worker(name, slot).send(do="prepare", **group[slot].request(name))
+            for slot, name in compiled:
+                rows[slot][name] |= self.worker(name, slot).answer(COMPILE_TIMEOUT)
+        return rows
+
+    def _measure(
+        self, cell: BenchCell, rows: dict[str, dict[str, Any]], slot: int
+    ) -> list[dict[str, Any]]:
+        names = list(rows)
+        todo = [n for n in names if "errors" not in rows[n] and "failed" not in rows[n]]
+        tuning = [n for n in todo if n in peers.PEERS and peers.PEERS[n].tunes]
+        for together in [[n for n in todo if n not in tuning], *([n] for n in tuning)]:
             for name in together:
-                self.worker(name).send(do="prepare", **cell.request(name))
+                self.worker(name, slot).send(do="prepare", **cell.request(name))
             for name in together:
-                rows[name] |= self.worker(name).answer(COMPILE_TIMEOUT)
+                rows[name] |= self.worker(name, slot).answer(COMPILE_TIMEOUT)
         rounds: dict[str, list[list[float]]] = {name: [] for name in names}
         clocks: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for turn in range(self.options.rounds):
@@ -266,7 +303,7 @@ class Conductor:
                 if "failed" in rows[name]:
                     continue
                 with Clocks() as watch:
-                    answer = self.worker(name).ask(TIMEOUT, do="round")
+                    answer = self.worker(name, slot).ask(TIMEOUT, do="round", device=self._device)
                 samples = answer.pop("us", None)
                 rows[name] |= answer
                 if samples:
@@ -274,9 +311,10 @@ class Conductor:
                     clocks[name].append(watch.figures())
         measured = [name for name in names if "failed" not in rows[name]]
         for name in measured:
-            self.worker(name).send(do="finish")
+            self.worker(name, slot).send(do="finish", device=self._device)
         for name in measured:
-            _finish(rows[name], self.worker(name).answer(TIMEOUT), rounds[name], clocks[name])
+            answer = self.worker(name, slot).answer(TIMEOUT)
+            _finish(rows[name], answer, rounds[name], clocks[name])
         return list(rows.values())
 
 

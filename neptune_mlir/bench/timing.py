@@ -124,7 +124,8 @@ class Timed:
 
     def poisoned(self) -> Any:
         """The result of what was timed, computed into memory that held NaN."""
-        self.output.fill_(float("nan"))
+        for one in self.output if isinstance(self.output, tuple) else (self.output,):
+            one.fill_(float("nan"))
         if self.graph is None:
             self.output = None  # where a call makes its own, it gets this memory again
             return self.call()

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A process that holds one candidate. It reads requests and answers them, one JSON line each.
 
-    {"do": "prepare", "problem": {...}, "bundle": PATH}   -> {"errors": {...}}
+    {"do": "prepare", "problem": {...}, "bundle": PATH}   -> {"errors": {...}, "path": [...]}
     {"do": "warm", ...}                                   called once, nothing measured
     {"do": "round"}                                       -> {"us": [...], "graph", "note"}
     {"do": "finish"}                                      -> {"errors"}: of what was timed
     {"do": "check", "bundle": PATH}                       -> {"cases": {...}, "right": bool}
     {"do": "limits"}, {"do": "device"}
 
+Each request may say "device": "cpu" (else it is a GPU).
 What fails answers {"failed": why}; when the GPU can no longer be used, the process ends.
 """
 
@@ -16,7 +17,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from neptune_mlir.bench.rows import Rows
 class Session:
     def __init__(self, candidate: str):
         self.candidate = candidate
+        self.device: Any = None
         self._loaded: tuple[str, Any] | None = None
         self.clear()
 
@@ -38,26 +39,33 @@ class Session:
         self.call: Any = None
         self.timed: Any = None
         self.wanted: Any = None
+        self.path: list[str] = []  # of ours: how the kernels of the call run
+
+    def use(self, name: str) -> None:
+        """The device that a request is about."""
+        from neptune_mlir.bench.device import device_of
+
+        if self.device is None:
+            self.device = device_of(name)
 
     def executable(self, path: str) -> Any:
         from neptune_mlir.runtime.bundle import Bundle
-        from neptune_mlir.runtime.gpu import GpuExecutable
 
         if self._loaded is None or self._loaded[0] != path:
-            self._loaded = (path, GpuExecutable(Bundle.from_bytes(Path(path).read_bytes())))
+            bundle = Bundle.from_bytes(Path(path).read_bytes())
+            self._loaded = (path, self.device.load(bundle))
         return self._loaded[1]
 
     def _call(self, message: dict[str, Any]) -> Any:
-        from neptune_mlir.bench.check import workspace
+        from neptune_mlir.bench.check import poison
         from neptune_mlir.bench.peers import PEERS
 
         assert self.problem is not None
         if "bundle" not in message:
             return PEERS[self.candidate].make(self.problem, self.arrays)
-        out = self.problem.result(self.arrays).fill_(math.nan)
-        run = self.executable(message["bundle"])
-        scratch = workspace(run, self.arrays)
-        prepared = run.prepare(*self.arrays, out=out, workspace=scratch)
+        out = poison(self.problem.result(self.arrays))
+        prepared = self.device.prepare(self.executable(message["bundle"]), self.arrays, out)
+        self.path = self.device.path(prepared)
 
         def call() -> Any:
             prepared()
@@ -66,55 +74,59 @@ class Session:
         return call
 
     def _set(self, message: dict[str, Any]) -> Any:
-        import torch
-
         self.clear()
-        torch.cuda.empty_cache()
+        self.device.forget()
         self.problem = from_json(message["problem"])
-        self.arrays = self.problem.inputs("cuda")
+        self.arrays = self.problem.inputs(self.device.name)
         return self._call(message)
 
     def warm(self, message: dict[str, Any]) -> dict[str, Any]:
-        import torch
-
         self._set(message)()
-        torch.cuda.synchronize()
+        self.device.synchronize()
         self.clear()
         return {}
 
     def prepare(self, message: dict[str, Any]) -> dict[str, Any]:
-        import torch
+        from neptune_mlir.bench.check import doubles
 
         self.call = self._set(message)
         assert self.problem is not None
-        self.wanted = self.problem.expected(self.arrays).cpu()
-        _poison_free_memory(self.problem.result(self.arrays))
+        self.wanted = doubles(self.problem.expected(self.arrays))
+        self._poison_free_memory()
         errors = self._errors(self.call())
-        torch.cuda.synchronize()
-        return {"errors": errors}
+        self.device.synchronize()
+        return {"errors": errors, **({"path": self.path} if self.path else {})}
 
     def round(self, message: dict[str, Any]) -> dict[str, Any]:
-        from neptune_mlir.bench.timing import Timed
-
-        if self.timed is None:  # now, with the GPU to itself
-            self.timed = Timed(self.call)
+        if self.timed is None:  # now, with the device to itself
+            self.timed = self.device.timed(self.call)
         return {"us": self.timed.round_us(), "graph": self.timed.graph is not None,
                 "note": self.timed.note}  # fmt: skip
 
     def finish(self, message: dict[str, Any]) -> dict[str, Any]:
         """Errors of what was timed, after it was."""
-        assert self.problem is not None
-        _poison_free_memory(self.problem.result(self.arrays))
+        self._poison_free_memory()
         errors = self._errors(self.timed.poisoned())
         self.clear()
         return {"errors": errors}
 
     def _errors(self, out: Any) -> dict[str, float]:
+        from neptune_mlir.bench.check import doubles
+
         # also where rows are not sampled; an entry of the batch at a time, since this takes memory
-        if not all(bool(one.isfinite().all()) for one in out):
+        every = out if isinstance(out, tuple) else (out,)
+        if not all(bool(one.isfinite().all()) for array in every for one in _parts(array)):
             return dict.fromkeys(("relative", "rms", "p90", "p99", "max"), math.inf)
         assert self.problem is not None
-        return figures.errors(self.problem.picked(out).double().cpu(), self.wanted)
+        return figures.worst_errors(doubles(self.problem.picked(out)), self.wanted)
+
+    def _poison_free_memory(self) -> None:
+        """What the allocator gives for the next result holds NaN."""
+        from neptune_mlir.bench.check import poison
+
+        assert self.problem is not None
+        poison(self.problem.result(self.arrays))
+        self.device.synchronize()
 
     def check(self, message: dict[str, Any]) -> dict[str, Any]:
         from neptune_mlir.bench.check import check
@@ -122,40 +134,25 @@ class Session:
         return check(message["bundle"], self.executable(message["bundle"]))
 
     def limits(self, message: dict[str, Any]) -> dict[str, Any]:
-        import torch
-
-        from neptune_mlir.bench.timing import limits
-
-        found = limits()
-        torch.cuda.empty_cache()
+        found: dict[str, Any] = self.device.limits()
+        self.device.forget()
         return found
 
-    def device(self, message: dict[str, Any]) -> dict[str, Any]:
-        import torch
-
-        p = torch.cuda.get_device_properties(0)
-        found = {
-            "name": p.name, "multiprocessors": p.multi_processor_count,
-            "capability": [p.major, p.minor], "torch": torch.__version__,
-            "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-        }  # fmt: skip
-        for package in ("triton", "flash-attn-4", "nvidia-cutlass-dsl"):
-            try:
-                found[package] = metadata.version(package)
-            except metadata.PackageNotFoundError:
-                continue
+    def facts(self, message: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self.device.facts()
         return found
 
 
-def _poison_free_memory(result: Any) -> None:
-    """What the allocator gives for the next result holds NaN."""
-    import torch
-
-    result.fill_(math.nan)
-    torch.cuda.synchronize()
+def _parts(array: Any) -> Any:
+    """The entries of a batch, or the array itself where they are many."""
+    return array if array.ndim > 2 else (array,)
 
 
-REQUESTS = ("warm", "prepare", "round", "finish", "check", "limits", "device")
+REQUESTS = {
+    "warm": Session.warm, "prepare": Session.prepare, "round": Session.round,
+    "finish": Session.finish, "check": Session.check, "limits": Session.limits,
+    "device": Session.facts,
+}  # fmt: skip
 
 
 def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -165,7 +162,8 @@ def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
         try:
             if message["do"] not in REQUESTS:
                 raise ValueError(f"no request '{message['do']}'")
-            found: dict[str, Any] = getattr(session, message["do"])(message)
+            session.use(message.get("device", ""))
+            found: dict[str, Any] = REQUESTS[message["do"]](session, message)
             return found
         except Exception as error:
             session.clear()
@@ -173,20 +171,10 @@ def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
             while following := cause.__cause__:  # compilers wrap what they mean
                 cause = following
             text = " ".join(str(cause).split())
-            return {"failed": f"{type(cause).__name__}: {text[:300]}", "usable": _is_gpu_usable()}
+            usable = session.device is None or session.device.is_usable()
+            return {"failed": f"{type(cause).__name__}: {text[:300]}", "usable": usable}
 
     return answer
-
-
-def _is_gpu_usable() -> bool:
-    """A kernel that faulted leaves its process without a GPU."""
-    import torch
-
-    try:
-        torch.cuda.synchronize()
-    except Exception:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@
     neptune bench run DIR --check-only                             correctness alone
     neptune bench show bench.json --markdown                       the tables again
     neptune bench trace DIR                                        FlashInfer-Trace data
+    neptune bench --suite sweep --seed 1 --count 60 --json s.json  random programs and shapes
+    neptune bench build DIR --suite sweep --seed 1 --count 60      the same in two steps: compile,
+    neptune bench run DIR --suite sweep --json s.json              and measure elsewhere
 
 `run` needs torch and numpy, and neither MLIR nor the compiler:
 `python3 -m neptune_mlir.cli.main bench run DIR --quick --json $OUT/bench.json`.
@@ -15,10 +18,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from neptune_mlir.errors import UsageError
 
@@ -26,10 +34,14 @@ QUICK_BUDGET = 400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True)
+    parser.add_argument("--suite", dest="sweep", choices=["sweep"], help="compile and measure here")
+    parser.add_argument("--target", default="sm_90a", help="cpu, sm_90a, ... (%(default)s)")
+    parser.add_argument("--folder", type=Path, help="where bundles are kept (default: nowhere)")
+    _add_sweep_arguments(parser, measure=True)
+    actions = parser.add_subparsers(dest="action")
     build = actions.add_parser("build", help="compile the bundles (no GPU)")
     build.add_argument("folder", type=Path, help="where the bundles go")
-    build.add_argument("--suite", default="operators,prefill,fused,zoo", help="some of these")
+    build.add_argument("--suite", default="operators,prefill,fused,zoo", help="these, or sweep")
     build.add_argument("--target", default="sm_90a", help="default: %(default)s")
     build.add_argument("--dtype", default="f16,bf16", help="default: %(default)s")
     build.add_argument("--only", default="", help="part of the name")
@@ -38,15 +50,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one more candidate: ours with knobs (or the schedule) changed",
     )  # fmt: skip
     build.add_argument("--profile", action="store_true", help="with clock samples")
+    _add_sweep_arguments(build, measure=False)
     run = actions.add_parser("run", help="measure, on a GPU")
     run.add_argument("folder", type=Path, help="what `build` made")
+    run.add_argument("--suite", dest="sweep", choices=["sweep"], help="what `build` drew")
     run.add_argument("--quick", action="store_true", help="f16, lengths 1024, 4096 and 16384")
     run.add_argument("--lengths", help="256,1024,...")
     run.add_argument("--batches", help="of the sweep at length 8192: 2,4,..., or none")
     run.add_argument("--dtype", help="f16,bf16")
     run.add_argument("--operators", default="", help="parts of names: causal,decode_gqa")
     run.add_argument(
-        "--peers", help="some of flash2,cudnn,flex,triton,flash4,eager,compiled, or none"
+        "--peers", help="some of flash2,cudnn,sdpa,flex,triton,flash4,eager,compiled, or none"
     )
     run.add_argument(
         "--rounds", type=int, default=3,
@@ -80,27 +94,107 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--json", type=Path, metavar="OUT", help="written after every cell")
 
 
+def _add_sweep_arguments(parser: argparse.ArgumentParser, measure: bool) -> None:
+    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=60, help="draws (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, help="after which none is begun")
+    if measure:
+        parser.add_argument("--peers", help="some of them, or none (default: all there are)")
+        parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
+        parser.add_argument("--resume", action="store_true", help="keep what the --json file has")
+        parser.add_argument("--json", type=Path, metavar="OUT", help="written after every draw")
+
+
 def execute(options: argparse.Namespace) -> int:
+    if options.action is None:
+        return _sweep_here(options)
     return {"build": _build, "run": _run, "show": _show, "trace": _trace}[options.action](options)
 
 
 def _build(options: argparse.Namespace) -> int:
-    from neptune_mlir.bench.build import build
+    from neptune_mlir.bench import build
 
-    failed = build(
+    if options.suite == build.SWEEP:
+        failed = build.build_sweep(
+            options.folder, options.target, options.seed, _count(options),
+            options.seconds or math.inf, _say,
+        )  # fmt: skip
+        return 1 if failed else 0
+    failed = build.build(
         options.folder, options.suite.split(","), options.target, options.dtype.split(","),
         options.variant, options.only, _say, options.profile,
     )  # fmt: skip
     return 1 if failed else 0
 
 
-def _run(options: argparse.Namespace) -> int:
+def _count(options: argparse.Namespace) -> int:
+    if options.count < 1:
+        raise UsageError(f"--count is {options.count}", hint="how many programs to draw: 60, say")
+    return int(options.count)
+
+
+def _sweep_here(options: argparse.Namespace) -> int:
+    """Compile and measure on this machine; of a budget, half is for compiling."""
+    from neptune_mlir.bench.build import build_sweep
+
+    if options.sweep is None:
+        raise UsageError("no action", hint="neptune bench build, run or show; or --suite sweep")
+    budget = options.seconds or math.inf
+    with contextlib.ExitStack() as stack:
+        folder = options.folder
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        started = time.monotonic()
+        failed = build_sweep(
+            folder, options.target, options.seed, _count(options), budget / 2, _say
+        )
+        measured = _measure_sweep(folder, options, budget - (time.monotonic() - started))
+    return 1 if failed else measured
+
+
+def _measure_sweep(folder: Path, options: argparse.Namespace, budget: float) -> int:
+    from neptune_mlir.bench import run, sweep
+
+    cells = sweep.cells_of(folder)
+    device = cells[0].device
+    wanted = run.BenchOptions(
+        peers=sweep.peers_of(device) if options.peers is None else _peers(options.peers),
+        rounds=options.rounds, budget=budget, abreast=1 if device else sweep.ABREAST,
+    )  # fmt: skip
+    found = _conducted(cells, wanted, folder / "bench.log", options)
+    print(f"\n{sweep.report(found)}")
+    ours = [r for r in found["rows"] if r["ours"]]
+    return 0 if ours and all(r.get("right") for r in ours) else 1
+
+
+def _conducted(
+    cells: Sequence[Any], wanted: Any, log: Path, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The results of a run, which the --json file gets after each cell."""
     from neptune_mlir.bench import results, run
+
+    if wanted.rounds < 1:
+        raise UsageError(f"--rounds is {wanted.rounds}", hint="1 or more; 3 show a spread")
+    if options.resume and not options.json:
+        raise UsageError("--resume goes on from the file that --json names")
+    before = results.read(options.json) if options.resume and options.json.exists() else None
+
+    def save(found: dict[str, Any]) -> None:
+        if options.json:
+            options.json.write_text(results.to_json(found))
+
+    return run.Conductor(cells, wanted, log, _say).run(save, before)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from neptune_mlir.bench import run
     from neptune_mlir.bench.report import tables
 
     log = options.folder / "bench.log"
     if options.check_only:
         return _check(options, log)
+    if options.sweep:
+        return _measure_sweep(options.folder, options, options.budget or math.inf)
     if options.profile:
         return _profile(options)
     if options.perfetto:
@@ -115,20 +209,10 @@ def _run(options: argparse.Namespace) -> int:
         rounds=options.rounds,
         budget=options.budget or (QUICK_BUDGET if options.quick else math.inf),
     )
-    if wanted.rounds < 1:
-        raise UsageError(f"--rounds is {wanted.rounds}", hint="1 or more; 3 show a spread")
     cells = run.cells_of(options.folder, wanted)
     if not cells:
         raise UsageError(f"no bundle of {options.folder} is asked for")
-    if options.resume and not options.json:
-        raise UsageError("--resume goes on from the file that --json names")
-    before = results.read(options.json) if options.resume and options.json.exists() else None
-
-    def save(found: dict) -> None:
-        if options.json:
-            options.json.write_text(results.to_json(found))
-
-    found = run.Conductor(cells, wanted, log, _say).run(save, before)
+    found = _conducted(cells, wanted, log, options)
     print(f"\n{tables(found)}")
     _plot(found, options.plot)
     ours = [r for r in found["rows"] if r["ours"]]
@@ -196,11 +280,15 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from neptune_mlir.bench import results
+    from neptune_mlir.bench import results, sweep
     from neptune_mlir.bench.report import tables
 
     found = results.read(options.results)
-    print(tables(found, options.markdown))
+    drawn = [r for r in found["rows"] if r["suite"] == "sweep"]
+    if drawn:
+        print(sweep.report(found, options.markdown))
+    if len(drawn) < len(found["rows"]):
+        print(tables(found, options.markdown))
     _plot(found, options.plot)
     return 0
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`neptune explain`: the fused loop nest as pseudo-code, with every correction."""
+"""`neptune explain`: the fused loop nest as pseudo-code, with every correction; with `--target`
+also the chip's bound, the path that calls take, and the fast paths that they miss and why."""
 
 from __future__ import annotations
 
@@ -17,13 +18,15 @@ from neptune_mlir.transforms.schedule import library
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
     add_schedule_arguments(parser)
-    parser.add_argument("--target", default="cpu", help="cpu, sm_90a, gfx942, ...")
+    parser.add_argument(
+        "--target", help="cpu, sm_90a, gfx942, ...: compile, and say how fast it can be and why not"
+    )
     parser.add_argument("--grad", action="store_true", help="its gradient, and how it was derived")
     parser.add_argument(
         "--html", metavar="OUT", help="write one self-contained page with figures instead"
     )
     parser.add_argument(
-        "--size", metavar="N,NAME.DIM=N", help="run-time extents that the page's figures assume"
+        "--size", metavar="N,NAME.DIM=N", help="run-time extents that bounds and figures assume"
     )
     parser.add_argument(
         "--profile", metavar="JSON", help="of `neptune bench run --profile`: warps over time"
@@ -34,8 +37,11 @@ def execute(options: argparse.Namespace) -> int:
     from neptune_mlir.driver import explain
     from neptune_mlir.driver.compiler import lower_text
 
-    if not options.html and (options.size or options.profile):
-        raise UsageError("--size and --profile are for a page", hint="add --html OUT")
+    if not options.html and options.profile:
+        raise UsageError("--profile is for a page", hint="add --html OUT")
+    if options.size and not (options.html or options.target):
+        raise UsageError("--size is for bounds and figures", hint="add --target T or --html OUT")
+    target = options.target or "cpu"
     source = read_source(options.input)
     if options.grad:
         from neptune_mlir.driver.kernel import Source
@@ -45,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
 
     def lowered(level: str) -> Any:
         return lower_text(
-            source.text, source.name, options.target, options.schedule, level,
+            source.text, source.name, target, options.schedule, level,
             library.knob_text(knobs_of(options)),
         )  # fmt: skip
 
@@ -56,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
 
         every, given = parse_sizes(options.size)
         request = Request(
-            lowered("neptune")[0], module, source.text, Path(source.name).name, options.target,
+            lowered("neptune")[0], module, source.text, Path(source.name).name, target,
             Path(facts["schedule"]).name, facts["remarks"], every, given,
             _profile(options.profile),
         )  # fmt: skip
@@ -67,7 +73,24 @@ def execute(options: argparse.Namespace) -> int:
     print(*facts["remarks"], sep="\n")
     for line in explain.derivations(module):
         print(line)
+    if options.target:
+        print(*_speed(source, module, options), sep="\n")
     return 0
+
+
+def _speed(source: Any, module: Any, options: argparse.Namespace) -> list[str]:
+    """The bound, the paths of the compiled program and what it misses."""
+    from neptune_mlir.driver.bound import bounds
+    from neptune_mlir.driver.compiler import compile_text
+    from neptune_mlir.driver.page.sizes import parse_sizes
+    from neptune_mlir.runtime.paths import paths
+
+    knobs = library.knob_text(knobs_of(options))
+    bundle = compile_text(
+        source.text, source.name, options.target, options.schedule, None, knobs=knobs
+    )
+    return ["", *bounds(module, source.text, options.target, *parse_sizes(options.size)),
+            *paths(bundle)]  # fmt: skip
 
 
 def _profile(path: str | None) -> list[dict[str, Any]]:

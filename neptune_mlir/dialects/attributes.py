@@ -187,6 +187,12 @@ LONGER = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+LONGER_FEW = Attribute(
+    "longer_few", NUMBER, "neptune.stream",
+    "a length from which on other tile sizes are better where a call has few rows",
+    writers=("transforms.schedule.tile",),
+    readers=("pipelines.cases",),
+)  # fmt: skip
 FEW_ROWS = Attribute(
     "few_rows", NUMBERS, "neptune.stream",
     "rows of a tile, of a stream in chunks, that are better where a call has few",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
-from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
+from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
 from neptune_mlir.pipelines.cases import Case, Conditions, add
@@ -34,9 +35,10 @@ from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
 from neptune_mlir.targets.warp_groups import SPILLED
 from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.fast_paths import BEST
 from neptune_mlir.transforms.fusion.defer import decide
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
-from neptune_mlir.transforms.registry import Remark
+from neptune_mlir.transforms.registry import Miss, Remark
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
 
@@ -243,8 +245,7 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
         except (OutOfMemory, Refused) as error:
             refused.append(error)
             continue
-        found = [str(Remark("warning", error.loc or "unknown", error.message)) for error in refused]
-        bundle.facts["remarks"] = [*found, *bundle.facts["remarks"]]
+        _note_refusals(bundle, refused)
         if best is None or _spilled(bundle) < _spilled(best):
             best = bundle
         if lowering.way.spills or not _spilled(best):
@@ -252,6 +253,20 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
     if best is None:
         raise refused[-1]
     return best
+
+
+def _note_refusals(bundle: Any, refused: Sequence[NeptuneError]) -> None:
+    """Say in a bundle which ways before its own were refused."""
+    found = [_refusal(error) for error in refused]
+    bundle.facts["remarks"] = [*map(str, found), *bundle.facts["remarks"]]
+    for image in bundle.facts.get("images", ()):
+        image["missed"] = [*registry.misses(found), *image.get("missed", ())]
+
+
+def _refusal(error: NeptuneError) -> Remark:
+    """What is said of a way that was refused."""
+    what = Miss(BEST.name, error.message, error.hint or BEST.change)
+    return Remark("warning", error.loc or "unknown", error.message, what)
 
 
 def _may_spill(case: Case, way: Way) -> int:

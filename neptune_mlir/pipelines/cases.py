@@ -25,7 +25,7 @@ from typing import Any
 
 from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
-from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER, TILE
+from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir import bindings
@@ -81,7 +81,28 @@ def longer(module: Any) -> tuple[Case, ...]:
         return ()
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
-    return tuple(Case(f"length:{n}", ["le", n, length]) for n in lengths)
+    found = [Case(f"length:{n}", ["le", n, length]) for n in lengths]
+    start, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
+    if start and rows is not None:
+        idle = ["le", rows, ["multiprocessors"]]
+        found.append(Case(f"length:{start};few:1", ["and", ["le", start, length], idle]))
+    return tuple(found)
+
+
+def _rows_of(stream: Any) -> Expression | None:
+    """How many points the axes of a stream have that it does not stream: all of them rows; None
+    where an extent is no dimension of an argument."""
+    extents = iter(stream.extents)
+    found: list[Any] = []
+    for axis, known in enumerate(stream.domain):
+        extent = next(extents) if known == DYNAMIC else None
+        if axis == stream.axis.value:
+            continue
+        place = None if extent is None else _argument_of(extent)
+        if extent is not None and place is None:
+            return None
+        found.append(int(known) if place is None else ["dim", *place])
+    return _product(found) if found else None
 
 
 def few_rows(module: Any) -> tuple[Case, ...]:

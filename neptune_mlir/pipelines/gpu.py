@@ -20,7 +20,8 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.fast_paths import UNSPILLED, missed
+from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ def begin_images(
         joined = join(target, bundles)
         own = {} if facts is None else facts
         remarks = [*own.get("remarks", ()), *joined.facts["remarks"]]
+        above = own.pop("missed", [])  # on the way to tiles
+        for image in joined.facts["images"]:
+            image["missed"] = [*above, *(m for m in image["missed"] if m not in above)]
         own.update(joined.facts, remarks=remarks)
         return Bundle(target, joined.plan, joined.code, own)
 
@@ -81,7 +85,8 @@ def _image(name: str, begun: Begun, before: Sequence[Any]) -> Bundle:
     with registry.collect_remarks() as found:
         made = begun.finish()
     image = {"target": name, "offset": 0, "size": len(made.code), "kernels": made.kernels,
-             "tools": made.tools, "notes": made.warnings, **made.facts}  # fmt: skip
+             "tools": made.tools, "notes": made.warnings,
+             "missed": registry.misses((*before, *found)), **made.facts}  # fmt: skip
     alignment = [[*place, unit] for place, unit in sorted(made.alignment.items())]
     remarks = [str(r) for r in (*before, *found)]
     own = {"images": [image], "alignment": alignment, "remarks": remarks}
@@ -156,15 +161,20 @@ def describe(
             raise ToolError(f"the compiled code has no kernel '{kernel.name}'")
         registers, spills = used[kernel.name]
         if spills:
-            message = f"kernel '{kernel.name}' spills {spills} bytes a thread on {chip.name}"
-            remark(ir.Location.unknown(), message, "warning")
+            text = f"kernel '{kernel.name}' spills {spills} bytes a thread on {chip.name}"
+            missed(ir.Location.unknown(), UNSPILLED, text, kind="warning", message=text)
         infos[kernel.name] = {
             "threads": kernel.threads, "shared": kernel.shared, "registers": registers,
             "spills": spills, "follows": int(kernel.follows),
             "blocks_per_sm": chip.blocks_per_sm(kernel.threads, registers, kernel.shared),
-            "resident": int(kernel.resident),
+            "resident": int(kernel.resident), "consumers": _consumers(kernel, chip),
         }  # fmt: skip
     return infos
+
+
+def _consumers(kernel: KernelFacts, chip: GpuTarget) -> int:
+    """Warp groups that compute, beside one that loads; 0: its warps have no roles."""
+    return kernel.threads // chip.wave // GROUP - 1 if kernel.specialized else 0
 
 
 def alignment_of(kernels: Sequence[KernelFacts]) -> dict[tuple[str, int], int]:

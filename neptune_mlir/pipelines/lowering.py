@@ -93,8 +93,14 @@ class Lowering:
         with registry.collect_remarks() as remarks:
             runner.run(self.module, tuple(steps), done=self.done)
         self.done = (*self.done, *(step.name for step in steps))
-        found = self.facts.setdefault("remarks", [])
-        found += [text for text in dict.fromkeys(map(str, remarks)) if text not in found]
+        self.keep(remarks)
+
+    def keep(self, remarks: Sequence[registry.Remark]) -> None:
+        """Add remarks to the facts, each once, and the fast paths that they are about."""
+        texts: list[str] = self.facts.setdefault("remarks", [])
+        texts += [text for text in dict.fromkeys(map(str, remarks)) if text not in texts]
+        found = self.facts.setdefault("missed", [])
+        found += [miss for miss in registry.misses(remarks) if miss not in found]
 
     def lift_constants(self) -> None:
         """Take the data of array constants out of the module (`lift-constants`)."""
@@ -237,7 +243,7 @@ class RaisedProgram:
         """
         if level not in COMMON_LEVELS:
             raise UsageError(f"no level '{level}'", hint=", ".join(COMMON_LEVELS))
-        refused: list[str] = []
+        refused: list[registry.Remark] = []
         own = library.knob_values(self.knobs)
         for way in ways:
             if own.get(way.needs, 1) == 0:
@@ -249,12 +255,11 @@ class RaisedProgram:
             with registry.collect_remarks() as remarks:
                 runner.run(lowering.module, way.steps)
                 taken = way.suits(lowering.module)
-            found = [str(r) for r in remarks]
             if taken:
-                lowering.facts["remarks"] += [*refused, *(r for r in found if r not in refused)]
+                lowering.keep([*refused, *remarks])
                 yield lowering
             else:
-                refused += found
+                refused += remarks
 
     def variants(
         self, base: Lowering, tiles: str, target: str

@@ -99,7 +99,9 @@ def compile_tiles(
                        "notes": _notes(kernels)})  # fmt: skip
     facts = {} if facts is None else facts
     facts.setdefault("remarks", []).extend(dict.fromkeys(str(r) for r in remarks))
-    facts["images"] = images
+    above = facts.pop("missed", [])
+    own = [miss for miss in registry.misses(remarks) if miss not in above]
+    facts["images"] = [{**image, "missed": [*above, *own]} for image in images]
     units: dict[tuple[str, int], int] = {}
     for signature in signatures:
         for place, unit in signature.alignment.items():

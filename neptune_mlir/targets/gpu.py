@@ -146,6 +146,11 @@ class GpuTarget:
         """The larger, the better is code for this target on devices that run several."""
         return ()
 
+    @property
+    def row_warps(self) -> int:
+        """Warps of a program without products, at most."""
+        return 4
+
     def shared_for(self, blocks: int) -> int:
         """Bytes of shared memory of a block where so many share a multiprocessor."""
         return self.shared_block if blocks == 1 else self.shared_sm // blocks - BLOCK_BYTES

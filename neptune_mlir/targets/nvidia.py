@@ -50,6 +50,10 @@ class NvidiaTarget(GpuTarget):
         return _capability(self.name)
 
     @property
+    def row_warps(self) -> int:
+        return 32
+
+    @property
     def overlaps_launches(self) -> bool:
         return self.capability >= (9, 0)
 

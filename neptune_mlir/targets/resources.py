@@ -30,12 +30,13 @@ def held_for(target: GpuTarget) -> int:
 
 
 def warps_of(
-    target: GpuTarget, rows: int, words: int, held: int, loaded: int = 0
+    target: GpuTarget, rows: int, words: int, held: int, loaded: int = 0, row: int = 0
 ) -> int:  # fmt: skip
     """Warps of a block: one for each ROWS rows of products, up to WARPS; twice as many where these
     lack registers for accumulators.
 
-    Without matrix instructions it is a warp for each 32 words of a lane. Where few warps lack
+    Without matrix instructions it is a warp for each 32 words of a lane; of rows without products a
+    warp for each 32 elements of a lane, as many as the chip has for them. Where few warps lack
     registers (for what is under way from memory too, if that is where it is), more share the
     columns.
 
@@ -44,11 +45,14 @@ def warps_of(
         words: what a kernel without these holds, or points that it sums.
         held: elements of accumulators, at most.
         loaded: 32-bit words that products load, at most.
+        row: elements of a tile of rows; 0 where there are products.
     """
     if rows >= WARPS * ROWS and held > WARPS * target.wave * MOST_HELD:
         return 2 * WARPS
     wanted = rows / ROWS if rows else words / (32 * target.wave)
     chosen = max(w for w in (1, 2, WARPS) if w == 1 or w <= wanted)
+    while chosen < min(target.row_warps, row // (32 * target.wave)):
+        chosen *= 2
     most = held if "cp.async" in target.copies else held + loaded
     while chosen < WARPS and most > chosen * target.wave * held_for(target):
         chosen *= 2

@@ -14,8 +14,8 @@ import contextlib
 import contextvars
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from neptune_mlir import plugins
@@ -226,12 +226,24 @@ def _no_option(spec: Pass, item: str, key: str) -> UsageError:
 
 
 @dataclass(frozen=True)
+class Miss:
+    """A fast path that a program does not take (`transforms/fast_paths.py`): which, the condition
+    that failed, and what would change it."""
+
+    path: str
+    condition: str
+    change: str
+
+
+@dataclass(frozen=True)
 class Remark:
-    """What a pass tells people: `kind` is "remark" or "warning"; `loc` is `file:line:col`."""
+    """What a pass tells people: `kind` is "remark" or "warning"; `loc` is `file:line:col`.
+    `missed`: the fast path that it is about, if it is about one."""
 
     kind: str
     loc: str
     message: str
+    missed: Miss | None = None
 
     def __str__(self) -> str:
         return f"{self.loc}: {self.kind}: {self.message}"
@@ -251,10 +263,18 @@ def collect_remarks() -> Iterator[list[Remark]]:
         _sink.reset(token)
 
 
-def remark(location: Any, message: str, kind: str = "remark") -> None:
+def misses(remarks: Iterable[Remark]) -> list[dict[str, str]]:
+    """The fast paths that remarks are about, each once, as JSON data."""
+    found = [asdict(r.missed) for r in remarks if r.missed]
+    return [miss for k, miss in enumerate(found) if miss not in found[:k]]
+
+
+def remark(
+    location: Any, message: str, kind: str = "remark", missed: Miss | None = None
+) -> None:
     """Leave a remark at an MLIR location (dropped when nobody collects)."""
     from neptune_mlir.ir.bindings import location_text
 
     sink = _sink.get()
     if sink is not None:
-        sink.append(Remark(kind, location_text(location), message))
+        sink.append(Remark(kind, location_text(location), message, missed))

@@ -3,7 +3,9 @@
 
 import pytest
 
+from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.cli import main
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import explain
 from neptune_mlir.driver.explain import _show
@@ -72,3 +74,21 @@ def test_a_nest_without_short_form_says_so():
       return %y : tensor<4xf32>
     }""")
     assert "'math.fpowi' has no term form" in explain.explain(module)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_with_a_target_it_says_how_fast_a_program_can_be(target, tmp_path, capsys):
+    path = tmp_path / "sums.mlir"
+    path.write_text(ops.logsumexp(cols=1000, dtype="f16").to_mlir())
+    assert main.main(["explain", str(path), "--target", target, "--size", "64"]) == 0
+    text = capsys.readouterr().out
+    assert "bound of" in text and "by bytes" in text and "x.0 = 64" in text
+    assert f"other calls on {target}" in text if target != "cpu" else "other calls" in text
+    assert "logsumexp_0: " in text or target == "cpu"
+
+
+def test_sizes_ask_for_a_target(tmp_path, capsys):
+    path = tmp_path / "sums.mlir"
+    path.write_text(ops.logsumexp().to_mlir())
+    assert main.main(["explain", str(path), "--size", "64"]) != 0
+    assert "add --target" in capsys.readouterr().err

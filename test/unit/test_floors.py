@@ -18,7 +18,8 @@ PACKAGE = "neptune_mlir"
 # bottom to top; a module belongs to the longest name that it starts with
 FLOORS = (
     "errors", "version", "plugins", "child", "algebra", "targets", "runtime", "ir",
-    "dialects", "analysis", "transforms.registry", "transforms.math", "transforms.linalg",
+    "dialects", "analysis", "transforms.registry", "transforms.fast_paths",
+    "transforms.math", "transforms.linalg",
     "transforms.fusion", "transforms.schedule", "transforms.tiling", "transforms.cpu",
     "transforms.gpu", "transforms.hopper", "transforms",
     "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",

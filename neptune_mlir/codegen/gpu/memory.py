@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, blocked
+from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.ir.bindings import ir, scf
@@ -398,18 +398,14 @@ class Memory:
             return 1
         if window.dims[last] != len(array.strides) - 1:
             return 1
-        size = layout.reg[0].size
-        width = 1
-        while width * 2 <= size and width * 2 * element_bytes(array.dtype) <= CHUNK:
-            width *= 2
         others = [d.stride for part in (layout.reg[1:], layout.lane, layout.warp) for d in part
                   if d.dim == last]  # fmt: skip
-        aligned = window.multiple % width == 0
-        fits = size % width == 0 and layout.shape[last] % width == 0
-        fits = fits and _ends_between(window.valid[last], width)
-        if not (aligned and fits and all(o % width == 0 for o in others)):
-            return 1
-        self.needs(array, width * element_bytes(array.dtype))
+        known = math.gcd(layout.reg[0].size, layout.shape[last], *others)
+        width = access_width(window, element_bytes(array.dtype))
+        while known % width:
+            width //= 2
+        if width > 1:
+            self.needs(array, width * element_bytes(array.dtype))
         return width
 
     def needs(self, array: Array, unit: int) -> None:

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
+from neptune_mlir.driver.bound import is_narrow
 from neptune_mlir.driver.explain import Listing, listings
 from neptune_mlir.driver.page import dataflow, figures, loops, proofs
 from neptune_mlir.driver.page.costs import Cost, cost_of
@@ -21,11 +22,8 @@ from neptune_mlir.driver.page.sizes import ASSUMED, AssumedSizes
 from neptune_mlir.driver.page.svg import ARROW, bytes_text, rate_text
 from neptune_mlir.driver.page.tiles import EMPTY, FULL, PARTIAL, Picture
 from neptune_mlir.driver.page.work import masked_cost
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines.lowering import parallelism
 from neptune_mlir.targets.roofline import roof_of
-
-_NARROW = ("f16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,7 @@ class _Function:
         self.pictures: list[Picture] = list(pictures.values())
         own = [written.values.key(a) for a in written.function.regions[0].blocks[0].arguments]
         self.before = cost_of(written, AssumedSizes(own, *assumed))
-        self.narrow = any(
-            isinstance(a.type, ir.RankedTensorType) and str(a.type.element_type) in _NARROW
-            for a in block.arguments
-        )
+        self.narrow = is_narrow(fused.function)
 
     @property
     def stored(self) -> dict[str, str]:

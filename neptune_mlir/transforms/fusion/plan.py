@@ -28,6 +28,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.program import NestProgram, top_level_op
+from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
@@ -229,7 +230,7 @@ def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
         reason = APART.find(nest.op.operation)
         if reason is None:
             continue
-        remark(nest.location, f"not fused: {reason}")
+        missed(nest.location, FUSED, str(reason))
         related = grouping.needs.names(grouping.needs.of(key) | grouping.needs.on(key))
         for other in related:
             grouping.excluded.setdefault(key, set()).add(other)
@@ -267,7 +268,7 @@ def _plan(
             advice = f" ({reason.hint})" if reason.hint else ""
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
-            remark(program.nests[refused].location, f"not fused: {why}")
+            missed(program.nests[refused].location, FUSED, why)
             others = set(group.running) - {refused}
             excluded.setdefault(refused, set()).update(others)
             for other in others:

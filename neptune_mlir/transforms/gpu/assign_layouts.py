@@ -66,11 +66,12 @@ from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.resources import warps_of
+from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import register
 
 # A reduction with more points per thread than this runs as a loop, not unrolled.
 UNROLL_LIMIT = 512
@@ -160,7 +161,7 @@ class _Assignment:
             types = {element_of(v) for v in g.inputs}
             known = self._instructions(types.pop()) if len(types) == 1 else ()
             if not known or element_of(g.result) != "f32":
-                remark(g.op.location, "a contraction without a matrix instruction for its types")
+                missed(g.op.location, MATRIX, "there is none for its types")
                 continue
             # the computed factor stays in registers: it becomes the operand that accumulators can
             loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
@@ -172,7 +173,7 @@ class _Assignment:
                 self.matrix[g.result] = product
             else:
                 sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
-                remark(g.op.location, f"a contraction of {sizes} does not fit {known[-1].name}")
+                missed(g.op.location, MATRIX, f"its tile of {sizes} does not fit {known[-1].name}")
 
     def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
         return self.target.matrix_for(dtype, self.precision)
@@ -236,9 +237,19 @@ class _Assignment:
         of a row has to be joined (`resources.warps_of`)."""
         held = max((self._held_in(loop) for loop in self.loops), default=0)
         loaded = max((self._loaded_words(loop) for loop in self.loops), default=0)
-        sums = any(map(read_contraction, self.generics))  # of which each point is one step
-        words = [math.prod(g.extents) if sums else words_held(g) for g in self.generics]
-        return warps_of(self.target, self.rows, max(words, default=0), held, loaded)
+        sums = self._has_products()  # each point is one step of them
+        points = max((math.prod(g.extents) for g in self.generics), default=0)
+        words = points if sums else max(map(words_held, self.generics), default=0)
+        row = 0 if sums else points
+        return warps_of(self.target, self.rows, words, held, loaded, row)
+
+    def _has_products(self) -> bool:
+        return any(map(read_contraction, self.generics))
+
+    def _sums_rows(self) -> bool:
+        """Whether the kernel reduces along rows (last loops) alone."""
+        reduced = {(k, len(g.extents) - 1) for g in self.generics for k in g.reduced}
+        return not self._has_products() and all(k == last for k, last in reduced)
 
     def _loaded_words(self, loop: Any) -> int:
         """32-bit words of the tiles that the products of a loop load."""
@@ -430,28 +441,43 @@ class _Assignment:
 
     def _default(self, g: Generic) -> None:
         dtype = element_of(g.inputs[0]) if g.inputs else element_of(g.result)
-        iteration = self._blocked(g.extents, dtype)
+        iteration = self._blocked(g.extents, dtype, self._access(g))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
             return
         if g.reduced and reduction_of(g) is None:
-            remark(g.op.location, "a reduction with a combiner of its own runs element by element")
+            condition = "a reduction with a combiner of its own runs element by element"
+            missed(g.op.location, IN_REGISTERS, condition, "a combiner that has a name")
         else:
-            remark(g.op.location, "a large reduction runs as a loop over shared memory")
+            condition = "a large reduction runs as a loop over shared memory"
+            missed(g.op.location, IN_REGISTERS, condition)
         self.via[g.result] = "loop"
         layout = self.layout(g.result) or self._blocked(shape_of(g.result), element_of(g.result))
         self.iteration[g.result] = layout
         self._set(g.result, layout)
         self._set(g.init, layout)
 
-    def _blocked(self, shape: tuple[int, ...], dtype: str) -> Layout:
-        vector = L.CHUNK // element_bytes(dtype)
+    def _access(self, g: Generic) -> int:
+        """Neighbouring elements that one access to memory may take, of what a generic loads along
+        its last loop."""
+        widths = [
+            L.access_width(window, element_bytes(element_of(value)))
+            for value, loops in zip(g.inputs, g.maps, strict=False)
+            if loops and loops[-1] == len(g.extents) - 1
+            and (window := load_window(value, self.forall)) is not None
+        ]  # fmt: skip
+        return max(widths, default=L.CHUNK)
+
+    def _blocked(self, shape: tuple[int, ...], dtype: str, most: int = L.CHUNK) -> Layout:
+        """`most`: elements that a thread has side by side. Where memory is accessed element by
+        element, neighbours go to neighbouring threads: together they take whole sectors."""
+        vector = min(most, L.CHUNK // element_bytes(dtype))
         points = 1
         for n in shape:
             points *= n
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector)
+        return L.blocked(shape, self.target.wave, self.warps, vector, self._sums_rows())
 
     # ---- conversions
 
@@ -526,7 +552,8 @@ class _Assignment:
             self.known[copy] = layout
         op.operands[position] = copy
         where = "shared memory" if isinstance(layout, Shared) else "other threads"
-        remark(op.location, f"a tile of {list(shape_of(value))} moves to {where}: {why}")
+        text = f"a tile of {list(shape_of(value))} moves to {where}: {why}"
+        missed(op.location, IN_REGISTERS, text, message=text)
 
     # ---- results
 

@@ -51,6 +51,7 @@ from neptune_mlir.dialects.attributes import (
 )
 from neptune_mlir.dialects.op_names import RELEASE
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fast_paths import KEPT, missed
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.streams import (
     Accumulation,
@@ -60,7 +61,7 @@ from neptune_mlir.transforms.gpu.streams import (
     multiplies,
     read_accumulation,
 )
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import register
 
 LARGEST = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
 LITTLE = 0.9  # factors of references that hardly move
@@ -88,7 +89,7 @@ def keep_references(module: Any) -> None:
             try:
                 _keep(chain, specialised)
             except Unfit as reason:
-                remark(op.location, f"a loop moves its reference in each iteration: {reason}")
+                missed(op.location, KEPT, str(reason))
 
 
 def _measure(chain: list[Any]) -> None:

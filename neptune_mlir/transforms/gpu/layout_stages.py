@@ -21,7 +21,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED, panel_of, tile_bytes
-from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms import fast_paths
 
 Size = Callable[[Any], int]  # bytes of a load in shared memory
 
@@ -51,7 +51,8 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         return stages
     fitting = resources.fitting_stages(limit, once, most, stages)
     if fitting < stages:
-        remark(forall.location, f"{fitting} stages: shared memory holds no more")
+        text = f"{fitting} stages: shared memory holds no more"
+        fast_paths.missed(forall.location, fast_paths.STAGED, text, message=text)
     return fitting
 
 

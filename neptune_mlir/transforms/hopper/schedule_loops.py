@@ -44,11 +44,12 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, STAGE, TARGET
 from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
 from neptune_mlir.targets.nvidia import Rates, nvidia
+from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
 from neptune_mlir.transforms.gpu.streams import chains_of
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.hopper.tile_readers import join_gets, split_gets
-from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.registry import register
 
 MOST = 6  # ops that may run late or not: all their sets are tried
 
@@ -68,12 +69,12 @@ def schedule_loops(module: Any) -> None:
 def _schedule_chain(chain: list[Any], rates: Rates) -> None:
     graphs = [LoopGraph(loop) for loop in chain]
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
-        remark(chain[0].location, "a loop is not pipelined: there is a loop within it")
+        missed(chain[0].location, PIPELINED, "there is a loop within it")
         return
     best = _best([_schedules(graph, rates) for graph in graphs], rates)
     late = any(best[0].stages.stage.values())
     if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
-        remark(chain[0].location, "a loop is not pipelined: nothing runs beside its matmuls")
+        missed(chain[0].location, PIPELINED, "nothing runs beside its matmuls")
         return
     for schedule in best:
         for k, op in enumerate(schedule.order):

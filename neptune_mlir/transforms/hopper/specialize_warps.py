@@ -66,15 +66,21 @@ from neptune_mlir.targets.warp_groups import (
     panel_of,
     tile_bytes,
 )
+from neptune_mlir.transforms.fast_paths import SPECIALISED, missed
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
-from neptune_mlir.transforms.registry import collect_remarks, register, remark
+from neptune_mlir.transforms.registry import collect_remarks, register
 
 GROUP = 4  # warps
 ROWS = 64  # of a product, a group
 
 
 class Unshared(Exception):
-    """Why a program cannot be shared; a remark or a diagnostic says it."""
+    """Why a program cannot be shared, and what would change that; a remark or a diagnostic says
+    it."""
+
+    def __init__(self, condition: str, change: str = ""):
+        super().__init__(condition)
+        self.change = change
 
 
 class OtherRows(Unshared):
@@ -112,7 +118,8 @@ def specialize_warps(
             # where some number of groups has the right rows, only what is wrong there matters
             found = [r for r in reasons[k] if not isinstance(r, OtherRows)] or reasons[k]
             text = "; ".join(dict.fromkeys(map(str, found)))
-            remark(forall.location, f"warps are not specialised: {text}")
+            change = "; ".join(dict.fromkeys(r.change for r in found if r.change))
+            missed(forall.location, SPECIALISED, text, change)
 
 
 def suits(module: Any) -> bool:
@@ -136,7 +143,7 @@ def _unfit(
         if (groups, blocks) not in REGISTERS:
             unfit[k] = Unshared(f"registers do not hold {groups} groups in each of {blocks} blocks")
         elif other is not None:
-            unfit[k] = OtherRows(_other_rows(other, groups))
+            unfit[k] = OtherRows(_other_rows(other, groups), _MORE_ROWS)
         elif not products[k] and not _contracts(forall):
             unfit[k] = Unshared(_NO_STREAM)
         else:
@@ -165,6 +172,9 @@ _NO_STREAM = "no loop loads tiles for a matmul"
 
 def _other_rows(rows: int, groups: int) -> str:
     return f"a matmul of {rows} rows, not {ROWS} for each of {groups} groups"
+
+
+_MORE_ROWS = f"tiles of {ROWS} rows or a multiple (knob rows), or rows that share an operand"
 
 
 def _via(op: Any) -> str:
@@ -235,7 +245,8 @@ def check(forall: Any, groups: int) -> None:
             wanted = f"; wgmma takes f16 and bf16, and widths that are multiples of {WIDE}"
             raise Unshared(
                 f"a {kind} to {op.results[0].type} runs as a loop over shared memory"
-                f"{wanted if product else ''}"
+                f"{wanted if product else ''}",
+                "smaller tiles, or extents that are multiples of 16",
             )
     for op in products:
         _check_product(op)
@@ -253,7 +264,7 @@ def _check_rows(op: Any, groups: int) -> None:
     g = read_generic(op)
     m = g.extents[_contraction(op, g).m]
     if m != ROWS * groups:
-        raise OtherRows(_other_rows(m, groups))
+        raise OtherRows(_other_rows(m, groups), _MORE_ROWS)
 
 
 def _contraction(op: Any, g: Generic) -> Contraction:
@@ -269,7 +280,8 @@ def _check_product(op: Any) -> None:
     if n % WIDE or n > WIDEST or k % DEEP:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
-            f" depths multiples of {DEEP}"
+            f" depths multiples of {DEEP}",
+            "extents that are such multiples, compiled in",
         )
     out = g.maps[-1]
     if out.index(p.m) != 0:
@@ -282,26 +294,39 @@ def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
     if element_of(value) not in ("f16", "bf16"):
-        raise Unshared(f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it")
+        raise Unshared(
+            f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it",
+            "inputs of f16 or bf16",
+        )
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
     if tensor.is_dynamic_dim(inner):
-        raise Unshared("rows have a length that only a call knows; compile it in")
+        raise Unshared(
+            "rows have a length that only a call knows; compile it in",
+            "a static innermost extent of that tensor",
+        )
     if tensor.shape[inner] % CHUNK or shape[-1] % CHUNK:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
-            f" so make both multiples of {CHUNK}"
+            f" so make both multiples of {CHUNK}",
+            f"an innermost extent that is a multiple of {CHUNK}",
         )
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if valid is not None and not _ends_with_tensor(window, k, forall):
-            raise Unshared("a load ends before its tensor does, where TMA does not clip")
+            raise Unshared(
+                "a load ends before its tensor does, where TMA does not clip",
+                "extents that are equal, and known to be (the same axis in both tensors)",
+            )
     for use in value.uses:
         if _via(use.owner.operation) not in ("mma", "registers"):
-            raise Unshared("an op that needs other layouts reads a tile in shared memory")
+            raise Unshared(
+                "an op that needs other layouts reads a tile in shared memory",
+                "factors that products alone read",
+            )
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
     for entry in (*window.offsets, *bounds):
         if not isinstance(entry, int):

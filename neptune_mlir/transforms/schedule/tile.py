@@ -15,7 +15,11 @@ looks at the part that an axis plays, never at what the program is for:
 * where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
   a contraction take the first sizes of `tile_room.py` that fit;
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
-  if it reads along these: a tile of ROW elements, or fewer where registers are few;
+  if it reads along these: a tile of ROW elements, or fewer where registers are few. On chips where
+  a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
+  read again after it was reduced is held whole up to 8 ROW elements (2 ROW beside functions); and
+  rows that nothing divides, or whose length only a call knows, take ROW_TILES, by that length.
+  For calls with long and few rows there is a tile of FEW_ROW elements (`neptune.longer_few`);
 * parallel axes without a contraction: outside a stream (on GPUs also in one that reads do not run
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
@@ -44,13 +48,14 @@ from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import CHIP, FEW_ROWS, LONGER, TILE, TILE_FEW
+from neptune_mlir.dialects.attributes import CHIP, FEW_ROWS, LONGER, LONGER_FEW, TILE, TILE_FEW
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -66,6 +71,12 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
+WARP_ROW = 1024  # elements of a tile of rows for each warp
+# from which length of a row on a tile has so many rows and elements of each, where no number of
+# elements divides all rows (measured on an H200)
+ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
+FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
+FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
@@ -169,6 +180,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     free = _free_axes(nests)
     rows, stream = wishes.sizes(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
+    most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
     for a in reduced:
         if isinstance(op, N.GlobalOp) and a == 0:
@@ -199,8 +211,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             sizes[column] = 0 if uncut else cut
         sizes.update((a, 0 if a in whole else cut) for a in more)
     elif parallel:
-        if axis is not None and not rows and not stream and (wishes.held or wishes.warp_groups):
-            rows, stream = _whole_rows(nests, axis, domain[axis], wishes.held)
+        if found := _long_rows(op, nests, reduced, wishes):
+            along, rows, sizes[along] = found
+            stream, most = sizes[along], _power(rows * sizes[along])
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -215,8 +228,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        most = TILE_WORDS[bool(_chip_of(op))]
-        chosen |= _cut_to(most, order, chosen, domain, _words(nests))
+        chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
     elif row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
@@ -247,6 +259,10 @@ def _fit_join(
     if not parallel:
         room = JOINED // (sizes[0] or domain[0])
         sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+
+
+def _tile_words(op: Any) -> int:
+    return TILE_WORDS[bool(_chip_of(op))]
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
@@ -290,16 +306,64 @@ def _power(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
+def _long_rows(
+    op: Any, nests: Sequence[FusedNest], reduced: set[int], wishes: Wishes
+) -> tuple[int, int, int] | None:
+    """The axis that rows lie along, of a stream or of a reduction alone, and rows and elements of a
+    tile that reads them once or seldom; None: by the rule. Notes for which calls others are better.
+    """
+    streamed = isinstance(op, N.StreamOp)
+    alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
+    asked = streamed and (wishes.rows or wishes.stream)
+    if asked or not (wishes.held or wishes.warp_groups) or not (streamed or alone):
+        return None
+    axis = op.axis.value if streamed else next(iter(reduced))
+    extent = list(op.domain)[axis]
+    rows, elements = _whole_rows(op, nests, axis, extent, wishes)
+    if streamed and elements and extent == DYNAMIC and not wishes.length:
+        _note_lengths(op, [start for start, *_ in ROW_TILES[-2::-1]])
+        LONGER_FEW.set(op.operation, FEW_FROM)
+    return (axis, rows, elements) if elements else None
+
+
 def _whole_rows(
-    nests: Sequence[FusedNest], axis: int, extent: int, held: int
+    op: Any, nests: Sequence[FusedNest], axis: int, extent: int, wishes: Wishes
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows and streamed elements of a tile that reads a row once, or seldom; 0, 0: by the rule."""
+    """Rows and elements along an axis of a tile that reads a row once, or seldom; 0, 0: by the
+    rule."""
+    held, wide = wishes.held, _has_wide_rows(op)
     along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
-    if extent == DYNAMIC or not all(axis in T.axes_of(args[-1]) for args in along):
+    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
         return 0, 0
     most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
+    if extent == DYNAMIC:
+        if wishes.few and wishes.length:
+            return 1, FEW_ROW
+        rows, stream = next(t for start, *t in ROW_TILES if start <= wishes.length)
+        return rows, min(most, stream)
+    if wide and 256 < extent <= _whole_row(nests, axis):
+        return max(1, most // _power(extent)), extent
     stream = math.gcd(extent, most)
+    if stream <= 256 and wide:  # the last tile is not full
+        rows, stream = next(t for start, *t in ROW_TILES if start <= extent)
+        return rows, min(most, stream)
     return (most // stream, stream) if stream > 256 else (0, 0)
+
+
+def _has_wide_rows(op: Any) -> bool:
+    """Whether a row may have a program of many warps, on the chip that an op is for."""
+    chip = _chip_of(op)
+    return is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
+
+
+def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
+    """The longest row that is held whole: one that is read again once it was reduced, longer where
+    a thread holds no results of functions beside its elements."""
+    if not any(axis in nest.result_axes and not nest.in_body for nest in nests):
+        return 0
+    terms = {t for nest in nests if nest.body is not None for t in T.walk(nest.body)}
+    functions = any(t.op in FUNCTIONS and axis in T.axes_of(t) for t in terms)
+    return 2 * ROW if functions else 8 * ROW
 
 
 def _group_sizes(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import WarpGrid
+from neptune_mlir.analysis.tiles import Window
 from neptune_mlir.targets.nvidia import nvidia
 
 ONE = WarpGrid(1, 1, 1)
@@ -82,14 +83,32 @@ def test_rows_of_an_accumulator_are_replicated_over_four_lanes():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(1, 70), min_size=1, max_size=3), st.sampled_from([1, 2, 4, 8]),
-    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 8]), st.booleans(),
 )  # fmt: skip
-def test_blocked_covers_any_shape(shape, warps, vector):
-    layout = L.blocked(shape, 32, warps, vector)
+def test_blocked_covers_any_shape(shape, warps, vector, apart):
+    layout = L.blocked(shape, 32, warps, vector, apart)
     assert layout.lanes == 32 and layout.warps == warps
     found = {tuple(p) for p in layout.positions.reshape(-1, len(shape)).tolist()}
     assert set(itertools.product(*map(range, shape))) <= found
     assert L.parse(str(layout), tuple(shape)) == layout
+
+
+def test_warps_take_rows_of_their_own():
+    """Each row of a tile is a warp's, whether or not threads hold neighbours."""
+    for vector in (1, 8):
+        layout = L.blocked((4, 256), 32, 4, vector, apart=True)
+        rows = layout.positions[..., 0].reshape(-1, layout.warps, layout.lanes)
+        assert all(len(np.unique(rows[:, warp])) == 1 for warp in range(layout.warps))
+
+
+@pytest.mark.parametrize(
+    ("multiple", "valid", "size", "width"),
+    [(0, None, 2, 8), (0, None, 4, 4), (6, None, 2, 2), (1, None, 2, 1), (8, 20, 2, 4),
+     (8, "a value", 2, 1)],
+)  # fmt: skip
+def test_what_one_access_may_take(multiple, valid, size, width):
+    window = Window(None, (0, 0), (0, 1), (4, 256), (None, valid), multiple)
+    assert L.access_width(window, size) == width
 
 
 @pytest.mark.parametrize("columns", [16, 32, 64, 80, 96, 128, 256])

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.dialects.attributes import CHIP, LONGER, LONGER_FEW
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.nests import DYNAMIC as D
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import runner
@@ -169,6 +170,40 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
     for room in ("held=24576", "warp_groups=1"):
         module = module_of(body, [(shape, "f32")], [(shape, "f32")])
         assert tiles(module, f"{FUSE},tile{{{room}}}") == [want]
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "more", "want"),
+    [
+        (softmax, [D, D, 8192], "", [1, 1, 0]),  # held whole: it is read again
+        (softmax, [D, D, 16384], "", [1, 1, 4096]),  # not beside exponentials
+        (softmax, [D, D, 8191], "", [1, 1, 0]),
+        (softmax, [D, D, 50257], "", [1, 1, 4096]),  # the last tile is not full
+        (softmax, [D, D, D], "", [1, 4, 256]),
+        (softmax, [D, D, D], " length=512", [1, 1, 1024]),
+        (softmax, [D, D, D], " length=3072", [1, 1, 4096]),
+        (softmax, [D, D, D], " length=8192 few=1", [1, 1, 16384]),
+        (column_mean, [4096, D], "", [256, 16]),
+    ],
+)  # fmt: skip
+def test_rows_with_a_program_of_many_warps(
+    body: Body, shape: list[int], more: str, want: list[int]
+) -> None:
+    module = module_of(body, [(shape, "f32")], [(shape, "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    assert tiles(module, f"{FUSE},tile{{held=24576{more}}}") == [want]
+    (stream,) = streams(module)
+    noted = D in shape[-1:] and body is softmax and not more
+    assert LONGER.find(stream.operation, ()) == ((512, 3072) if noted else ())
+    assert LONGER_FEW.on(stream.operation) == noted
+
+
+def test_a_sum_of_rows_alone_has_a_row_a_program() -> None:
+    module = module_of(row_sum, [([D, 4096], "f32")], [([D], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    assert tiles(module, "tile{held=24576}") == [[1, 0]]
 
 
 @pytest.mark.parametrize(("room", "want"), [("{held=8192}", [1, 1, 1024]), ("", [1, 16, 256])])
