@@ -201,7 +201,7 @@ LONG = {
 
     "codegen.cpu.vectorize_tiles._plan_layouts": (48, 16),
     "ops.attention.attention": (106, 7),
-    "transforms.schedule.tile.default_tile": (64, 17),
+    "transforms.schedule.tile.default_tile": (64, 15),
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
 

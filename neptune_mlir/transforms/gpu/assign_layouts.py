@@ -44,7 +44,6 @@ from neptune_mlir.analysis.tiles import (
     reduction_of,
     shape_of,
     tuned,
-    words_held,
 )
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
@@ -70,6 +69,7 @@ from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
+from neptune_mlir.transforms.gpu.layout_work import held_in, loaded_in, sums_rows, work_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
 
@@ -237,40 +237,16 @@ class _Assignment:
         of a row has to be joined (`resources.warps_of`)."""
         held = max((self._held_in(loop) for loop in self.loops), default=0)
         loaded = max((self._loaded_words(loop) for loop in self.loops), default=0)
-        sums = self._has_products()  # each point is one step of them
-        points = max((math.prod(g.extents) for g in self.generics), default=0)
-        words = points if sums else max(map(words_held, self.generics), default=0)
-        row = 0 if sums else points
+        words, row = work_of(self.generics)
         return warps_of(self.target, self.rows, words, held, loaded, row)
-
-    def _has_products(self) -> bool:
-        return any(map(read_contraction, self.generics))
-
-    def _sums_rows(self) -> bool:
-        """Whether the kernel reduces along rows (last loops) alone."""
-        reduced = {(k, len(g.extents) - 1) for g in self.generics for k in g.reduced}
-        return not self._has_products() and all(k == last for k, last in reduced)
 
     def _loaded_words(self, loop: Any) -> int:
         """32-bit words of the tiles that the products of a loop load."""
-        body = loop.regions[0].blocks[0]
-        loads = {
-            v: math.prod(shape_of(v)) * element_bytes(element_of(v)) // 4
-            for g in self.generics
-            if g.op.block == body and g.result in self.matrix
-            for v in g.inputs
-            if self.is_flexible(v) and owner(v).block == body
-        }
-        return sum(loads.values())
+        return loaded_in(self.generics, self.matrix, loop, self.is_flexible)
 
     def _held_in(self, loop: Any) -> int:
-        """Accumulator elements of the products in a loop (of few rows, an instruction's 16)."""
-        body = loop.regions[0].blocks[0]
-        return sum(
-            max(16, g.extents[p.m]) * max(16, g.extents[p.n])
-            for g in self.generics
-            if g.op.block == body and (p := self.matrix.get(g.result)) is not None
-        )
+        """Accumulator elements of the products in a loop."""
+        return held_in(self.generics, self.matrix, loop)
 
     def _rows(self, g: Generic) -> int:
         """Rows of a product: its extent along what an accumulator keeps as the next operand."""
@@ -477,7 +453,7 @@ class _Assignment:
             points *= n
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector, self._sums_rows())
+        return L.blocked(shape, self.target.wave, self.warps, vector, sums_rows(self.generics))
 
     # ---- conversions
 

@@ -185,10 +185,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     for a in reduced:
         if isinstance(op, N.GlobalOp) and a == 0:
             sizes[a] = chunks or _chunks(op)
-        elif _at_most(domain[a], WHOLE_REDUCED):
-            sizes[a] = 0
         else:
-            sizes[a] = 64 if free or inner is not None else 256
+            part = 64 if free or inner is not None else 256
+            sizes[a] = 0 if _at_most(domain[a], WHOLE_REDUCED) else part
     if free:
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
@@ -220,8 +219,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if isinstance(op, N.GlobalOp):
             _fit_join(sizes, domain, parallel, inner, wishes)
     divisors = _divisors(nests)
-    for a in divisors:
-        sizes[a] = 1
+    sizes.update(dict.fromkeys(divisors, 1))
     if axis is not None:
         size = stream or (64 if free else _equal_quotients(axis, nests) or 256)
         sizes[axis] = _part_of(divisors.get(axis), size)

@@ -183,7 +183,7 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, D], " length=512", [1, 1, 1024]),
         (softmax, [D, D, D], " length=3072", [1, 1, 4096]),
         (softmax, [D, D, D], " length=8192 few=1", [1, 1, 16384]),
-        (column_mean, [4096, D], "", [256, 16]),
+        (column_mean, [4096, D], "", [16, 256]),  # neighbours read neighbouring columns
     ],
 )  # fmt: skip
 def test_rows_with_a_program_of_many_warps(

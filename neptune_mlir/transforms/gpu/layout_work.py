@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How much there is to do in a kernel: what `assign-layouts` chooses warps by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from neptune_mlir.analysis.tiles import (
+    Contraction,
+    Generic,
+    element_bytes,
+    element_of,
+    owner,
+    read_contraction,
+    shape_of,
+    words_held,
+)
+
+LEAST = 16  # elements along each side of an instruction's result
+
+
+def has_products(generics: Sequence[Generic]) -> bool:
+    return any(map(read_contraction, generics))
+
+
+def sums_rows(generics: Sequence[Generic]) -> bool:
+    """Whether a kernel reduces along rows (last loops) alone."""
+    reduced = {(k, len(g.extents) - 1) for g in generics for k in g.reduced}
+    return not has_products(generics) and all(k == last for k, last in reduced)
+
+
+def work_of(generics: Sequence[Generic]) -> tuple[int, int]:
+    """What a kernel without matrix instructions holds, in 32-bit words, or the points that it sums;
+    and the elements of its tile of rows (0 where there are products)."""
+    points = max((math.prod(g.extents) for g in generics), default=0)
+    if has_products(generics):  # each point is one step of them
+        return points, 0
+    return max(map(words_held, generics), default=0), points
+
+
+def held_in(generics: Sequence[Generic], matrix: Mapping[Any, Contraction], loop: Any) -> int:
+    """Accumulator elements of the products in a loop (of few rows, an instruction's)."""
+    body = loop.regions[0].blocks[0]
+    return sum(
+        max(LEAST, g.extents[p.m]) * max(LEAST, g.extents[p.n])
+        for g in generics
+        if g.op.block == body and (p := matrix.get(g.result)) is not None
+    )
+
+
+def loaded_in(
+    generics: Sequence[Generic], matrix: Mapping[Any, Contraction], loop: Any,
+    is_loaded: Callable[[Any], bool],
+) -> int:  # fmt: skip
+    """32-bit words of the tiles that the products of a loop load."""
+    body = loop.regions[0].blocks[0]
+    loads = {
+        v: math.prod(shape_of(v)) * element_bytes(element_of(v)) // 4
+        for g in generics
+        if g.op.block == body and g.result in matrix
+        for v in g.inputs
+        if is_loaded(v) and owner(v).block == body
+    }
+    return sum(loads.values())
