@@ -50,13 +50,18 @@ def columns(shape: Shape) -> int:
     return WIDEST if is_plain(shape) else PANEL
 
 
+def _columns(shape: Shape, cut: int) -> int:
+    """Of a tile whose columns are `cut` (0: by the rule), where the result has as many."""
+    return min(cut or columns(shape), shape.width or WIDEST)
+
+
 # ---- registers
 
 def registers(shape: Shape, stream: int, cut: int = 0) -> int:
     """Of a thread: for so many scores of a row (kept rounded as well) and for the results; for the
     only product of a program, its columns (`cut`, or by the rule) and what goes with them."""
     if is_plain(shape):
-        return (cut or columns(shape)) // 2 + BESIDE
+        return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
     return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
@@ -88,7 +93,7 @@ def once_bytes(shape: Shape, rows: int) -> int:
 def step_bytes(shape: Shape, rows: int, stream: int, cut: int = 0) -> int:
     """Of the tiles of a step of the stream, or of a sum. `cut`: columns, 0 for the rule's."""
     if is_plain(shape):
-        return stream * (rows + (cut or columns(shape))) * ELEMENT
+        return stream * (rows + _columns(shape, cut)) * ELEMENT
     if is_deep(shape):
         return PANEL * (rows + stream) * ELEMENT
     return stream * _row_bytes(shape)

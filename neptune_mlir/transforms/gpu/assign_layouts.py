@@ -133,8 +133,8 @@ class _Assignment:
         self.factors: set[Any] = set()  # made for an instruction, and what they are made from
         self.read_as: dict[Any, Layout] = {}  # loads that these are made from
         self._find_matrix_products()
-        self.rows = max((self._rows(g) for g in self.generics if g.result in self.matrix),
-                        default=0)  # fmt: skip
+        products = [g for g in self.generics if g.result in self.matrix]
+        self.rows = max(map(self._rows, products), default=0)
         self.warps = warps or self._choose_warps()
         self.stages = stages
         self._choose_instructions()
@@ -235,17 +235,15 @@ class _Assignment:
     def _choose_warps(self) -> int:
         """So that warps share no row: what one product makes is the next one's operand, and nothing
         of a row has to be joined (`resources.warps_of`)."""
-        held = max((self._held_in(loop) for loop in self.loops), default=0)
-        loaded = max((self._loaded_words(loop) for loop in self.loops), default=0)
+        held = max(map(self._held_in, self.loops), default=0)
+        loaded = max(map(self._loaded_words, self.loops), default=0)
         words, row = work_of(self.generics)
         return warps_of(self.target, self.rows, words, held, loaded, row)
 
     def _loaded_words(self, loop: Any) -> int:
-        """32-bit words of the tiles that the products of a loop load."""
         return loaded_in(self.generics, self.matrix, loop, self.is_flexible)
 
     def _held_in(self, loop: Any) -> int:
-        """Accumulator elements of the products in a loop."""
         return held_in(self.generics, self.matrix, loop)
 
     def _rows(self, g: Generic) -> int:
