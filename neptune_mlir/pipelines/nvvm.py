@@ -62,7 +62,10 @@ def ways(target: str) -> tuple[Way, ...]:
     if not nvidia(target).warp_groups:
         return portable
     steps = (*gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("specialize-warps"))
-    cut = (Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",)), *cut)
+    groups = Way(
+        CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups"
+    )
+    cut = (groups, *cut)
     portable = tuple(replace(way, cut=cut) for way in portable)
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"

@@ -360,4 +360,4 @@ class StageDump:
     def write(self, stage: str, text: str, suffix: str = "mlir") -> None:
         number = len(list(self.folder.iterdir()))
         name = re.sub(r"[^\w.-]+", "-", stage).strip("-")
-        (self.folder / f"{number:02}-{name}.{suffix}").write_text(text)
+        (self.folder / f"{number:03}-{name}.{suffix}").write_text(text)

@@ -46,7 +46,7 @@ def test_cold_to_cubin(tmp_path):
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert 0.5 < seconds < 14
+    assert 0.5 < seconds < 18  # seven images, each assembled
 
 
 def test_front_end(monkeypatch):
@@ -65,5 +65,5 @@ def test_front_end(monkeypatch):
         started = time.process_time()
         bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
         seconds.append(time.process_time() - started)
-    assert len(bundle.facts["images"]) == 5
-    assert min(seconds) < 3.3  # 2.3 to 2.6 where nothing else runs; tests run on all cores
+    assert len(bundle.facts["images"]) == 7
+    assert min(seconds) < 4.5  # 2.3 to 2.6 where nothing else runs; tests run on all cores

@@ -141,9 +141,9 @@ def test_dumps(tmp_path, monkeypatch):
     monkeypatch.setenv("NEPTUNE_DUMP", str(tmp_path / "dump"))
     neptune.compile(SOFTMAX)
     names = sorted(p.name for p in (tmp_path / "dump").iterdir())
-    assert {"raise-linalg.mlir", "lower-to-tiles.mlir"} <= {n[3:] for n in names}
+    assert {"raise-linalg.mlir", "lower-to-tiles.mlir"} <= {n[4:] for n in names}
     assert any(n.endswith(".ll") for n in names) and any(n.endswith(".s") for n in names)
-    assert [int(n[:2]) for n in names] == list(range(len(names)))
+    assert [int(n[:3]) for n in names] == list(range(len(names)))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.terms import FLOAT8
 
 Array = np.ndarray
 Shape = tuple[int, ...]
@@ -76,6 +77,8 @@ def forms(shape: Shape, dtype: str, role: str = "") -> dict[str, Form]:
         found = _floats(shape, dtype) if shape else _numbers()
         if ROLES[role] and shape:
             found = {n: form for n, form in found.items() if n.split()[0] in ROLES[role]}
+        if dtype == FLOAT8:  # has no infinity
+            found = {name: form for name, form in found.items() if "inf" not in name}
         return {name: _rounding(form, dtype) for name, form in found.items()}
     if not shape:
         return {}

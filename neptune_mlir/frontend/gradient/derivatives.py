@@ -235,7 +235,7 @@ PULLBACKS: dict[str, tuple[Pullback | None, ...]] = {
     "cast": (lambda d, y, a: d,),
 }  # fmt: skip
 for _step in ("floordiv", "floor", "ceil", "roundeven", "eq", "ne", "lt", "le", "gt", "ge", "and",
-              "or", "xor", "not"):  # fmt: skip
+              "or", "xor", "not", "shl", "shr"):  # fmt: skip
     PULLBACKS[_step] = (None,) * OPS[_step]
 
 

@@ -6,7 +6,7 @@
 // CHECK: vector.load {{.*}} vector<16xf32>
 // CHECK: scf.for
 // CHECK: vector.load {{.*}} vector<16xf32>
-// CHECK: arith.mulf {{.*}} : vector<16xf32>
+// CHECK: vector.fma {{.*}} : vector<16xf32>
 // CHECK: vector.store
 // CHECK: vector.maskedload
 func.func @g(%x: memref<3x37xf32>, %w: memref<3x5xf32>, %out: memref<33xf32>) {

@@ -10,7 +10,7 @@ from neptune_mlir.cli import main
 
 CASES = {
     "neptune ex": ["explain"],
-    "neptune run --che": ["--check"],
+    "neptune run --che": ["--check", "--check-bounds"],
     "neptune run --schedule priv": ["private"],
     "neptune compile --kn": ["--knob"],
     "neptune-opt --roll": ["--rolling-update"],

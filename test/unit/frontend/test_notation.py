@@ -99,7 +99,7 @@ def test_module_has_only_needed_reductions():
         (lambda p, i, j, x: p.input("y", 3), "is not an axis"),
         (lambda p, i, j, x: cast(x[i, j], "float"), "unknown dtype"),
         (lambda p, i, j, x: where(x[i, j], 1.0, 0.0), "takes a condition"),
-        (lambda p, i, j, x: x[i, j] & (i < j), "combine conditions"),
+        (lambda p, i, j, x: x[i, j] & (i < j), "takes conditions or integers"),
         (lambda p, i, j, x: ~x[i, j], "takes a condition"),
         (lambda p, i, j, x: x[i, j] // 2, "take integers"),
         (lambda p, i, j, x: exp(3.0), "takes an expression"),

@@ -125,8 +125,8 @@ def test_rows_that_are_always_short_have_one_size():
         (stream,) = streams(module)
         return tuple(TILE.of(stream.operation))
 
-    assert fused(3) == (128, 1)
-    assert fused(9) == fused(3, stream=16) == (128, 0)  # one step
+    assert fused(3) == (16, 1)
+    assert fused(9) == fused(3, stream=16) == (16, 0)  # one step
 
 
 def test_lone_nests_and_known_rows_have_no_variants():

@@ -56,11 +56,11 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         context = make_context()
         known[name] = set(scripts.knobs(scripts.parse(library.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
-    assert known["streamed"] == streamed
+    assert known["streamed"] == streamed | {"products"}
     assert known["ahead"] == streamed
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
-        "rows", "stream", "least", "chunks", "programs", "each", "columns"
+        "rows", "stream", "least", "chunks", "programs", "each", "columns", "warp_groups"
     }  # fmt: skip
 
 
