@@ -86,7 +86,7 @@ def test_dump(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NEPTUNE_DUMP", str(tmp_path / "dump"))
     assert opt.main([file(GOOD), "--cse", "--canonicalize"]) == 0
     names = sorted(p.name for p in (tmp_path / "dump").iterdir())
-    assert names == ["00-cse.mlir", "01-canonicalize.mlir"]
+    assert names == ["000-cse.mlir", "001-canonicalize.mlir"]
 
 
 def test_start_up_time(file):
