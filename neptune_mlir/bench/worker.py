@@ -148,11 +148,10 @@ def _parts(array: Any) -> Any:
     return array if array.ndim > 2 else (array,)
 
 
-REQUESTS = {
-    "warm": Session.warm, "prepare": Session.prepare, "round": Session.round,
-    "finish": Session.finish, "check": Session.check, "limits": Session.limits,
-    "device": Session.facts,
-}  # fmt: skip
+# the method that answers each request: of the session's own class
+REQUESTS = {"device": "facts"} | {
+    name: name for name in ("warm", "prepare", "round", "finish", "check", "limits")
+}
 
 
 def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -163,7 +162,7 @@ def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
             if message["do"] not in REQUESTS:
                 raise ValueError(f"no request '{message['do']}'")
             session.use(message.get("device", ""))
-            found: dict[str, Any] = REQUESTS[message["do"]](session, message)
+            found: dict[str, Any] = getattr(session, REQUESTS[message["do"]])(message)
             return found
         except Exception as error:
             session.clear()

@@ -119,6 +119,7 @@ class GpuExecutable:
         given = (*arguments, *outs, *(() if workspace is None else (workspace,)))
         key: list[Any] = [len(arguments), len(outs)]
         addresses: list[int] = []
+        device = None
         for value in given:
             seen = glance(value)
             if seen is None:
@@ -126,9 +127,11 @@ class GpuExecutable:
             key.append(seen[0])
             if seen[1] is not None:
                 addresses.append(seen[1])
+                device = seen[0][-1] if device is None else device
         if len(arguments) != len(self.plan.arguments):
             return None, addresses
-        device = self._device_of(arguments)  # which asks for no driver where there is no array
+        if type(device) is not int:  # nobody said: asks no driver where there is no array
+            device = self._device_of(arguments)
         key.append(self._driver.context(device))
         return tuple(key), addresses
 

@@ -125,10 +125,13 @@ class CallAgain:
             addresses: of the arrays that the caller passes, in the order of `bases`.
             workspace: whether the last of them is one; else it is made.
         """
-        if not library.allocates and len(addresses) < len(self.bases):
-            return None
         device, needs = self.image.device, self.requirements
-        every, given = list(addresses), list(range(self.arguments, len(addresses)))
+        if not library.allocates and not (outs and (workspace or not needs.workspace)):
+            return None
+        every = list(addresses)
+        if workspace and not needs.workspace:  # which nothing reads or writes
+            every.pop()
+        given = list(range(self.arguments, len(every)))
         if not outs:
             outs = [library.empty(shape, dtype, device, handle) for shape, dtype in needs.results]
             every[self.arguments : self.arguments] = map(library.address, outs)

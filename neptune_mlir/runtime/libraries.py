@@ -51,11 +51,11 @@ class Torch(Library):
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
         torch, place = self._torch, f"cuda:{device}"
-        context: Any = contextlib.nullcontext()
-        if stream != self.current_stream(device):
-            context = torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place))
-        with context:
-            return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=place)
+        kind = getattr(torch, _NAMES[dtype])
+        if stream == self.current_stream(device):
+            return torch.empty(shape, dtype=kind, device=place)
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
+            return torch.empty(shape, dtype=kind, device=place)
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())

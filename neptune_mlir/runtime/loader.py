@@ -18,7 +18,8 @@ from typing import Any
 
 from neptune_mlir.errors import ToolError
 
-_lock = threading.Lock()
+# of all that llvmlite does in this process: its global context takes one thread at a time
+llvm_lock = threading.Lock()
 _LIBRARIES = ("libm.so.6", "libgcc_s.so.1", "libSystem.dylib")
 
 
@@ -30,7 +31,7 @@ def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
     """
     import llvmlite.binding as llvm
 
-    with _lock:
+    with llvm_lock:
         for name in undefined_symbols(code):
             llvm.add_symbol(name, _address(name))
         engine = _engine("")
@@ -76,7 +77,7 @@ def _machine() -> tuple[str, dict[str, bool]]:
 def compile_text(text: str, names: Sequence[str]) -> tuple[Any, list[int]]:
     """Compile LLVM IR that calls the C library at most: what keeps it in memory, and the
     addresses of the functions."""
-    with _lock:
+    with llvm_lock:
         engine = _engine(text)
         engine.finalize_object()
         return engine, [engine.get_function_address(name) for name in names]

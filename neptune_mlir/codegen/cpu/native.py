@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from neptune_mlir.codegen.llvm_text import downgrade
 from neptune_mlir.errors import ToolError
+from neptune_mlir.runtime.loader import llvm_lock
 from neptune_mlir.targets.cpu import CpuTarget, is_arm
-
-_lock = threading.Lock()
 
 # Chips without AVX512-BF16: LLVM moves vectors of bfloat by way of float, whatever the program
 # says, and calls these (of libgcc, from GCC 13 on) for the way back. Nearest even; NaN stays NaN.
@@ -59,14 +57,14 @@ def object_code(text: str, target: CpuTarget, *, vectorize: bool) -> bytes:
     Raises:
         ToolError: LLVM does not take the module (a defect of this compiler).
     """
-    with _lock:  # LLVM's global context takes one thread at a time
+    with llvm_lock:
         machine, module = _optimised(text, target, vectorize)
         return bytes(machine.emit_object(module))
 
 
 def assembly(text: str, target: CpuTarget, *, vectorize: bool) -> str:
     """The same, as text for people."""
-    with _lock:
+    with llvm_lock:
         machine, module = _optimised(text, target, vectorize)
         return str(machine.emit_assembly(module))
 

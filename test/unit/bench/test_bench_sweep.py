@@ -14,6 +14,7 @@ from neptune_mlir.bench import draws, figures, sweep
 from neptune_mlir.bench.peers import PEERS, bias_of
 from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.rows import PROGRAMS, Rows
+from neptune_mlir.bench.worker import Session, answering
 from neptune_mlir.cli import main
 
 torch = pytest.importorskip("torch")
@@ -163,3 +164,17 @@ def test_what_cannot_be_asked(
 ) -> None:
     assert main.main(asked) != 0
     assert said in capsys.readouterr().err
+
+
+def test_requests_are_answered_by_the_class_of_the_session():
+    """The tuner's session knows programs that the benchmark's does not."""
+
+    class Own(Session):
+        def use(self, name):
+            self.device = name
+
+        def prepare(self, message):
+            return {"own": message["program"]}
+
+    assert answering(Own("x"))({"do": "prepare", "program": 3}) == {"own": 3}
+    assert answering(Own("x"))({"do": "sleep"})["failed"] == "ValueError: no request 'sleep'"

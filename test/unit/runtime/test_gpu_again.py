@@ -157,6 +157,20 @@ def test_memory_of_the_caller(run, checks):
         run(x, 2.0, out=[out, out])
 
 
+def test_a_workspace_that_nothing_needs(gpu, run, checks):
+    """Callers give what `requirements` says: maybe nothing."""
+    plan = replace(PLAN, buffers=(Buffer("f16", (ROWS, 64)),), results=(["buffer", 0],), launches=(
+        Launch("first", (ROWS,), (["argument", 0], ["buffer", 0],
+                                  ["value", "f32", ["argument", 1]])),
+    ))  # fmt: skip
+    again = GpuExecutable(replace(run.bundle, plan=plan), gpu.driver)
+    for size in (0, 0, 256, 256):
+        x, out, scratch = tensor(), tensor(), FakeTensor(aligned((size,), "i1"))
+        again(x, 2.0, out=out, workspace=scratch)
+        assert np.array_equal(out.array, x.array * np.float16(2))
+    assert len(checks) == 2, "one for each size"
+
+
 def test_misaligned_arrays_are_refused(run, checks):
     run(tensor(), 2.0)
     raw = aligned((5 * 64 + 64,), "f2")
