@@ -68,6 +68,7 @@ class CallAgain:
             self._own(launch, sized.launch.operands, bound)
             for sized, launch in zip(bound.sizes.launches, bound.launches, strict=True)
         ]
+        self._bound_maps: list[int | None] = [None] * len(self._maps)  # addresses
         self._launches = Launches(driver, bound.image.context, own)
 
     @staticmethod
@@ -164,6 +165,8 @@ class CallAgain:
             value.value = addresses[base] + offset
         for k, (room, base, offset, array, box) in enumerate(self._maps):
             address = addresses[base] + offset
+            if address == self._bound_maps[k]:  # as in the call before
+                continue
             made = self._made.get((k, address))
             if made is None:
                 if len(self._made) >= _MAPS_LIMIT:
@@ -171,6 +174,7 @@ class CallAgain:
                 made = tensor_map(self._driver, replace(array, address=address), *box)
                 self._made[k, address] = made
             ctypes.memmove(room, made, len(room))
+            self._bound_maps[k] = address
         if self._counters:
             kept = self._driver.is_capturing(stream)
             for value, limit in self._counters:
