@@ -208,7 +208,6 @@ def compile(
     """
     from neptune_mlir.runtime import cache
     from neptune_mlir.targets import tuned
-    from neptune_mlir.targets.findings import program_digest
     from neptune_mlir.transforms.schedule import library
 
     if tuning is not None:
@@ -228,7 +227,7 @@ def compile(
     key = cache.key(
         source.text, target, *_schedule_key(schedule), *_combiner_key(source.text),
         bound, entry or "", _host(target),
-        tuned.current().digest(program_digest(source.text), target),
+        tuned.current().digest(source.text, target),
     )  # fmt: skip
 
     def make() -> Bundle:

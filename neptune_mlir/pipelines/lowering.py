@@ -197,7 +197,7 @@ class RaisedProgram:
         self, text: str, source: str, schedule: str | None = None, knobs: str = ""
     ) -> None:
         self.schedule, self.knobs = schedule, knobs
-        self._name = program_digest(text)
+        self._text = text
         self._asked = schedule_digest(library.read(schedule)) if schedule else ""
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
@@ -211,8 +211,11 @@ class RaisedProgram:
 
     def finding(self, target: str) -> ProgramFinding | None:
         """What a search found best for this program."""
+        table = tuned.current()
+        if not table.findings:
+            return None
         chip = target.partition(",")[0]
-        return tuned.current().finding(chip, self._name, self._asked)
+        return table.finding(chip, program_digest(self._text), self._asked)
 
     def ways(self, target: str, ways: Sequence[Way]) -> list[Way]:
         """The ways of a target with what a search found; variants bind theirs over it."""

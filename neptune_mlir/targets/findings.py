@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 _INSIDE = r"""(?:[^()"]|"[^"]*")"""
-_LOCATION = re.compile(rf"(?m)^#loc.*$|\s*loc\((?:{_INSIDE}|\({_INSIDE}*\))*\)")
+_LOCATION = re.compile(rf"(?m)^#loc.*$|(?:(?<!\s)\s+)?\bloc\((?:{_INSIDE}|\({_INSIDE}*\))*\)")
 _COMMENT = re.compile(r"(?m)//[^\"\n]*$")
 
 

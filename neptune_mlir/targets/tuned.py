@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from neptune_mlir.errors import InputError
-from neptune_mlir.targets.findings import ProgramFinding
+from neptune_mlir.targets.findings import ProgramFinding, program_digest
 
 ENVIRONMENT = "NEPTUNE_TUNING"
 _Item = TypeVar("_Item")
@@ -216,14 +216,15 @@ class Table:
         more = [f for f in other.findings if f.key not in found]
         return Table((*self.entries, *rest), (*self.findings, *more))
 
-    def digest(self, program: str, target: str) -> str:
-        """A hash of all that decides the code of a program (`findings.program_digest`) for a
-        target."""
+    def digest(self, text: str, target: str) -> str:
+        """A hash of all that decides the code of a program (its text) for a target."""
         lines = sorted(
             json.dumps([e.chip, asdict(e.shape), e.start, asdict(e.choice)], sort_keys=True)
             for e in self.entries if target != "cpu"
         )  # fmt: skip
-        lines += sorted(repr(f) for f in self.findings if f.program == program)
+        if self.findings:  # else nothing asks what the program is
+            program = program_digest(text)
+            lines += sorted(repr(f) for f in self.findings if f.program == program)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def to_json(self) -> str:
