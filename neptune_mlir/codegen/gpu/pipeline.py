@@ -137,7 +137,12 @@ class RegisterPipeline(Staged):
             sources = [self.source(found, position) for _, found, _ in self.loads]
             scf.YieldOp([v for source in sources for v in memory.load_staged(*source)])
         with s.scope(made.else_block):
-            scf.YieldOp(list(before)[: len(types)] or [memory.zero(kind) for kind in types])
+            kept = list(before)[: len(types)] or [None] * len(types)
+            # what exists of a window is no vector register, and of those there are few
+            scf.YieldOp([
+                memory.zero(kind) if value is None or kind == s.i1 else value
+                for value, kind in zip(kept, types, strict=True)
+            ])  # fmt: skip
         return list(made.results)
 
     def start(self, low: Any, high: Any, step: Any) -> None:
