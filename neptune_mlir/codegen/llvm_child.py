@@ -61,7 +61,8 @@ def _generate(text: str, triple: str, chip: str, features: str, form: str, optio
     module.data_layout = str(machine.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.slp_vectorization = False
+    # AMD's processors have instructions on pairs of f32 and of 16-bit floats, LLVM finds the pairs
+    options.slp_vectorization = triple.startswith("amdgcn")
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

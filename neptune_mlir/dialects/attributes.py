@@ -176,10 +176,13 @@ TILE_FEW = Attribute(
     readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip
 TUNED = Attribute(
-    "tuned", TABLE, "a fused op, its scf.forall",
+    "tuned", TABLE, "a fused op, its scf.forall, its gpu.func",
     "what is done otherwise than by the rules: measured (`targets/tuned.py`), or asked for",
-    writers=("analysis.tiles", "transforms.tiling.lower_to_tiles"),
-    readers=("analysis.tiles", "transforms.tiling.lower_to_tiles"),
+    writers=("analysis.tiles", "codegen.gpu.kernels", "transforms.tiling.lower_to_tiles"),
+    readers=(
+        "analysis.tiles", "codegen.gpu.kernels", "transforms.gpu.pace_products",
+        "transforms.tiling.lower_to_tiles",
+    ),
 )  # fmt: skip
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",

@@ -149,6 +149,7 @@ def to_kernels(chip: AmdTarget, entry: str) -> list[Step]:
         Step("keep-references"),
         *gpu.outline_rest(chip.name),
         Step("distribute-tiles", {"entry": entry}),
+        Step("pace-products", {"target": chip.name}),
     ]
 
 

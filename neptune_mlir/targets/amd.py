@@ -12,11 +12,36 @@ KIB = 1024
 
 
 @dataclass(frozen=True)
+class Issue:
+    """Cycles of a processor (SIMD) of a compute unit. The rates of matrix units are the peaks that
+    the maker states, by units and clock (`roofline.py`); the others are of the ISA manuals.
+
+    Attributes:
+        vector: cycles for which a wave's vector instruction keeps the unit.
+        slow: the same of exponentials, reciprocals and roots.
+        flops16, flops32: operations of matrix instructions a cycle, by the type of the factors.
+        shared_bytes: bytes of shared memory a cycle, of the whole compute unit.
+        shared_latency: cycles from a load from shared memory to its value.
+    """
+
+    vector: int
+    slow: int
+    flops16: int
+    flops32: int
+    shared_bytes: int = 128
+    shared_latency: int = 128
+
+
+@dataclass(frozen=True)
 class AmdTarget(GpuTarget):
     """One chip architecture. A compute unit is its multiprocessor.
 
     Attributes:
         units: compute units of the chip, in its largest product.
+        xcds: accelerator dies of the chip.
+        interleave: what `pace-products` does where nobody chose: 0, or 1 more than the variant of
+            `rocdl.iglp.opt`.
+        issue: how many cycles instructions take.
         granule: vector registers of a thread go out in units of this.
         moves: how a lane can read a register of the lane whose number differs in one bit:
             "quad" and "row" are data-parallel modifiers (of 4 and of 16 lanes), "half" exchanges
@@ -26,6 +51,13 @@ class AmdTarget(GpuTarget):
     units: int
     granule: int
     moves: tuple[str, ...]
+    issue: Issue
+    xcds: int = 1
+    interleave: int = 0
+
+    @property
+    def dies(self) -> int:
+        return self.xcds
 
     def blocks_per_sm(self, threads: int, registers: int, shared: int) -> int:
         """Resident blocks of one compute unit."""
@@ -101,31 +133,37 @@ _WMMA4 = tuple(map(_rdna4, ("f16", "bf16")))
 
 def _cdna(
     name: str, units: int, shared: int, matrix: tuple[MatrixInstruction, ...],
-    copies: tuple[str, ...],
+    copies: tuple[str, ...], issue: Issue, xcds: int, interleave: int,
 ) -> AmdTarget:  # fmt: skip
     registers = 4 * 64 * 512
     return AmdTarget(
         name, 64, shared, shared, registers, 2048, matrix, copies, False, 64, 64, 512,
-        units=units, granule=8, moves=("quad",),
+        units=units, granule=8, moves=("quad",), issue=issue, xcds=xcds,
+        interleave=interleave,
     )  # fmt: skip
 
 
-def _rdna(name: str, units: int, matrix: tuple[MatrixInstruction, ...]) -> AmdTarget:
+def _rdna(
+    name: str, units: int, matrix: tuple[MatrixInstruction, ...], issue: Issue
+) -> AmdTarget:
     registers = 2 * 32 * 1536
     return AmdTarget(
         name, 32, 64 * KIB, 64 * KIB, registers, 1024, matrix, (), False, 64, 0, 256,
-        units=units, granule=24, moves=("quad", "row", "half"),
+        units=units, granule=24, moves=("quad", "row", "half"), issue=issue,
     )  # fmt: skip
 
 
 TARGETS: dict[str, AmdTarget] = {
     t.name: t
     for t in (
-        _cdna("gfx90a", 110, 64 * KIB, _CDNA2, ("lds.4",)),
-        _cdna("gfx942", 304, 64 * KIB, _CDNA2, ("lds.4",)),
-        _cdna("gfx950", 256, 160 * KIB, _CDNA4, ("lds.4", "lds.16")),
-        _rdna("gfx1100", 96, _WMMA3),
-        _rdna("gfx1201", 64, _WMMA4),
+        _cdna("gfx90a", 110, 64 * KIB, _CDNA2, ("lds.4",), Issue(4, 16, 256, 64), 1, 1),
+        _cdna("gfx942", 304, 64 * KIB, _CDNA2, ("lds.4",), Issue(4, 16, 512, 64), 8, 1),
+        _cdna(
+            "gfx950", 256, 160 * KIB, _CDNA4, ("lds.4", "lds.16"),
+            Issue(4, 16, 1024, 64, 256), 8, 0,
+        ),
+        _rdna("gfx1100", 96, _WMMA3, Issue(1, 4, 256, 64)),
+        _rdna("gfx1201", 64, _WMMA4, Issue(1, 4, 512, 64)),
     )
 }
 

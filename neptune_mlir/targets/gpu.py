@@ -137,6 +137,11 @@ class GpuTarget:
         """Whether a kernel can start while the one before it runs, and wait for it by itself."""
         return False
 
+    @property
+    def dies(self) -> int:
+        """Parts of the chip with caches of their own, to which blocks go in turns."""
+        return 1
+
     def runs_on(self, architecture: str) -> bool:
         """Whether a device that its driver calls so runs code for this target."""
         return architecture == self.name

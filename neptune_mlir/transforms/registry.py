@@ -66,6 +66,7 @@ _MODULES: dict[str, str] = {
     "pipeline-loops": "neptune_mlir.transforms.hopper.pipeline_loops",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",
     "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
+    "pace-products": "neptune_mlir.transforms.gpu.pace_products",
     "distribute-tiles": "neptune_mlir.codegen.distribute_tiles",
     "math-to-gpu": "neptune_mlir.transforms.math.math_to_gpu",
     "vectorize-tiles": "neptune_mlir.codegen.cpu.vectorize_tiles",

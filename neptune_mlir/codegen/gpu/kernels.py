@@ -10,6 +10,7 @@ ones are under way (`neptune.stages` buffers).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from neptune_mlir.analysis.tiles import (
     row_multiple,
     shape_of,
     slice_parts,
+    tuned,
 )
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
@@ -49,6 +51,7 @@ from neptune_mlir.dialects.attributes import (
     MEASURED,
     SHARED_BYTES,
     SWAPPED,
+    TUNED,
     VIA,
     WARPS,
 )
@@ -136,6 +139,8 @@ class KernelWriter:
                 hint="use smaller tiles, or fewer stages",
             )
         self.chip.annotate(operation, self._blocks_per_sm())
+        if TUNED.on(self.forall):
+            TUNED.set(operation, TUNED.of(self.forall))
         self.chip.declare_shared(self.signature.name, used)
         SHARED_BYTES.set(operation, used)
         self.signature.threads, self.signature.shared = self.threads.count, used
@@ -185,8 +190,21 @@ class KernelWriter:
         """Loop variables of the forall from the number of the block."""
         dimension = ir.Attribute.parse("#gpu<dim x>")
         number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
+        dies = self.target.dies
+        if dies > 1 and self.bounds and tuned(self.forall, "near", 1):
+            number = self._on_one_die(number, dies)
         self.place_program(number)
         self.place_results()
+
+    def _on_one_die(self, number: Any, dies: int) -> Any:
+        """The number of a program, so that those of one die are neighbours: what they share, keys
+        and values of a head, say, then comes to one cache. Blocks go to the dies in turns: die d
+        has the blocks d, d + `dies`, and so on, and here the d-th section of the programs."""
+        s = self.s
+        programs = functools.reduce(lambda a, b: s.op("arith.muli", [a, b], s.index), self.bounds)
+        each, rest = s.div(programs, dies), s.mod(programs, dies)
+        die, place = s.mod(number, dies), s.div(number, dies)
+        return s.value(s.add(s.add(s.mul(die, each), s.minimum(die, rest)), place))
 
     def place_results(self) -> None:
         for argument, array in zip(

@@ -123,8 +123,9 @@ class RegisterPipeline(Staged):
         super().__init__(kernel, loop)
         self.reserve(loop, 1)
 
-    def _issue(self, position: Any, high: Any) -> list[Any]:
-        """What the threads load for the iteration at `position`; zeros if there is none."""
+    def _issue(self, position: Any, high: Any, before: Sequence[Any] = ()) -> list[Any]:
+        """What the threads load for the iteration at `position`. If there is none, what they loaded
+        before, which nothing reads again: the registers that hold it need not be written."""
         s, memory = self.s, self.memory
         types = [
             kind
@@ -136,7 +137,12 @@ class RegisterPipeline(Staged):
             sources = [self.source(found, position) for _, found, _ in self.loads]
             scf.YieldOp([v for source in sources for v in memory.load_staged(*source)])
         with s.scope(made.else_block):
-            scf.YieldOp([memory.zero(kind) for kind in types])
+            kept = list(before)[: len(types)] or [None] * len(types)
+            # what exists of a window is no vector register, and of those there are few
+            scf.YieldOp([
+                memory.zero(kind) if value is None or kind == s.i1 else value
+                for value, kind in zip(kept, types, strict=True)
+            ])  # fmt: skip
         return list(made.results)
 
     def start(self, low: Any, high: Any, step: Any) -> None:
@@ -156,7 +162,7 @@ class RegisterPipeline(Staged):
             self.kernel.tiles[value] = tile
         self.memory.barrier()
         self.kernel.landing.clear()
-        return self._issue(self.s.add(position, step), high)
+        return self._issue(self.s.add(position, step), high, carried)
 
 
 def pipeline_of(kernel: KernelWriter, loop: Any) -> LoopPipeline:
