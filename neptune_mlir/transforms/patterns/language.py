@@ -31,7 +31,7 @@ from typing import Any
 from neptune_mlir import plugins
 from neptune_mlir.errors import UsageError, did_you_mean
 
-MOST = 64  # spellings of one pattern, alternatives and repetitions multiplied out
+MOST = 50  # spellings of one pattern, alternatives and repetitions multiplied out
 ANY = "*"  # at the end of an op's name: any op of these first letters
 
 
@@ -113,28 +113,41 @@ def constant(name: str) -> Op:
     return Op("arith.constant", attributes={"value": Named(name)})
 
 
-def spellings(term: Term) -> list[Given | Op]:
+def spellings(term: Term) -> list[Any]:
     """The patterns without alternatives that a pattern stands for, in order."""
-    return list(itertools.islice(_spelled(term), MOST + 1))
+    return [found for found, _ in itertools.islice(_spelled(term, {}), MOST + 1)]
 
 
-def _spelled(term: Term) -> Iterator[Any]:
+_Names = dict[str, Op]  # how ops with a name are spelled: such an op is one op wherever it stands
+
+
+def _spelled(term: Term, names: _Names) -> Iterator[tuple[Any, _Names]]:
     if isinstance(term, OneOf):
-        yield from itertools.chain.from_iterable(map(_spelled, term.patterns))
+        for pattern in term.patterns:
+            yield from _spelled(pattern, names)
     elif isinstance(term, Repeat):
         wrapped: Any = term.inner
         for count in range(term.most + 1):
             if count >= term.least:
-                yield from _spelled(wrapped)
+                yield from _spelled(wrapped, names)
             wrapped = term.wrap(wrapped)
-    elif isinstance(term, Op) and term.operands is not None:
-        for operands in itertools.product(*map(spellings, term.operands)):
-            yield Op(
-                term.op, *operands, attributes=dict(term.attributes), name=term.name,
-                results=term.results,
-            )  # fmt: skip
+    elif isinstance(term, Given) or term.name in names:
+        yield (term if isinstance(term, Given) else names[term.name]), names
     else:
-        yield term
+        for operands, known in _all_spelled(term.operands or (), names):
+            given = (None,) if term.operands is None else operands
+            found = Op(term.op, *given, attributes=dict(term.attributes), name=term.name,
+                       results=term.results)  # fmt: skip
+            yield found, {**known, term.name: found} if term.name else known
+
+
+def _all_spelled(terms: Sequence[Term], names: _Names) -> Iterator[tuple[list[Any], _Names]]:
+    if not terms:
+        yield [], names
+        return
+    for first, known in _spelled(terms[0], names):
+        for others, all_known in _all_spelled(terms[1:], known):
+            yield [first, *others], all_known
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,10 @@ def _is_tensor(kind: Any) -> bool:
     return isinstance(kind, ir.RankedTensorType)
 
 
-@register("conditions-of-tensors",
-          Op("arith.select", Given("condition", "i1"), Given("chosen", _is_tensor), Given("other")))  # fmt: skip
+_CONDITION, _CHOSEN = Given("condition", "i1"), Given("chosen", _is_tensor)
+
+
+@register("conditions-of-tensors", Op("arith.select", _CONDITION, _CHOSEN, Given("other")))
 def spread_condition(match: Match) -> Any:
     """A choice between tensors by one number becomes an elementwise one."""
     chosen, other = match["chosen"], match["other"]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.errors import NeptuneError, ToolError, UsageError
+from neptune_mlir.errors import LoweringError, NeptuneError, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.transforms.patterns.language import ANY, MOST, Named, Op, Pattern
@@ -53,6 +53,7 @@ class _Spelling:
     lines: list[str] = field(default_factory=list)
     handles: dict[str, str] = field(default_factory=dict)  # name -> SSA name and type
     types: dict[str, Any] = field(default_factory=dict)  # name -> condition on the value's type
+    attributes: list[tuple[str, str, str]] = field(default_factory=list)  # name, op's handle, key
     count: int = 0
 
     def add(self, text: str) -> str:
@@ -85,7 +86,11 @@ class _Spelling:
             values = [self.value(operand) for operand in op.operands]
             kinds = ", ".join(["!pdl.value"] * len(values))
             operands = f"({', '.join(values)} : {kinds})" if values else ""
-        attributes = [f'"{key}" = {self.attribute(value)}' for key, value in op.attributes]
+        fixed_attributes = [
+            f'"{key}" = {self.add(f"pdl.attribute = {value}")}'
+            for key, value in op.attributes
+            if isinstance(value, str)
+        ]
         if op.results is None:
             results = f" -> ({self.add('pdl.types')} : !pdl.range<type>)"
         else:
@@ -93,18 +98,14 @@ class _Spelling:
             kinds = ", ".join(["!pdl.type"] * len(types))
             results = f" -> ({', '.join(types)} : {kinds})" if types else ""
         fixed = "" if op.op.endswith(ANY) else f' "{op.op}"'
-        listed = f" {{{', '.join(attributes)}}}" if attributes else ""
+        listed = f" {{{', '.join(fixed_attributes)}}}" if fixed_attributes else ""
         handle = self.add(f"pdl.operation{fixed}{operands}{listed}{results}")
-        if op.name:
-            self.name(op.name, handle, "operation")
+        named = [(v.name, key) for key, v in op.attributes if isinstance(v, Named)]
+        if op.name or named:
+            self.name(op.name or handle, handle, "operation")
+        # read from the op: MLIR calls guards before it looks whether an op has an attribute
+        self.attributes += [(name, op.name or handle, key) for name, key in named]
         return handle
-
-    def attribute(self, value: str | Named) -> str:
-        if isinstance(value, str):
-            return self.add(f"pdl.attribute = {value}")
-        if value.name not in self.handles:
-            self.name(value.name, self.add("pdl.attribute"), "attribute")
-        return self.handles[value.name].partition(" ")[0]
 
 
 def ops_of(term: Any) -> Iterator[str]:
@@ -171,14 +172,16 @@ class Rewriting:
             compiled.register_constraint_function(f"guard{k}", self._guard(pattern, spelling))
             compiled.register_rewrite_function(f"rewrite{k}", self._rewrite(pattern, spelling))
         config = rewrite.GreedyRewriteConfig()
+        config.max_iterations = -1  # no limit but MOST_REWRITES
+        config.use_top_down_traversal = True
         config.enable_folding = False
         config.enable_constant_cse = False
         config.region_simplification_level = rewrite.GreedySimplifyRegionLevel.DISABLED
         try:
             rewrite.apply_patterns_and_fold_greedily(module.operation, compiled.freeze(), config)
-        except ir.MLIRError:
+        except RuntimeError as error:  # MLIR gives up where functions fail, too
             if self.error is None:
-                raise
+                raise LoweringError(f"patterns cannot be applied: {error}") from None
         if self.error is not None:
             raise self.error
 
@@ -187,6 +190,8 @@ class Rewriting:
             if self.error is not None:
                 return True
             match = _match(spelling, values)
+            if match is None:
+                return True
             try:
                 return not (
                     _is_op(spelling.root.op, match.root.name)
@@ -204,12 +209,9 @@ class Rewriting:
             if self.error is not None:
                 return
             match = _match(spelling, values)
+            assert match is not None  # the guard holds
             try:
-                self.count += 1
-                if self.count > MOST_REWRITES:
-                    raise UsageError(f"patterns do not come to an end; the last one is "
-                                     f"'{pattern.name}'", loc=location_text(match.root.location),
-                                     hint="a rewrite makes what it or another one matches")  # fmt: skip
+                self._count(pattern, match)
                 with rewriter.ip, match.root.location:
                     made = pattern.rewrite(match)
                 rewriter.replace_op(match.root, _results_of(pattern, match, made))
@@ -217,6 +219,15 @@ class Rewriting:
                 self._fail(pattern, match, error)
 
         return rewrite
+
+    def _count(self, pattern: Pattern, match: Match) -> None:
+        self.count += 1
+        if self.count > MOST_REWRITES:
+            raise UsageError(
+                f"patterns do not come to an end; the last one is '{pattern.name}'",
+                loc=location_text(match.root.location),
+                hint="a rewrite makes what it or another one matches",
+            )
 
     def _fail(self, pattern: Pattern, match: Match, error: Exception) -> None:
         if not isinstance(error, NeptuneError):
@@ -260,9 +271,15 @@ def _pattern_text(k: int, pattern: Pattern, spelling: _Spelling) -> str:
     return "\n".join([head, *(f"  {line}" for line in lines), "}"])
 
 
-def _match(spelling: _Spelling, values: Sequence[Any]) -> Match:
+def _match(spelling: _Spelling, values: Sequence[Any]) -> Match | None:
+    """What a spelling found; None where an op has no attribute of a name, or has another one."""
     root, *rest = values
-    return Match(root, dict(zip(spelling.handles, rest, strict=True)))
+    found = dict(zip(spelling.handles, rest, strict=True))
+    for name, holder, key in spelling.attributes:
+        attributes = found[holder].attributes
+        if key not in attributes or found.setdefault(name, attributes[key]) != attributes[key]:
+            return None
+    return Match(root, found)
 
 
 def _results_of(pattern: Pattern, match: Match, made: Any) -> list[Any]:
