@@ -8,7 +8,7 @@ then on, and the error is raised at the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,19 +129,20 @@ class Rewriting:
         self.count = 0
 
     def run(self, module: Any) -> None:
-        """Apply the patterns until none matches.
+        """Apply the patterns in the functions of a module until none matches.
 
         Raises:
             NeptuneError: what a rewrite raises.
             UsageError: a pattern does not parse, fails, or gives what cannot stand for the root.
         """
         tried: set[tuple[str, Op]] = set()
+        roots = [op.operation for op in module.body.operations]
         while True:  # a rewrite may make ops that other patterns start from
-            fitting = self._fitting(names_in(module))
+            fitting = self._fitting(names_in(roots))
             if fitting.keys() <= tried:
                 return
             tried |= fitting.keys()
-            self._apply(module, fitting)
+            self._apply(roots, fitting)
 
     def _fitting(self, names: Collection[str]) -> dict[tuple[str, Op], Pattern]:
         """The spellings whose ops all occur: the others need not be compiled."""
@@ -152,7 +153,7 @@ class Rewriting:
             if all(any(_is_op(op, name) for name in names) for op in ops_of(root))
         }
 
-    def _apply(self, module: Any, fitting: dict[tuple[str, Op], Pattern]) -> None:
+    def _apply(self, roots: Sequence[Any], fitting: dict[tuple[str, Op], Pattern]) -> None:
         rewrite = bindings.rewrite
         if not hasattr(rewrite, "PDLModule"):
             raise ToolError(f"{bindings.PACKAGE} has no PDL", hint="pip install torch-mlir")
@@ -177,8 +178,10 @@ class Rewriting:
         config.enable_folding = False
         config.enable_constant_cse = False
         config.region_simplification_level = rewrite.GreedySimplifyRegionLevel.DISABLED
+        frozen = compiled.freeze()
         try:
-            rewrite.apply_patterns_and_fold_greedily(module.operation, compiled.freeze(), config)
+            for root in roots:
+                rewrite.apply_patterns_and_fold_greedily(root, frozen, config)
         except RuntimeError as error:  # MLIR gives up where functions fail, too
             if self.error is None:
                 raise LoweringError(f"patterns cannot be applied: {error}") from None
@@ -241,15 +244,16 @@ class Rewriting:
         self.error = error
 
 
-def names_in(module: Any) -> set[str]:
-    """The names of all ops."""
+def names_in(roots: Iterable[Any]) -> set[str]:
+    """The names of all ops in some."""
     found: set[str] = set()
 
     def visit(op: Any) -> Any:
         found.add(op.name)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    for root in roots:
+        root.walk(visit)
     return found
 
 

@@ -50,7 +50,7 @@ def applied(text, *patterns):
 
 
 def names(module):
-    return names_in(module) - {"builtin.module", "func.func", "func.return"}
+    return names_in([module.operation]) - {"builtin.module", "func.func", "func.return"}
 
 
 def count(module, name):
