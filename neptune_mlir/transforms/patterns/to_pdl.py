@@ -125,7 +125,7 @@ class Rewriting:
 
     def __init__(self, patterns: Sequence[Pattern]):
         self.patterns = patterns
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.count = 0
 
     def run(self, module: Any) -> None:
@@ -158,16 +158,14 @@ class Rewriting:
         if not hasattr(rewrite, "PDLModule"):
             raise ToolError(f"{bindings.PACKAGE} has no PDL", hint="pip install torch-mlir")
         texts, functions = [], []
-        for k, ((name, root), pattern) in enumerate(fitting.items()):
+        for k, ((_, root), pattern) in enumerate(fitting.items()):
             spelling = _Spelling(root)
-            text = _pattern_text(k, pattern, spelling)
-            try:
-                ir.Module.parse(text)
-            except ir.MLIRError as error:
-                raise UsageError(f"pattern '{name}' cannot be said in MLIR: {error}") from None
-            texts.append(text)
+            texts.append(_pattern_text(k, pattern, spelling))
             functions.append((pattern, spelling))
-        declared = ir.Module.parse("\n".join(texts))  # `compiled` does not keep it alive
+        try:
+            declared = ir.Module.parse("\n".join(texts))  # `compiled` does not keep it alive
+        except ir.MLIRError:
+            raise _unreadable(texts, [pattern for pattern, _ in functions]) from None
         compiled = rewrite.PDLModule(declared)
         for k, (pattern, spelling) in enumerate(functions):
             compiled.register_constraint_function(f"guard{k}", self._guard(pattern, spelling))
@@ -201,7 +199,7 @@ class Rewriting:
                     and all(test(match[name].type) for name, test in spelling.types.items())
                     and (pattern.guard is None or pattern.guard(match))
                 )
-            except Exception as error:
+            except BaseException as error:  # not through MLIR's frames, which expect none
                 self._fail(pattern, match, error)
                 return True
 
@@ -218,7 +216,7 @@ class Rewriting:
                 with rewriter.ip, match.root.location:
                     made = pattern.rewrite(match)
                 rewriter.replace_op(match.root, _results_of(pattern, match, made))
-            except Exception as error:
+            except BaseException as error:
                 self._fail(pattern, match, error)
 
         return rewrite
@@ -232,8 +230,8 @@ class Rewriting:
                 hint="a rewrite makes what it or another one matches",
             )
 
-    def _fail(self, pattern: Pattern, match: Match, error: Exception) -> None:
-        if not isinstance(error, NeptuneError):
+    def _fail(self, pattern: Pattern, match: Match, error: BaseException) -> None:
+        if isinstance(error, Exception) and not isinstance(error, NeptuneError):
             failed = UsageError(
                 f"pattern '{pattern.name}' fails: {type(error).__name__}: {error}",
                 loc=location_text(match.root.location),
@@ -273,6 +271,19 @@ def _pattern_text(k: int, pattern: Pattern, spelling: _Spelling) -> str:
     benefit = pattern.benefit * MOST + MOST - 1 - pattern.roots.index(spelling.root)
     head = f"pdl.pattern : benefit({benefit}) {{"
     return "\n".join([head, *(f"  {line}" for line in lines), "}"])
+
+
+def _unreadable(texts: Sequence[str], patterns: Sequence[Pattern]) -> UsageError:
+    """The error for the first pattern that is no MLIR."""
+    for text, pattern in zip(texts, patterns, strict=True):
+        try:
+            ir.Module.parse(text)
+        except ir.MLIRError as error:
+            return UsageError(
+                f"pattern '{pattern.name}' cannot be said in MLIR: {error}",
+                hint=f"types and attributes are MLIR text; it is in {pattern.rewrite.__module__}",
+            )
+    raise AssertionError("each pattern alone can be read")
 
 
 def _match(spelling: _Spelling, values: Sequence[Any]) -> Match | None:
