@@ -153,7 +153,12 @@ def power(match: Match) -> Any:
 
 _P = arith.CmpIPredicate
 _MIRRORED = {_P.slt: _P.sgt, _P.sle: _P.sge, _P.sgt: _P.slt, _P.sge: _P.sle}
-_DISTANCE, _LIMIT = Op("math.absi", x, name="distance"), Given("limit")
+_OPPOSITE, _LIMIT = Op("arith.subi", constant("zero"), x), Given("limit")
+_DISTANCE = OneOf(
+    Op("math.absi", x, name="distance"),
+    Op("arith.maxsi", x, _OPPOSITE, name="distance"),
+    Op("arith.maxsi", _OPPOSITE, x, name="distance"),
+)
 
 
 def _near(predicate: int, *operands: Any) -> Op:
@@ -172,7 +177,7 @@ def _negative(value: Any) -> Any:
 @register("distances", OneOf(
     *(_near(p, _DISTANCE, _LIMIT) for p in _MIRRORED),
     *(_near(p, _LIMIT, _DISTANCE) for p in _MIRRORED),
-))  # fmt: skip
+), guard=lambda match: "zero" not in match or match.number("zero") == 0)  # fmt: skip
 def distance(match: Match) -> Any:
     """|i - j| < w as two comparisons of positions, in which masks and windows are recognised."""
     inside, limit, root = match["x"], match["limit"], match.root

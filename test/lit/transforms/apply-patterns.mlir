@@ -73,12 +73,23 @@ func.func @powers(%x: f32, %t: tensor<4xf32>) -> (f32, f32, f32, tensor<4xf32>, 
 // ONE: arith.cmpi slt, %[[D]], %c-3
 // ONE: arith.ori
 // ONE: arith.cmpi ult
-func.func @near(%i: index, %j: index, %w: index) -> (i1, i1, i1) {
+// ONE: arith.cmpi sle, %[[D]], %arg2 : index
+// ONE: arith.andi
+// ONE: arith.maxsi
+// ONE-NOT: arith.andi
+func.func @near(%i: index, %j: index, %w: index) -> (i1, i1, i1, i1, i1) {
   %d = arith.subi %i, %j : index
   %n = math.absi %d : index
   %c3 = arith.constant 3 : index
   %a = arith.cmpi sle, %n, %w : index
   %b = arith.cmpi slt, %c3, %n : index
   %c = arith.cmpi ult, %n, %w : index
-  return %a, %b, %c : i1, i1, i1
+  %c0 = arith.constant 0 : index
+  %back = arith.subi %c0, %d : index
+  %m = arith.maxsi %back, %d : index
+  %e = arith.cmpi sle, %m, %w : index
+  %other = arith.subi %c3, %d : index
+  %o = arith.maxsi %d, %other : index
+  %f = arith.cmpi sle, %o, %w : index
+  return %a, %b, %c, %e, %f : i1, i1, i1, i1, i1
 }

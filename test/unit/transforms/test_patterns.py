@@ -6,7 +6,9 @@ import pytest
 from neptune_mlir.cli import opt
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.frontend import notation as nt
 from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.pipelines import common, runner
 from neptune_mlir.transforms.patterns import language
 from neptune_mlir.transforms.patterns.language import (
     Given,
@@ -144,6 +146,18 @@ def test_rewrites_start_from_what_others_make():
     )
     module = applied(SQUARES, first, language.lookup("quotient"), language.lookup("then"))
     assert names(module) == {"arith.subf"}
+
+
+@pytest.mark.parametrize("near", [abs, lambda x: nt.maximum(0 - x, x)])
+def test_windows_of_notation_are_two_comparisons(near):
+    p = nt.Program("window")
+    i, j = p.axes("i j")
+    x = p.input("x", i, j)
+    p.output(nt.sum(nt.where(near(i - j) <= 64, x[i, j], 0), j), i)
+    module = parse(p.to_mlir())
+    with module.context:
+        runner.run(module, common.IMPORT)
+    assert "arith.maxsi" not in str(module) and "arith.andi" in str(module)
 
 
 @pytest.mark.parametrize(
