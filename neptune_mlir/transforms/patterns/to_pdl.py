@@ -35,8 +35,8 @@ class Match:
 
     def number(self, name: str) -> Any:
         """The Python number of an attribute: one number, or one that a tensor is full of; None for
-        others."""
-        attribute = self._found[name]
+        others, and for a name that this spelling does not have."""
+        attribute = self._found.get(name)
         if isinstance(attribute, ir.DenseElementsAttr):
             attribute = attribute.get_splat_value() if attribute.is_splat else None
         try:

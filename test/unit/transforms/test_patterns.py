@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Patterns over ops: what matches, what is refused, and what failing functions say."""
 
+import re
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from neptune_mlir.cli import opt
@@ -146,6 +150,28 @@ def test_rewrites_start_from_what_others_make():
     )
     module = applied(SQUARES, first, language.lookup("quotient"), language.lookup("then"))
     assert names(module) == {"arith.subf"}
+
+
+@pytest.mark.parametrize("twice", ["arith.addf %x, %x", "arith.mulf %x, %two"])
+def test_the_example_of_the_page(twice):
+    text = (Path(__file__).parents[3] / "docs" / "extending.md").read_text()
+    start = text.index("    from neptune_mlir.ir")
+    block = re.search(r"(?:^    .*\n|^\n)+", text[start:], re.M)[0]
+    exec(textwrap.dedent(block).partition("[project")[0], {"__name__": "page"})
+    module = applied(
+        f"""func.func @f(%x: f32) -> f32 {{
+          %one = arith.constant 1.0 : f32
+          %two = arith.constant 2.0 : f32
+          %t = {twice} : f32
+          %g = math.exp %t : f32
+          %a = arith.subf %g, %one : f32
+          %b = arith.addf %g, %one : f32
+          %q = arith.divf %a, %b : f32
+          return %q : f32
+        }}""",
+        language.lookup("tanh-by-exponential"),
+    )
+    assert names(module) == {"math.tanh"}
 
 
 @pytest.mark.parametrize("near", [abs, lambda x: nt.maximum(0 - x, x)])
