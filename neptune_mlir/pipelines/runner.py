@@ -227,7 +227,9 @@ class Pipeline:
                     if not isinstance(cause, ir.MLIRError):
                         raise cause from None
                     name = f"pass '{steps[0].name}'" if len(steps) == 1 else "the pipeline"
-                    raise PassFailure(f"{name} failed") from cause
+                    nested = "unable to schedule pass" in str(cause)
+                    more = f": nest it, as in 'func.func({steps[0].name})'" if nested else ""
+                    raise PassFailure(f"{name} failed{more}") from cause
             if steps:
                 done(steps[-1])
 

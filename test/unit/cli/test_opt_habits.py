@@ -463,6 +463,7 @@ def test_questions(capsys):
         (["--run-reproducer"], "holds no mlir_reproducer", "--run-reproducer"),
         (["--cse", "--no-implicit-module", "--tile"], "runs on builtin.module", "outside"),
         (["--pass-pipeline=func.func(rolling-update)"], "not on func.func", "outside"),
+        (["--affine-loop-unroll"], "unable to schedule pass", "nest it, as in 'func.func(affine-"),
         (["--cse", "--mlir-print-ir-after=csee"], "unknown option or pass '--csee'", "'cse'"),
         (["--color"], "cannot work here", "no colours"),
         (["--irdl-file=nowhere.irdl"], "cannot open input file 'nowhere.irdl'", ""),

@@ -239,6 +239,12 @@ def test_a_script_of_the_user_is_searched(script, tmp_path, monkeypatch, capsys)
     assert rows[-1]["best"] == 0.5 and "every point was tried" in capsys.readouterr().out
     (finding,) = tuned.read(table).findings
     assert finding.knobs == "rows:16" and finding.schedule == script
+    bundle = str(tmp_path / "p.bundle")
+    assert main(["compile", str(source), "--schedule", script, "-o", bundle]) == 0
+    assert main(["inspect", bundle]) == 0
+    assert "tuned for cpu, this program: rows 16 (+100% when measured)" in capsys.readouterr().out
+    assert main(["explain", str(source), "--schedule", script]) == 0
+    assert f"schedule: {script} with rows 16" in capsys.readouterr().out
     with tuned.using(tuned.read(table)):
         assert library.knob_values(tile_of(compiled(schedule=script)))["rows"] == 16
         assert tile_of(compiled()) != tile_of(compiled(schedule=script))
