@@ -29,9 +29,13 @@ from neptune_mlir.transforms.patterns.to_pdl import Match
 x = Given("x")
 
 
+def _element(kind: Any) -> Any:
+    return kind.element_type if isinstance(kind, ir.ShapedType) else kind
+
+
 def _filled(kind: Any, value: float) -> Any:
     """A constant of a type: a number, or a tensor that is full of it."""
-    element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+    element = _element(kind)
     make = ir.FloatAttr if isinstance(element, ir.FloatType) else ir.IntegerAttr
     number = make.get(element, value)
     if isinstance(kind, ir.ShapedType):
@@ -98,12 +102,14 @@ def spread_condition(match: Match) -> Any:
     return arith.SelectOp(spread, chosen, other)
 
 
-_EXACT = (0.0, 1.0, 2.0, float("inf"))  # magnitudes that every type of floats has
+_EXACT = (0.0, 1.0, 2.0, float("inf"))  # magnitudes that these types of floats have
+_NARROW = ("bf16", "f16", "f32")  # (types of 8 bits are read, not computed with)
 
 
 def _has_exact_literal(match: Match) -> bool:
     value = match.number("literal")
-    return value is not None and abs(value) in _EXACT
+    narrow = str(_element(match["x"].type)) in _NARROW
+    return narrow and value is not None and abs(value) in _EXACT
 
 
 _WIDE = Repeat(lambda value: Op("arith.extf", value), Op("arith.extf", x), most=2)
@@ -169,7 +175,9 @@ def _negative(value: Any) -> Any:
     owner = value.owner
     if not isinstance(owner, ir.Block) and owner.name == "arith.constant":
         number = Match(owner, {"value": owner.attributes["value"]}).number("value")
-        if number is not None:
+        kind = _element(value.type)
+        bits = kind.width if isinstance(kind, ir.IntegerType) else 64
+        if number is not None and number > -(1 << (bits - 1)):  # whose opposite there is not
             return _filled(value.type, -number)
     return arith.SubIOp(_filled(value.type, 0), value).result
 
@@ -179,7 +187,10 @@ def _negative(value: Any) -> Any:
     *(_near(p, _LIMIT, _DISTANCE) for p in _MIRRORED),
 ), guard=lambda match: "zero" not in match or match.number("zero") == 0)  # fmt: skip
 def distance(match: Match) -> Any:
-    """|i - j| < w as two comparisons of positions, in which masks and windows are recognised."""
+    """|i - j| < w as two comparisons of positions, in which masks and windows are recognised.
+
+    (The smallest integer is far from 0 then; the absolute value that wraps is not.)
+    """
     inside, limit, root = match["x"], match["limit"], match.root
     predicate = _P(root.attributes["predicate"].value)
     if root.operands[0] != match["distance"].results[0]:

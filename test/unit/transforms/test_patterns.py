@@ -152,6 +152,22 @@ def test_rewrites_start_from_what_others_make():
     assert names(module) == {"arith.subf"}
 
 
+def test_numbers_that_a_type_does_not_have():
+    """Types of 8 bits stay wide, and the smallest integer has no opposite."""
+    text = """\
+func.func @f(%a: f8E4M3FN, %n: i32) -> (i1, i1) {
+  %inf = arith.constant 0x7F800000 : f32
+  %w = arith.extf %a : f8E4M3FN to f32
+  %c = arith.cmpf olt, %w, %inf : f32
+  %least = arith.constant -2147483648 : i32
+  %d = math.absi %n : i32
+  %e = arith.cmpi sgt, %d, %least : i32
+  return %c, %e : i1, i1
+}"""
+    module = applied(text, *language.chosen())
+    assert "arith.extf" in names(module) and "arith.subi" in names(module)
+
+
 @pytest.mark.parametrize("twice", ["arith.addf %x, %x", "arith.mulf %x, %two"])
 def test_the_example_of_the_page(twice):
     text = (Path(__file__).parents[3] / "docs" / "extending.md").read_text()
