@@ -16,6 +16,9 @@
     [project.entry-points."neptune_mlir.targets"]
     sm_87 = "my_package.chips"                      # a module that registers the GPU target
 
+    [project.entry-points."neptune_mlir.patterns"]
+    gelu-by-tanh = "my_package.spellings"           # a module that registers the pattern
+
 Nothing here imports MLIR, nor a package before one of its entries is used.
 """
 
@@ -38,6 +41,7 @@ SCHEDULES = "neptune_mlir.schedules"
 COMBINERS = "neptune_mlir.combiners"
 FUNCTIONS = "neptune_mlir.functions"
 TARGETS = "neptune_mlir.targets"
+PATTERNS = "neptune_mlir.patterns"
 
 
 @functools.cache

@@ -5,6 +5,7 @@ width of a desk and of a phone. Pillow makes the files small."""
 
 from __future__ import annotations
 
+import html
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ PAGES = {
 }
 SIZES = {1400: 2700, 400: 3000}  # widths, and how much of the page is shown
 COLOURS = 160
+LEAST = 500  # Chromium has no window that is less wide: such a page is shown in a frame
+
+
+def framed(text: str, width: int, height: int) -> str:
+    """A page that shows another one as a screen of this size would."""
+    return (f"<body style='margin:0'><iframe srcdoc='{html.escape(text)}' scrolling=no "
+            f"style='border:0;width:{width}px;height:{height}px'></iframe>")  # fmt: skip
 
 
 def main() -> int:
@@ -36,13 +44,15 @@ def main() -> int:
             command = [sys.executable, "-m", "neptune_mlir.cli.main", "explain", *arguments]
             subprocess.run([*command, "--html", str(page)], check=True, cwd=ROOT)
             for width, height in SIZES.items():
-                shot = Path(folder) / "shot.png"
+                shot, frame = Path(folder) / "shot.png", Path(folder) / "frame.html"
+                frame.write_text(framed(page.read_text(), width, height))
+                window = f"{max(width, LEAST)},{height}"
                 subprocess.run(
                     [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                     f"--window-size={width},{height}", f"--screenshot={shot}", f"file://{page}"],
+                     f"--window-size={window}", f"--screenshot={shot}", f"file://{frame}"],
                     check=True, capture_output=True,
                 )  # fmt: skip
-                small = Image.open(shot).convert("RGB").quantize(
+                small = Image.open(shot).convert("RGB").crop((0, 0, width, height)).quantize(
                     COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
                 )
                 small.save(IMAGES / f"explain_{name}_{width}.png", optimize=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir import errors
@@ -21,11 +21,13 @@ _TEXT = re.compile(r"(?P<loc>.+?:\d+:\d+): (?P<kind>error|warning|remark|note): 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One diagnostic: `kind` is error, warning, remark or note; `loc` is `file:line:col`."""
+    """One diagnostic: `kind` is error, warning, remark or note; `loc` is `file:line:col`. `width`:
+    how many characters from there on are marked."""
 
     kind: str
     loc: str
     message: str
+    width: int = 1
 
     @property
     def line(self) -> int | None:
@@ -90,21 +92,24 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
 
 
 def show(entries: Iterable[Diagnostic], source: str | bytes, file: str) -> None:
-    """Print entries to stderr, each error in `file` with its line of `source`, if that is text."""
+    """Print entries to stderr as `mlir-opt` does: an error, a warning, or a note at another place
+    than what it belongs to, has its line of `source` below it, if that is text."""
     lines = source.splitlines() if isinstance(source, str) else []
+    place = ""
     for entry in entries:
         print(entry, file=sys.stderr)
-        match = _LOCATED.match(entry.loc)
-        if entry.kind != "error" or not match or match["file"] != file:
-            continue
-        if 0 < int(match["line"]) <= len(lines):
+        known = entry.kind == "remark" or (entry.kind == "note" and entry.loc == place)
+        place = place if entry.kind == "note" else entry.loc
+        match = None if known else _LOCATED.match(entry.loc)
+        if match and match["file"] == file and 0 < int(match["line"]) <= len(lines):
             print(lines[int(match["line"]) - 1], file=sys.stderr)
-            print(" " * (int(match["col"]) - 1) + "^", file=sys.stderr)
+            print(" " * (int(match["col"]) - 1) + "^" + "~" * (entry.width - 1), file=sys.stderr)
 
 
+# upstream's own expression: the text ends with the line
 _EXPECTED = re.compile(
     r"expected-(?P<kind>error|warning|remark|note)(?P<re>-re)?"
-    r"\s*(?:@(?P<where>[+-]\d+|above|below|unknown))?\s*(?P<count>\d+)?\s*\{\{(?P<text>.*?)\}\}"
+    r" *(?:@(?P<where>[+-]\d+|above|below|unknown))? *\{\{(?P<text>.*)\}\}$"
 )
 
 
@@ -114,6 +119,7 @@ class _Expectation:
     line: int | None
     text: str
     pattern: re.Pattern[str]
+    loc: str
 
     def meets(self, entry: Diagnostic) -> bool:
         return (
@@ -125,34 +131,56 @@ class _Expectation:
 
 def check_expected(
     source: str, entries: Iterable[Diagnostic], file: str, *, every: bool = True
-) -> list[str]:
-    """What differs between the `expected-...` comments of `source` and the entries.
+) -> list[Diagnostic]:
+    """What differs between the `expected-...` comments of `source` and the entries, as errors.
 
     With `every`, each error, warning and remark must be expected, and every expectation met; a note
-    may go unmentioned (mlir-opt's rule). `expected-error-re` takes a regular expression.
+    may go unmentioned (mlir-opt's rule). `expected-error-re` takes regular expressions in `{{}}`.
     """
-    expected: list[_Expectation] = []
-    for number, text in enumerate(source.splitlines(), start=1):
-        for match in _EXPECTED.finditer(text):
-            pattern = match["text"] if match["re"] else re.escape(match["text"])
-            line = _target_line(number, match["where"])
-            one = _Expectation(match["kind"], line, match["text"], re.compile(pattern))
-            expected += [one] * int(match["count"] or 1)
+    expected = _expectations(source, file)
     problems = []
     for entry in entries:
         found = next((e for e in expected if e.meets(entry)), None)
         if found:
             expected.remove(found)
         elif every and entry.kind != "note":
-            problems.append(f"{entry.loc or file}: unexpected {entry.kind}: {entry.message}")
+            text = f"unexpected {entry.kind}: {entry.message}"
+            problems.append(Diagnostic("error", entry.loc or file, text))
     for e in expected:
-        where = f"{file}:{e.line}" if e.line else f"{file} (unknown location)"
-        problems.append(f"{where}: expected {e.kind} '{e.text}' was not produced")
+        text = f'expected {e.kind} "{e.text}" was not produced'
+        problems.append(Diagnostic("error", e.loc, text, len(e.text) if e.line else 1))
     return problems
 
 
-def _target_line(number: int, where: str | None) -> int | None:
-    if where == "unknown":
-        return None
-    offset = {None: 0, "above": -1, "below": 1}.get(where)
-    return number + (int(where or 0) if offset is None else offset)
+def _expectations(source: str, file: str) -> list[_Expectation]:
+    """The comments, with the lines that they are about: "above" is the last line without one,
+    "below" the next."""
+    found: list[_Expectation] = []
+    waiting: list[int] = []  # what is about the next line
+    plain = 0
+    for number, text in enumerate(source.splitlines(), start=1):
+        match = _EXPECTED.search(text)
+        if match is None:
+            plain = number
+            for k in waiting:
+                found[k] = replace(found[k], line=number)
+            waiting.clear()
+            continue
+        where = match["where"]
+        line = {None: number, "above": plain, "below": number, "unknown": None}.get(where, -1)
+        if line == -1:
+            line = number + int(where)
+        elif where == "below":
+            waiting.append(len(found))
+        place = "<unknown>:0" if line is None else f"{file}:{number}:{match.start() + 1}"
+        pattern = _pattern(match["text"]) if match["re"] else re.escape(match["text"])
+        found.append(
+            _Expectation(match["kind"], line, match["text"], re.compile(pattern), place)
+        )  # fmt: skip
+    return found
+
+
+def _pattern(text: str) -> str:
+    """Text with regular expressions in `{{...}}` as one expression."""
+    parts = re.split(r"\{\{(.*?)\}\}", text)
+    return "".join(f"(?:{p})" if k % 2 else re.escape(p) for k, p in enumerate(parts))

@@ -113,13 +113,15 @@ def _plugins() -> list[Finding]:
     from neptune_mlir.errors import UsageError
     from neptune_mlir.targets import chips
     from neptune_mlir.transforms import registry
+    from neptune_mlir.transforms.patterns import language
 
     rows = []
     uses = (("pass", plugins.PASSES, registry.lookup),
             ("schedule", plugins.SCHEDULES, plugins.schedule_text),
             ("combiner", plugins.COMBINERS, combiners.lookup),
             ("function", plugins.FUNCTIONS, functions.named),
-            ("target", plugins.TARGETS, chips.gpu_target))  # fmt: skip
+            ("target", plugins.TARGETS, chips.gpu_target),
+            ("pattern", plugins.PATTERNS, language.lookup))  # fmt: skip
     for kind, group, use in uses:
         try:
             found = plugins.entries(group)

@@ -69,7 +69,8 @@ def execute(options: argparse.Namespace) -> int:
         Path(options.html).write_text(page(request), encoding="utf-8")
         return 0
     print(explain.explain(module, source.text))
-    print(f"\nschedule: {facts['schedule']}")
+    knobs = facts["provenance"]["schedule"]["knobs"].replace(":", " ").replace(";", ", ")
+    print(f"\nschedule: {facts['schedule']}{f' with {knobs}' if knobs else ''}")
     print(*facts["remarks"], sep="\n")
     for line in explain.derivations(module):
         print(line)

@@ -13,6 +13,7 @@ from typing import Any
 from neptune_mlir.errors import InputError
 from neptune_mlir.runtime.bundle import ABI, Bundle
 from neptune_mlir.runtime.plan import Plan, describe
+from neptune_mlir.targets.findings import ProgramFinding
 from neptune_mlir.targets.tuned import Entry
 
 _INTERNAL = ("offset", "size", "hidden")  # where code lies, not what it takes
@@ -52,6 +53,10 @@ def report(bundle: Bundle) -> Iterator[str]:
             line += f" with {schedule['knobs']}" if schedule["knobs"] else ""
         yield line
         for entry in made.get("tuned", ()):
+            if "program" in entry:
+                found = ProgramFinding.from_json(entry)
+                yield f"tuned for {found.chip}, this program: {found}"
+                continue
             choice = Entry.from_json(entry)
             yield f"tuned for {choice.chip}, from {choice.start} on: {choice.choice}"
         yield "made with " + ", ".join(f"{name} {v}" for name, v in made["tools"].items())

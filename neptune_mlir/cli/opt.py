@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ def _chunks(text: str, mark: str | None) -> Iterator[str]:
 def _instruments(options: argparse.Namespace) -> Any:
     """What upstream's pass manager is to show of the run."""
     from neptune_mlir.ir.bindings import passmanager
-    from neptune_mlir.pipelines.runner import ALL, Instruments
+    from neptune_mlir.pipelines.runner import ALL, Instruments, known_passes
 
     printing = {
         "print_after_change": bool(options.mlir_print_ir_after_change),
@@ -67,6 +68,9 @@ def _instruments(options: argparse.Namespace) -> Any:
     }
     if options.mlir_print_ir_tree_dir:
         printing["tree_printing_dir_path"] = options.mlir_print_ir_tree_dir
+    for name in (*options.mlir_print_ir_before, *options.mlir_print_ir_after):
+        if name not in known_passes():
+            raise unknown(name, known_passes())
     statistics = None
     if options.mlir_pass_statistics:
         modes = passmanager.PassDisplayMode
@@ -145,7 +149,8 @@ class _Session:
             top = module.operation.name
             whole = runner.Pipeline(steps, context, top=top, whole=True)
             for _, manager in whole.managers:
-                print(f"Pass Manager with {len(steps)} passes:\n{manager}\n", file=sys.stderr)
+                count = f"{whole.elements} passes"
+                print(f"Pass Manager with {count}:\n{manager}\n", file=sys.stderr)
         always = self.options.mlir_generate_reproducer
         crashed = self.options.mlir_pass_pipeline_crash_reproducer
         before = reproducer.text_of(module, steps) if always or crashed else ""
@@ -240,7 +245,9 @@ def _read(path: str) -> str | bytes:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return data if data.startswith(BYTECODE) else data.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot open input file '{path}': {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise InputError(f"cannot read '{path}': {error}") from None
 
 
@@ -269,17 +276,17 @@ def _run(options: argparse.Namespace) -> int:
         result = session.process(chunk)
         if options.verify_diagnostics:
             problems = diagnostics.check_expected(
-                chunk if isinstance(chunk, str) else "", session.entries, source,
+                chunk if isinstance(chunk, str) else "",
+                [e for e in session.entries if not _shows_op(e)], source,
                 every=options.verify_diagnostics == "all",
             )  # fmt: skip
-            print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+            diagnostics.show(problems, chunk, source)
             failed |= bool(problems)
         else:
             diagnostics.show(_wanted(session.entries, options), chunk, source)
             failed |= result is None
-        if result is not None:
-            printed.append(result)
-    if not options.verify_diagnostics and printed:
+        printed.append("" if result is None else result)
+    if any(printed) and not (failed and options.output != "-"):  # as upstream: no file of a failure
         mark = f"\n{options.output_split_marker}\n"
         whole = printed[0] if isinstance(printed[0], bytes) else mark.join(map(str, printed)) + "\n"
         _write(options.output, whole)
@@ -295,8 +302,13 @@ def _wanted(entries: Sequence[Diagnostic], options: argparse.Namespace) -> list[
     ops = options.mlir_print_op_on_diagnostic is not False
     return [
         e for e in entries
-        if e.kind in shown and (ops or not e.message.startswith("see current operation"))
+        if e.kind in shown and (ops or not _shows_op(e))
     ]  # fmt: skip
+
+
+def _shows_op(entry: Diagnostic) -> bool:
+    """Whether it is MLIR's note with the op that a diagnostic is about."""
+    return entry.kind == "note" and entry.message.startswith("see current operation")
 
 
 def _write(path: str, data: str | bytes) -> None:
@@ -315,11 +327,24 @@ def _write(path: str, data: str | bytes) -> None:
         sys.stdout.flush()
 
 
+def _from_files(arguments: Sequence[str]) -> list[str]:
+    """Arguments, those of the file in place of each `@FILE` (LLVM's response files)."""
+    found: list[str] = []
+    for argument in arguments:
+        path = Path(argument[1:])
+        if argument.startswith("@") and path.is_file():
+            found += _from_files(shlex.split(path.read_text(), comments=False))
+        else:
+            found.append(argument)
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     parser = make_parser()
     try:
-        options = parser.parse_args(parser.spelled(sys.argv[1:] if argv is None else argv))
+        given = _from_files(sys.argv[1:] if argv is None else argv)
+        options = parser.parse_args(parser.spelled(given))
         answer = _answer(parser, options)
         if answer is not None:
             _write("-", answer + "\n")

@@ -21,14 +21,15 @@ def help_text(parser: Any, hidden: bool) -> str:
     return "\n".join(parts)
 
 
-def _row(name: str, text: str) -> str:
-    return f"  --{name:{_WIDTH}} {text}".rstrip()
+def _row(name: str, text: str, dashes: str = "--") -> str:
+    return f"  {dashes}{name:{_WIDTH}} {text}".rstrip()
 
 
 def list_passes() -> str:
     """Every pass, a line each: summary and options of ours, names and defaults of upstream's."""
     from neptune_mlir.pipelines import upstream
     from neptune_mlir.transforms import registry
+    from neptune_mlir.transforms.patterns import language
 
     rows = ["passes of this project and of installed packages:"]
     for name in registry.names():
@@ -41,6 +42,12 @@ def list_passes() -> str:
             f"{key.replace('_', '-')}={kind.__name__}" for key, kind in spec.options.items()
         )
         rows.append(_row(name, f"{spec.summary}{f' [{options}]' if options else ''}"))
+    rows.append("patterns that --apply-patterns applies (only=NAME: one of them):")
+    for name in language.names():
+        try:
+            rows.append(_row(name, language.lookup(name).summary, ""))
+        except UsageError as error:
+            rows.append(_row(name, f"(cannot be loaded: {error.message})", ""))
     rows.append("passes of upstream, with the defaults of their options:")
     rows += [_row(name, options) for name, options in upstream.passes().items()]
     return "\n".join(rows)

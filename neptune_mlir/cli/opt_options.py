@@ -26,6 +26,7 @@ Exit codes: 0 done, 1 the input or a pass failed, 2 wrong usage.
 _NO_API = "MLIR's Python bindings have no access to it"
 _NO_PLUGINS = "MLIR's Python bindings load no plug-ins; packages add passes by entry points"
 UNSUPPORTED = {
+    "color": "diagnostics have no colours",
     "debug": "the bindings' MLIR is built without debug output",
     "debug-only": "the bindings' MLIR is built without debug output",
     "emit-bytecode-producer": _NO_API,
@@ -39,6 +40,7 @@ UNSUPPORTED = {
     "mlir-enable-debugger-hook": _NO_API,
     "mlir-output-format": "the bindings print reports as text",
     "mlir-pass-pipeline-local-reproducer": "the reproducer holds the whole pipeline",
+    "mlir-print-debug-counter": _NO_API,
     "mlir-print-elementsattrs-with-hex-if-larger": _NO_API,
     "mlir-print-stacktrace-on-diagnostic": "NEPTUNE_TRACEBACK=1 shows where an error came from",
     "mlir-print-unique-ssa-ids": _NO_API,
@@ -49,6 +51,10 @@ UNSUPPORTED = {
     "remark-format": _NO_API,
     "remark-policy": _NO_API,
     "remarks-filter": _NO_API,
+    "remarks-filter-analyse": _NO_API,
+    "remarks-filter-failed": _NO_API,
+    "remarks-filter-missed": _NO_API,
+    "remarks-filter-passed": _NO_API,
     "remarks-output-file": _NO_API,
 }
 

@@ -200,11 +200,16 @@ def _storable(result: Any, dtype: str) -> Any:
 
 def describe(kernel: Any, report: dict[str, Any]) -> None:
     """What was compiled into what, and how long it took."""
+    from neptune_mlir.targets.findings import ProgramFinding
+
     one = report["kernels"] == 1
     print(
         f"{report['nests']} nests -> {report['kernels']} kernel{'' if one else 's'} on "
         f"{report['target']} ({report['corrections']} corrections, schedule '{report['schedule']}')"
     )
+    for entry in kernel.facts.get("provenance", {}).get("tuned", ()):
+        if "program" in entry:
+            print(f"  knobs that a search found: {ProgramFinding.from_json(entry)}")
     for remark in kernel.facts.get("remarks", ()):
         print(f"  {remark}")
     origin = "from the cache" if report["cached"] else "compiled"

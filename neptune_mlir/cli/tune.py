@@ -187,26 +187,29 @@ def _search(options: argparse.Namespace) -> int:
         raise UsageError("--evaluations takes 1 or more, --rounds 2 or more")
     path = _table_path(options.table)
     source = read_source(options.program)
+    for out in filter(None, (options.json, path)):
+        _check_writable(Path(out))  # before a search of minutes, not after it
     given: list[str] = options.schedule
     own = [name for name in given if name not in library.shipped()]
     if own and len(given) > 1:
         raise UsageError(f"'{own[0]}' stands beside other schedules",
                          hint="one of your own, or several that ship")  # fmt: skip
-    subject = trial.Trial(
-        source, options.target, own[0] if own else None, _numbers("lengths", options.lengths),
-        parse_extents(options.extent), trial.Host() if options.target == "cpu" else trial.Gpu(),
-    )  # fmt: skip
-    chosen = library.knob_ranges(options.knob)
-    names = given or [subject.rule.facts["schedule"]]
-    space = {name: trial.options_of(name, chosen) for name in names}
-    budget = session.Budget(options.evaluations, options.seconds, options.rounds)
-    found, winner = session.run(subject, space, budget, options.seed, _say)
+    # the file that NEPTUNE_TUNING names may be one that this search is to begin
+    with tuned.using(tuned.shipped() if path == tuned.user_path() and not path.exists() else None):
+        subject = trial.Trial(
+            source, options.target, own[0] if own else None, _numbers("lengths", options.lengths),
+            parse_extents(options.extent), trial.Host() if options.target == "cpu" else trial.Gpu(),
+        )  # fmt: skip
+        chosen = library.knob_ranges(options.knob)
+        names = given or [subject.rule.facts["schedule"]]
+        space = {name: trial.options_of(name, chosen) for name in names}
+        budget = session.Budget(options.evaluations, options.seconds, options.rounds)
+        found, winner = session.run(subject, space, budget, options.seed, _say)
     if options.json:
         _write(options.json, json.dumps(found, indent=1) + "\n")
     if winner is None:
         return 0
     there = tuned.read(path) if path.exists() else tuned.Table()
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, there.with_finding(winner).to_json())
     _say(f"{path}: {winner.schedule}, {winner.knobs}")
     return 0
@@ -254,6 +257,18 @@ def _all(options: argparse.Namespace) -> int:
     _build(options, folder, best.name)
     code = _run(options, folder, folder / RESULTS)
     return code or _record([folder / RESULTS], options.table)
+
+
+def _check_writable(path: Path) -> None:
+    """Raises InputError where `_write` will fail."""
+    there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write '{path}': {error.strerror}") from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -48,7 +48,7 @@ def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
-        if left := re.search(r"\bstablehlo\.\w+", text):  # `lower-chlo` takes CHLO
+        if left := re.search(r"\bstablehlo\.\w+", text):  # patterns take CHLO
             raise InputError(
                 f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
                 hint="keep it out of the program: compile what stands before and after it",

@@ -225,7 +225,7 @@ def compile(
     bound = library.knob_text(knobs or {})
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(
-        source.text, target, *_schedule_key(schedule), *_combiner_key(source.text),
+        source.text, target, *_schedule_key(schedule), *_package_key(source.text),
         bound, entry or "", _host(target),
         tuned.current().digest(source.text, target),
     )  # fmt: skip
@@ -251,9 +251,9 @@ def _schedule_key(schedule: str | None) -> tuple[str, ...]:
     return library.read(schedule), plugins.fingerprint(plugins.PASSES)
 
 
-def _combiner_key(text: str) -> tuple[str, ...]:
-    """What identifies the combiners and scalar functions of other packages, for a program that
-    has one."""
+def _package_key(text: str) -> tuple[str, ...]:
+    """What identifies the patterns of other packages, and their combiners and scalar functions for
+    a program that has one."""
     from neptune_mlir import plugins
     from neptune_mlir.algebra.combiners import PLAIN
 
@@ -261,6 +261,8 @@ def _combiner_key(text: str) -> tuple[str, ...]:
     groups = [] if named <= {*PLAIN, "custom"} else [plugins.COMBINERS]
     if "call @" in text:
         groups.append(plugins.FUNCTIONS)
+    if plugins.entries(plugins.PATTERNS):
+        groups.append(plugins.PATTERNS)
     return tuple(map(plugins.fingerprint, groups))
 
 

@@ -16,7 +16,7 @@ from neptune_mlir.pipelines.runner import Step
 LIFT = (Step("lift-constants"),)
 
 RAISE = (
-    Step("spread-conditions"),
+    Step("apply-patterns"),
     Step("convert-elementwise-to-linalg"),
     Step("split-concats"),
     Step("raise-linalg"),
@@ -25,7 +25,7 @@ RAISE = (
 
 IMPORT = (
     Step("expand-calls"),
-    Step("lower-chlo"),
+    Step("apply-patterns"),
     Step("lower-tm-tensor"),
     *LIFT,
     Step("canonicalize"),  # branches become choices between tensors, which are nests too

@@ -14,6 +14,7 @@ can show of a run (IR, times, statistics) is asked for with `Instruments`.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,23 +35,31 @@ class Step:
     """One pass and its options: as text, `Step("tile", "rows=64")`, or, for a pass of ours, as
     keyword arguments, `Step("apply-schedule", {"file": path})`.
 
-    `anchors` are the ops that it is nested in, as in `func.func(cse)`, from the outside.
+    `anchors` are the ops that it is nested in, as in `func.func(cse)`, from the outside. A step
+    that `follows` stands in the same brackets as the one before it.
     """
 
     name: str
     options: str | Mapping[str, Any] = ""
     anchors: tuple[str, ...] = ()
+    follows: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        text = self.name
-        if self.options:
-            given = self.options
-            if not isinstance(given, str):
-                given = ",".join(f"{k.replace('_', '-')}={v}" for k, v in given.items())
-            text = f"{text}{{{given}}}"
-        for anchor in reversed(self.anchors):
-            text = f"{anchor}({text})"
-        return text
+        return _text_of([self])
+
+
+def _text_of(steps: Sequence[Step]) -> str:
+    """Steps in the same brackets as a textual pipeline."""
+    inner = []
+    for step in steps:
+        given = step.options
+        if not isinstance(given, str):
+            given = ",".join(f"{k.replace('_', '-')}={v}" for k, v in given.items())
+        inner.append(f"{step.name}{{{given}}}" if given else step.name)
+    text = ",".join(inner)
+    for anchor in reversed(steps[0].anchors):
+        text = f"{anchor}({text})"
+    return text
 
 
 def parse_pipeline(text: str) -> list[Step]:
@@ -74,7 +83,8 @@ def _parse(text: str, anchors: tuple[str, ...]) -> list[Step]:
         if nested:
             steps += _parse(nested[2], (*anchors, nested[1]))
         elif single:
-            steps.append(Step(single[1], (single[2] or "").strip(), anchors))
+            follows = bool(anchors and steps and steps[-1].anchors == anchors)
+            steps.append(Step(single[1], (single[2] or "").strip(), anchors, follows))
         else:
             raise UsageError(
                 f"cannot read '{element}' in the pipeline", hint="PASS, PASS{OPTIONS} or OP(...)"
@@ -159,21 +169,26 @@ class Instruments:
             manager.enable_statistics(self.statistics)
 
     @property
+    def selective(self) -> bool:
+        """Whether some passes are to be shown and others not."""
+        return bool({*self.before, *self.after} - {ALL})
+
+    @property
     def of_the_whole(self) -> bool:
         """Whether one report, or one numbering of files, is wanted for all passes together."""
-        selective = {*self.before, *self.after} - {ALL}
         reports = self.timing or self.statistics is not None
-        return not selective and (reports or "tree_printing_dir_path" in self.printing)
+        return not self.selective and (reports or "tree_printing_dir_path" in self.printing)
 
 
 class Pipeline:
-    """Steps as pass managers: one for each step, or one for all where `whole`.
+    """Steps as pass managers: one for each step or brackets of steps, or one for all where `whole`.
 
     Passes that another one starts from (`registry.Pass.after`) are put before it.
 
     Args:
         top: the op that the pipeline runs on.
         done: passes that the module has been through.
+        apart: each step is one, in brackets or not.
 
     Raises:
         UsageError: an unknown pass or a bad option. Nothing has run then.
@@ -181,20 +196,25 @@ class Pipeline:
 
     def __init__(
         self, steps: Sequence[Step], context: Any, *, top: str = TOP, whole: bool = False,
-        done: Collection[str] = (),
+        done: Collection[str] = (), apart: bool = False,
     ):  # fmt: skip
         self._raised: list[BaseException] = []
         self.managers: list[tuple[tuple[Step, ...], Any]] = []
         had = set(done)
         steps = complete(steps, done)
-        groups = [tuple(steps)] if whole else [(step,) for step in steps]
+        nested = _in_brackets(steps, apart)
+        self.elements = len(nested)
+        groups = [nested] if whole else [[steps] for steps in nested]
         with context:
             for group in groups:
                 manager = passmanager.PassManager(top)
-                for step in group:
-                    add(manager, step, top=top, raised=self._raised, had=frozenset(had))
-                    had.add(step.name)
-                self.managers.append((group, manager))
+                for together in group:
+                    if len(together) > 1:
+                        _add_upstream(manager, [_within(step, top) for step in together])
+                    else:
+                        add(manager, *together, top=top, raised=self._raised, had=frozenset(had))
+                    had |= {step.name for step in together}
+                self.managers.append((tuple(itertools.chain(*group)), manager))
 
     def run(self, module: Any, done: Callable[[Step], None] = lambda step: None) -> None:
         """Run on a module; `done` is called with every step, or with the last of a whole."""
@@ -207,9 +227,27 @@ class Pipeline:
                     if not isinstance(cause, ir.MLIRError):
                         raise cause from None
                     name = f"pass '{steps[0].name}'" if len(steps) == 1 else "the pipeline"
-                    raise PassFailure(f"{name} failed") from cause
+                    nested = "unable to schedule pass" in str(cause)
+                    more = f": nest it, as in 'func.func({steps[0].name})'" if nested else ""
+                    raise PassFailure(f"{name} failed{more}") from cause
             if steps:
                 done(steps[-1])
+
+
+def _in_brackets(steps: Sequence[Step], apart: bool) -> list[list[Step]]:
+    """The steps, those of upstream in the same brackets together: each function then goes through
+    all of them before the next one does."""
+    found: list[list[Step]] = []
+    for step in steps:
+        if step.follows and not apart and found and not any(map(_is_ours, _names(found[-1], step))):
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
+
+
+def _names(steps: Sequence[Step], last: Step) -> list[str]:
+    return [step.name for step in (*steps, last)]
 
 
 def complete(steps: Sequence[Step], done: Collection[str] = ()) -> list[Step]:
@@ -235,10 +273,9 @@ def add(
     Raises:
         UsageError: an unknown pass, a bad option, or a pass that does not run there.
     """
-    if step.anchors[:1] == (top,) and top != TOP:
-        step = replace(step, anchors=step.anchors[1:])
+    step = _within(step, top)
     if not _is_ours(step.name):
-        _add_upstream(manager, step)
+        _add_upstream(manager, [step])
         return
     spec = registry.lookup(step.name)
     if step.anchors or top != TOP:
@@ -255,6 +292,13 @@ def add(
     name = "".join(word.capitalize() for word in step.name.split("-"))
     run = functools.partial(_with_history, had, spec.run)
     manager.add(_callback(run, options, raised), name=name, argument=str(step))
+
+
+def _within(step: Step, top: str) -> Step:
+    """The step as a pass manager of `top` ops takes it."""
+    if step.anchors[:1] == (top,) and top != TOP:
+        return replace(step, anchors=step.anchors[1:])
+    return step
 
 
 def _with_history(
@@ -297,18 +341,18 @@ def _is_ours(name: str) -> bool:
     return name not in upstream.passes() and name in registry.names()
 
 
-def _add_upstream(manager: Any, step: Step) -> None:
-    """Add one upstream pass, nested where the pass asks for it."""
+def _add_upstream(manager: Any, steps: Sequence[Step]) -> None:
+    """Add upstream passes of the same brackets, nested where the pass asks for it."""
     try:
-        manager.add(str(step))
+        manager.add(_text_of(steps))
     except ValueError as error:
         anchor = re.search(r"restricted to '([\w.]+)'", str(error))
-        if anchor and not step.anchors:
-            return _add_upstream(manager, replace(step, anchors=(anchor[1],)))
-        if "does not refer to a registered pass" in str(error):
-            raise UnknownPass(step.name) from None
+        if anchor and not steps[0].anchors:
+            return _add_upstream(manager, [replace(s, anchors=(anchor[1],)) for s in steps])
+        if lost := re.search(r"'([^']*)' does not refer to a registered pass", str(error)):
+            raise UnknownPass(lost[1]) from None
         reason = str(error).strip().splitlines()[0]
-        raise UsageError(f"cannot run pass '{step}': {reason}") from None
+        raise UsageError(f"cannot run pass '{_text_of(steps)}': {reason}") from None
 
 
 def until(steps: Sequence[Step], stop_after: str | None) -> list[Step]:
@@ -338,7 +382,8 @@ def run(
     dump = StageDump.from_environment()
     whole = instruments is not None and instruments.of_the_whole and not dump
     top = module.operation.name
-    pipeline = Pipeline(steps, module.context, top=top, whole=whole, done=done)
+    apart = dump is not None or (instruments is not None and instruments.selective)
+    pipeline = Pipeline(steps, module.context, top=top, whole=whole, done=done, apart=apart)
     if instruments is not None:
         for group, manager in pipeline.managers:
             instruments.attach(manager, ALL if whole else group[0].name)

@@ -60,6 +60,11 @@ class ProgramFinding:
         made = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**made, "measured": dict(self.measured)}
 
+    def __str__(self) -> str:
+        knobs = ", ".join(knob.replace(":", " ") for knob in self.knobs.split(";"))
+        gain = self.measured.get("gain")
+        return knobs + (f" (+{gain:.0%} when measured)" if isinstance(gain, float) else "")
+
     @staticmethod
     def from_json(data: Any) -> ProgramFinding:
         """Raises ValueError for anything that `as_json` does not make."""

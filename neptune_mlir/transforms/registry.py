@@ -23,13 +23,12 @@ from neptune_mlir.errors import UsageError, did_you_mean
 
 # pass name -> module that defines it (imported on first use, so start-up stays fast)
 _MODULES: dict[str, str] = {
+    "apply-patterns": "neptune_mlir.transforms.patterns.apply_patterns",
     "apply-schedule": "neptune_mlir.transforms.schedule.apply_schedule",
     "lift-constants": "neptune_mlir.transforms.linalg.lift_constants",
     "expand-calls": "neptune_mlir.transforms.linalg.expand_calls",
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
-    "spread-conditions": "neptune_mlir.transforms.linalg.spread_conditions",
     "split-concats": "neptune_mlir.transforms.linalg.split_concats",
-    "lower-chlo": "neptune_mlir.transforms.linalg.lower_chlo",
     "lower-tm-tensor": "neptune_mlir.transforms.linalg.lower_tm_tensor",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",

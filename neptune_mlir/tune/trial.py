@@ -23,7 +23,7 @@ from neptune_mlir.driver.compiler import compile_text, compile_unfused, knobs_of
 from neptune_mlir.driver.inputs import hostile_extents, random_inputs, result_dtype, to_float64
 from neptune_mlir.driver.kernel import Kernel, Source
 from neptune_mlir.driver.three_ways import judged, plain_values, three_ways
-from neptune_mlir.errors import NeptuneError, UsageError, did_you_mean
+from neptune_mlir.errors import NeptuneError, ToolError, UsageError, did_you_mean
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.findings import ProgramFinding, program_digest, schedule_digest
 from neptune_mlir.transforms.schedule import library
@@ -245,8 +245,18 @@ class Gpu:
     """Calls on the GPU that torch works with."""
 
     def __init__(self) -> None:
-        import torch
-
+        """Raises ToolError where torch has no GPU to work with."""
+        try:
+            import torch
+        except ImportError:
+            raise ToolError("a search on a GPU takes torch to move arrays",
+                            hint="pip install 'neptune-mlir[torch]'") from None  # fmt: skip
+        if not torch.cuda.is_available():
+            raise ToolError(
+                f"torch {torch.__version__} finds no GPU to search on",
+                hint="neptune tune build compiles candidates here, neptune tune run measures them "
+                "where the GPU is",
+            )
         self._torch = torch
 
     def arguments(self, arguments: Arguments) -> list[Any]:

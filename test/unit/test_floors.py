@@ -19,7 +19,7 @@ PACKAGE = "neptune_mlir"
 FLOORS = (
     "errors", "version", "plugins", "child", "algebra", "targets", "runtime", "ir",
     "dialects", "analysis", "transforms.registry", "transforms.fast_paths",
-    "transforms.math", "transforms.linalg",
+    "transforms.patterns", "transforms.math", "transforms.linalg",
     "transforms.fusion", "transforms.schedule", "transforms.tiling", "transforms.cpu",
     "transforms.gpu", "transforms.hopper", "transforms",
     "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",

@@ -92,7 +92,7 @@ def text_of(markup):
         ("exp(a / b)", "exp⁡(ab)"),  # a fraction is no exponent
         ("f64(a) + f32(b)", "a+b"),
         ("a / where(b == 0, 1, b)", "ab≠0"),
-        ("max0' - max0", "max0′−max0"),
+        ("max0' - max0", "max′0−max0"),
         ("0.5 * a", "0.5·a"),
     ],
 )

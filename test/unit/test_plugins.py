@@ -25,6 +25,7 @@ from neptune_mlir.targets import chips
 from neptune_mlir.targets import nvidia as nvidia_targets
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.transforms import registry
+from neptune_mlir.transforms.patterns import language
 from neptune_mlir.transforms.schedule import library
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
@@ -54,7 +55,9 @@ def installed(site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path / "cache"))
     forget()
-    tables = (nvidia_targets.TARGETS, functions._FUNCTIONS, combiners._COMBINERS)
+    language.names()  # those of this project are there
+    tables = (nvidia_targets.TARGETS, functions._FUNCTIONS, combiners._COMBINERS,
+              language._PATTERNS)  # fmt: skip
     before = [dict(table) for table in tables]
     yield site
     for table, rows in zip(tables, before, strict=True):
@@ -74,6 +77,23 @@ def test_a_function_goes_by_name(installed, capsys):
     assert re.search(r"error \S+ .*unfused|they differ by at most", capsys.readouterr().out)
     assert main.main(["explain", softplus]) == 0
     assert "log1p(exp(" in capsys.readouterr().out
+
+
+def test_a_pattern_goes_by_name(installed, capsys):
+    tanh = str(EXAMPLE / "tanh.mlir")
+    assert opt.main([tanh, "--apply-patterns"]) == 0
+    printed = capsys.readouterr().out
+    assert "math.tanh" in printed and "math.exp" not in printed
+    assert opt.main([tanh, "--apply-patterns=only=whole-powers"]) == 0
+    assert "math.exp" in capsys.readouterr().out
+    assert main.main(["explain", tanh]) == 0
+    assert "tanh(" in capsys.readouterr().out
+    kernel = neptune_mlir.compile(Path(tanh))
+    assert np.allclose(kernel(np.full((8, 3), 60, np.float32)), 3.0)
+    assert opt.main(["--list-passes"]) == 0
+    assert "(exp(2x) - 1) / (exp(2x) + 1) as tanh(x)." in capsys.readouterr().out
+    rows = {row.what: row for row in doctor.findings()}
+    assert rows["pattern tanh-by-exponential"].detail == "neptune-example 1.0"
 
 
 def test_a_function_and_a_combiner_in_notation(installed):

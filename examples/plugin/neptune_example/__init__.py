@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A package that adds a pass, a schedule, a scalar function, a combiner and a chip to neptune-mlir
-(docs/extending.md)."""
+"""A package that adds a pass, a schedule, a scalar function, a combiner, a chip and a pattern to
+neptune-mlir (docs/extending.md)."""

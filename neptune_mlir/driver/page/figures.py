@@ -84,7 +84,8 @@ def roofline(roof: Roof, narrow: bool, points: Sequence[tuple[str, str, Cost]]) 
     for power in range(low, high + 1):
         x, _ = at(10.0**power, peak)
         svg.line(x, upper, x, upper + height, "rule")
-        svg.text(x, upper + height + 14, f"{10.0**power:g}", "small", "middle")
+        edge = "end" if power == high else "middle"
+        svg.text(x, upper + height + 14, f"{10.0**power:g}", "small", edge)
     for power in range(bottom, top + 1):
         _, y = at(1.0, 10.0**power)
         svg.line(left, y, left + width, y, "rule")

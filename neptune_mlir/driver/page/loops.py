@@ -167,4 +167,5 @@ def coloured(text: str) -> str:
 
 
 def _reduced(text: str) -> str:
-    return _REDUCED.sub(lambda m: f"<i>{m[0]}</i>", html.escape(text))
+    coloured = _REDUCED.sub(lambda m: f"<i>{m[0]}</i>", html.escape(text))
+    return re.sub("-inf|-&gt;", r"<span>\g<0></span>", coloured)  # which no line breaks

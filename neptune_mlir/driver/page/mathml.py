@@ -24,7 +24,7 @@ _SIGNS = {
     ">=": ("≥", 4), "and": ("∧", 2), "&": ("∧", 2), "or": ("∨", 1), "|": ("∨", 1), "^": ("⊕", 3),
 }  # fmt: skip
 _BIG = {"sum": "∑", "prod": "∏", "product": "∏", "max": "max", "min": "min"}
-_MARKS = {OLD: "′", CARRIED: "′", MIDDLE: "″", OTHER: "∗"}
+_MARKS = {OLD: "′", CARRIED: "′", MIDDLE: "″", OTHER: "*"}
 _CASTS = re.compile(r"(?:f|bf|i|u)\d+|index")
 _ATOM = 9  # how tightly what needs no brackets binds
 
@@ -38,7 +38,7 @@ def math(node: Node, block: bool = False) -> str:
 def equation(parts: Sequence[Node | str], block: bool = True) -> str:
     """Formulas and the signs between them, in one `<math>` element."""
     inner = "".join(_operator(p) if isinstance(p, str) else _at(p, 0) for p in parts)
-    kind = ' display="block"' if block else ""
+    kind = ' display="block"' if block else ' displaystyle="true"'
     return f"<math{kind}><mrow>{inner}</mrow></math>"
 
 
@@ -157,7 +157,7 @@ def _cases(args: Sequence[Node]) -> str:
         f"<mtr><mtd>{_at(then, 0)}</mtd><mtd>{_at(condition, 0)}</mtd></mtr>"
         f"<mtr><mtd>{_at(other, 0)}</mtd><mtd><mtext>else</mtext></mtd></mtr>"
     )
-    return f'<mrow><mo>{{</mo><mtable columnalign="left">{rows}</mtable></mrow>'
+    return f'<mtable class="cases" columnalign="left">{rows}</mtable>'
 
 
 def _number(text: str) -> str:
@@ -179,10 +179,6 @@ def name(node: Node) -> str:
     below = [f"<mn>{number}</mn>"] if number else []
     below += [f"<mtext>{html.escape(part)}</mtext>"] if part else []
     below += [_at(a, 0) for a in node.args]
-    above = _MARKS.get(node.side, "")
-    under = f"<mrow>{'<mo>,</mo>'.join(below)}</mrow>"
-    if below and above:
-        return f"<msubsup>{base}{under}<mo>{above}</mo></msubsup>"
-    if below:
-        return f"<msub>{base}{under}</msub>"
-    return f"<msup>{base}<mo>{above}</mo></msup>" if above else base
+    if mark := _MARKS.get(node.side):  # as text: a prime that is set as an exponent is a dot
+        base = f"<mrow>{base}<mtext>{mark}</mtext></mrow>"
+    return f"<msub>{base}<mrow>{'<mo>,</mo>'.join(below)}</mrow></msub>" if below else base

@@ -203,8 +203,8 @@ def _corrections(function: _Function, named: bool) -> str:
 def _dataflow(function: _Function, named: bool, lines: dict[Any, str]) -> str:
     drawing = dataflow.figure(function.fused, function.stored, lines)
     keys = (("memory", "in memory"), ("carried", "carried through the stream"),
-            ("card", "computed, never stored"), ("paper", "a repair"))  # fmt: skip
-    legend = "".join(f"<li style='--k:var(--{k})'>{text}</li>" for k, text in keys)
+            ("step", "computed, never stored"), ("repair", "a repair"))  # fmt: skip
+    legend = "".join(f"<li class='{k}'>{text}</li>" for k, text in keys)
     flow = _figure(
         "Dataflow of the fused program; a box leads to its line",
         f"<div class='scroll wide' tabindex='0'>{drawing}</div>",

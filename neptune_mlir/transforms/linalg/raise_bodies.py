@@ -14,8 +14,6 @@ from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size
 
-MAX_POWER = 8  # `fpowi` up to this exponent becomes a product
-
 
 def operand(k: int, dtype: str) -> Term:
     """Leaf: block argument k, the current element of operand k."""
@@ -100,11 +98,9 @@ def read_body(
         elif name == "affine.apply":
             args = [term_of(v) for v in operation.operands]
             env[result] = _affine(operation.attributes["map"].value, args)
-        elif name == "math.fpowi":
-            env[result] = _power(*(term_of(v) for v in operation.operands))
         else:
             args = [term_of(v) for v in operation.operands]
-            env[result] = _unsigned(operation, args) or _without_abs(_narrow(op_to_term(op, args)))
+            env[result] = _unsigned(operation, args) or op_to_term(op, args)
     raise NoTermForm("the region has no yield")
 
 
@@ -183,52 +179,6 @@ def _unsigned(op: Any, args: list[Term]) -> Term | None:
         if code in _UNSIGNED_COMPARE:
             return T.make(_UNSIGNED_COMPARE[code], *args)
     return None
-
-
-_MANTISSA = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
-
-
-def _narrow(term: Term) -> Term:
-    """Compare in the type of the data: front ends widen to f64 to compare with a literal.
-
-    Widening is exact and keeps the order, so this changes nothing where the literal has the
-    narrow type too; infinities, zeros and small integers do.
-    """
-    if term.op not in T.COMPARISONS:
-        return term
-    for wide, literal in (term.args, term.args[::-1]):
-        if not (wide.op == "cast" and literal.is_const and T.is_float(literal.dtype)):
-            continue
-        source = wide.args[0]
-        if not T.is_float(source.dtype) or _MANTISSA[source.dtype] >= _MANTISSA[wide.dtype]:
-            continue
-        if abs(literal.value) in (0.0, 1.0, 2.0, float("inf")):
-            narrow = {wide: source, literal: T.const(literal.value, source.dtype)}
-            return T.make(term.op, *(narrow[a] for a in term.args))
-    return term
-
-
-def _without_abs(term: Term) -> Term:
-    """|i - j| < w as two comparisons of positions, in which masks and windows are recognised."""
-    if term.op not in ("lt", "le", "gt", "ge") or term.args[0].op != "abs":
-        return term
-    (inside,), limit = term.args[0].args, term.args[1]
-    if T.is_float(inside.dtype):
-        return term
-    mirrored = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[term.op]
-    both = "and" if term.op in ("lt", "le") else "or"
-    below = T.make(mirrored, inside, T.make("neg", limit))
-    return T.make(both, T.make(term.op, inside, limit), below)
-
-
-def _power(base: Term, exponent: Term) -> Term:
-    if not exponent.is_const or abs(int(exponent.value)) > MAX_POWER:
-        raise NoTermForm("'math.fpowi' by a large or run-time exponent has no term form")
-    count = int(exponent.value)
-    result = T.const(1.0, base.dtype)
-    for _ in range(abs(count)):
-        result = T.make("mul", result, base)
-    return result if count >= 0 else T.make("div", T.const(1.0, base.dtype), result)
 
 
 _COMPARED = {"gt": "max", "ge": "max", "lt": "min", "le": "min"}

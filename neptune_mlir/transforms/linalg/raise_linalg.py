@@ -38,7 +38,7 @@ MAX_PARTS = 4  # of a concatenation that becomes a choice: every part is read fo
 
 @register(
     "raise-linalg", "turn linalg ops and reshapes on tensors into neptune nests",
-    after=("spread-conditions", "convert-elementwise-to-linalg", "split-concats"),
+    after=("apply-patterns", "convert-elementwise-to-linalg", "split-concats"),
 )  # fmt: skip
 def raise_linalg(module: Any) -> None:
     for function in functions(module):

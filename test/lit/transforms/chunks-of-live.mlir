@@ -1,4 +1,4 @@
-// RUN: neptune-opt %s --canonicalize --spread-conditions --convert-elementwise-to-linalg --raise-linalg --inline-maps --defer --rolling-update --prune-masks --tile=sizes=1x64 --privatize=chunks=0,programs=264,each=2 --tile=columns=32 --lower-correct --lower-to-tiles --canonicalize --cse 2>&1 | filecheck %s
+// RUN: neptune-opt %s --canonicalize --apply-patterns --convert-elementwise-to-linalg --raise-linalg --inline-maps --defer --rolling-update --prune-masks --tile=sizes=1x64 --privatize=chunks=0,programs=264,each=2 --tile=columns=32 --lower-correct --lower-to-tiles --canonicalize --cse 2>&1 | filecheck %s
 
 // Data say where each row ends. Chunks are parts of what is live of a row, and there are more of them
 // than programs run at once: 16 times as many as asked for, of 32 tiles at least.

@@ -14,14 +14,17 @@ ERROR = Diagnostic("error", "f.mlir:3:5", "no such thing")
     [
         "\n\n// expected-error {{no such}}",
         "// expected-error@+2 {{thing}}",
-        "\n// expected-error@below {{no such thing}}",
-        "\n\n\n// expected-error@above {{no such thing}}",
+        "\n// expected-error@below {{no such thing}}\nhere",
+        "\n\nhere\n// expected-error@above {{no such thing}}",
         "\n\n\n\n// expected-error@-2 {{no such thing}}",
-        "\n\n// expected-error-re {{^no .* thing$}}",
+        "\n\n// expected-error-re {{no {{.*}} thing}}",
+        "\n\n// expected-error-re {{{{^no such thing$}}}}",
+        "// expected-error@below {{no such}}\n// expected-note@below {{hm}}\nhere",
+        "\n\nhere\n// expected-error@above {{no such}}\n// expected-note@above {{hm}}",
     ],
 )
 def test_met_expectation(comment):
-    assert check_expected(comment, [ERROR], "f.mlir") == []
+    assert check_expected(comment, [ERROR, Diagnostic("note", "f.mlir:3:1", "hm")], "f.mlir") == []
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,10 @@ def test_met_expectation(comment):
         "// expected-error {{no such}}",  # another line
         "\n\n// expected-remark {{no such}}",  # another kind
         "\n\n// expected-error {{no .* thing}}",  # not a pattern
-        "\n\n// expected-error 2 {{no such}}",  # one too few
+        "\n\n// expected-error-re {{no .* thing}}",  # no pattern without inner braces
+        "\n\n// expected-error 2 {{no such}}",  # upstream has no counts
+        "\n\n// expected-error {{no such}} expected-note {{hm}}",  # the text ends with the line
+        "// expected-error@unknown {{no such}}",
     ],
 )
 def test_unmet_expectation(comment):

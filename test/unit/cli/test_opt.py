@@ -51,7 +51,7 @@ def test_exit_codes(file, capsys, text, arguments, code):
 
 def test_missing_file(capsys):
     assert opt.main(["/no/such/file.mlir"]) == 1
-    assert "cannot read" in capsys.readouterr().err
+    assert "cannot open input file" in capsys.readouterr().err
 
 
 def test_output_file(file, tmp_path):

@@ -5,6 +5,7 @@ The bindings' wheel carries an `mlir-opt` of the same MLIR (`torch-mlir-opt`): b
 to print the same. Blank lines do not count, nor do figures in reports of times.
 """
 
+import io
 import re
 import subprocess
 import sys
@@ -56,6 +57,27 @@ irdl.dialect @strange {
   }
 }
 """
+NESTED = """\
+module @outer {
+  module @inner {
+    func.func @f(%x: i32) -> i32 {
+      %a = arith.addi %x, %x : i32
+      %b = arith.addi %x, %x : i32
+      %c = arith.muli %a, %b : i32
+      return %c : i32
+    }
+  }
+}
+"""
+AGAIN = "func.func @f() {\n  return\n}\n" * 2
+FAILING = PIECES.replace("// -----\n", "// -----\n" + WRONG_TYPE + "// -----\n")
+KNOWN = "func.func @f(%x: i32) -> i64 {\n  COMMENT\n  return %x : i32LATER\n}\n"
+
+
+def expecting(comment="// nothing", later=""):
+    return KNOWN.replace("COMMENT", comment).replace("LATER", later)
+
+
 ALONE = TWICE[: TWICE.index("func.func private")]
 
 OUT, ERR, BOTH = "out", "err", "both"
@@ -99,6 +121,63 @@ HABITS = {
     "errors only": (WRONG_TYPE, ["--mlir-diagnostic-verbosity-level=errors"], ERR),
     "expected errors": (EXPECTED, ["--verify-diagnostics"], BOTH),
     "expected errors only": (EXPECTED, ["--verify-diagnostics=only-expected"], BOTH),
+    "expected below": (
+        expecting("// expected-error@below {{type of return operand 0 ('i32')}}\n  // (below)"),
+        ["--verify-diagnostics"], BOTH,
+    ),
+    "expected above": (
+        expecting(later="\n  // expected-error@above {{type of return}}"), ["--verify-diagnostics"],
+        BOTH,
+    ),
+    "expected expressions": (
+        expecting(later=" // expected-error-re {{operand {{[0-9]+}} ({{.*}}) doesn't match}}"),
+        ["--verify-diagnostics"], BOTH,
+    ),
+    "an expression outside of braces": (
+        expecting(later=" // expected-error-re {{type of .* operand}}"), ["--verify-diagnostics"],
+        BOTH,
+    ),
+    "two expectations on a line": (
+        expecting(later=" // expected-error {{type of}} expected-note {{see}}"),
+        ["--verify-diagnostics"], BOTH,
+    ),
+    "a note that is not produced": (
+        expecting("// expected-error@below {{type}}\n  // expected-note@below {{see current}}"),
+        ["--verify-diagnostics"], BOTH,
+    ),
+    "a count, which there is not": (
+        expecting("// expected-error@+1 1 {{type of return}}"), ["--verify-diagnostics"], BOTH,
+    ),
+    "an expected remark": (NOT_PRODUCED.replace("error", "remark"), ["--verify-diagnostics"], BOTH),
+    "expected errors in pieces": (
+        FAILING.replace("MARK", "expected-error@+1 {{type of return}}"),
+        ["--split-input-file", "--verify-diagnostics"], BOTH,
+    ),
+    "a piece that fails": (FAILING, ["--split-input-file", "--canonicalize"], BOTH),
+    "a symbol that is there": (AGAIN, [], ERR),
+    "a file that is written": (FAILING, ["--split-input-file", "-o", "out.mlir"], BOTH),
+    "output named twice": (TWICE, ["-o", "a.mlir", "-o", "b.mlir"], OUT),
+    "modules in modules": (
+        NESTED, ["--pass-pipeline=builtin.module(builtin.module(func.func(cse)))"], OUT,
+    ),
+    "blanks in a pipeline": (TWICE, ["--pass-pipeline= builtin.module( cse , symbol-dce ) "], OUT),
+    "empty file": ("", ["--cse"], BOTH),
+    "nested, after all": (
+        TWICE, ["--pass-pipeline=builtin.module(func.func(cse,canonicalize),symbol-dce)",
+                "--mlir-print-ir-after-all", "--mlir-disable-threading"], BOTH,
+    ),
+    "nested, dumped": (
+        TWICE, ["--pass-pipeline=builtin.module(func.func(cse,canonicalize),symbol-dce)",
+                "--dump-pass-pipeline"], ERR,
+    ),
+    "generic form with locations": (
+        TWICE, ["--mlir-print-op-generic", "--mlir-print-debuginfo", "--mlir-print-local-scope"],
+        OUT,
+    ),
+    "statistics of ops": (TWICE, ["--print-op-stats=json"], OUT),
+    "snapshot of locations": (
+        TWICE, ["--snapshot-op-locations=filename=s.mlir", "--mlir-print-debuginfo"], OUT,
+    ),
     "before all": (TWICE, ["--cse", "--symbol-dce", "--mlir-print-ir-before-all"], BOTH),
     "after all": (TWICE, ["--cse", "--symbol-dce", "--mlir-print-ir-after-all"], BOTH),
     "before one": (TWICE, ["-cse", "-canonicalize", "--mlir-print-ir-before=canonicalize"], BOTH),
@@ -167,8 +246,52 @@ def test_habit(both, habit):
 # An mlir-opt of another version (Debian's): what LLVM changed since. Dumps named passes otherwise
 # before LLVM 23, and canonicalize had fewer options.
 NEWER = {"before all", "after all", "before one", "after one", "after some", "after change",
-         "whole module", "dump of the pipeline"}  # fmt: skip
-NEWER_THAN_19 = NEWER | {"names from locations", "errors only", "expected errors only"}
+         "whole module", "dump of the pipeline", "nested, after all", "nested, dumped"}  # fmt: skip
+NEWER_THAN_19 = NEWER | {
+    "names from locations", "errors only", "expected errors only", "a piece that fails",
+    "a file that is written", "snapshot of locations",
+}  # fmt: skip
+LOOP = """\
+func.func @s(%m: memref<8xf32>, %c: f32) {
+  affine.for %i = 0 to 8 {
+    %v = affine.load %m[%i] : memref<8xf32>
+    %w = arith.addf %v, %c : f32
+    affine.store %w, %m[%i] : memref<8xf32>
+  }
+  return
+}
+"""
+MATMUL = """\
+module attributes {transform.with_named_sequence} {
+  func.func @f(%a: tensor<8x8xf32>, %c: tensor<8x8xf32>) -> tensor<8x8xf32> {
+    %r = linalg.matmul ins(%a, %a : tensor<8x8xf32>, tensor<8x8xf32>)
+                       outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %r : tensor<8x8xf32>
+  }
+  transform.named_sequence @__transform_main(%m: !transform.any_op {transform.readonly}) {
+    %0 = transform.structured.match ops{["linalg.matmul"]} in %m
+        : (!transform.any_op) -> !transform.any_op
+    %1, %l = transform.structured.tile_using_for %0 tile_sizes [4]
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}
+"""
+BUFFERIZE = "--one-shot-bufferize=bufferize-function-boundaries"
+UNROLL = "builtin.module(func.func(affine-loop-unroll{unroll-factor=2}))"
+# passes that the bindings' own tool does not have
+LOWERING = {
+    "lower": (LOOP, ["--lower-affine", "--convert-scf-to-cf"], OUT),
+    "unroll": (LOOP, [f"--pass-pipeline={UNROLL}"], OUT),
+    "invariant code": (LOOP, ["--loop-invariant-code-motion"], OUT),
+    "bufferize": (MATMUL, [BUFFERIZE, "--convert-linalg-to-loops"], OUT),
+    "bufferize with identity layouts": (
+        MATMUL, [f"{BUFFERIZE} function-boundary-type-conversion=identity-layout-map"], OUT,
+    ),
+    "transform": (MATMUL, ["--transform-interpreter", "--canonicalize", "--cse"], OUT),
+    "generalize": (MATMUL, ["--linalg-generalize-named-ops", "--linalg-fuse-elementwise-ops"], OUT),
+    "constants": (TWICE, ["--sccp", "--symbol-privatize=exclude=twice"], OUT),
+}  # fmt: skip
 OTHERS = {path: newer for path, newer in {
     Path("/usr/lib/llvm-19/bin/mlir-opt"): NEWER_THAN_19,
     Path("/usr/lib/llvm-22/bin/mlir-opt"): NEWER,
@@ -180,9 +303,10 @@ OTHERS = {path: newer for path, newer in {
 @pytest.mark.parametrize("other", OTHERS, ids=lambda p: p.parent.parent.name)
 def test_habits_of_another_mlir_opt(both, monkeypatch, other):
     monkeypatch.setattr(sys.modules[__name__], "STOCK", other)
+    monkeypatch.setattr(sys.modules[__name__], "HABITS", HABITS | LOWERING)
     for habit in HABITS.keys() - OTHERS[other]:
         test_habit(both, habit)
-    assert len(HABITS) - len(OTHERS[other]) >= 34
+    assert len(HABITS) - len(OTHERS[other]) >= 59
 
 
 def test_there_are_forty():
@@ -194,6 +318,23 @@ def test_diagnostics_that_differ_from_what_is_expected(both, text):
     ours, stock = both(text, ["--verify-diagnostics"])
     assert ours[0] == stock[0] == 1
     assert ours[2] and stock[2]
+
+
+def test_from_stdin_and_from_files_of_arguments(both, tmp_path, capfd, monkeypatch):
+    (tmp_path / "arguments").write_text("--cse\n--mlir-print-debuginfo 'in.mlir'")
+    both(TWICE, [])
+    for arguments in (["@arguments"], ["--cse"], ["-", "--cse"]):
+        done = subprocess.run([STOCK, *arguments], input=TWICE.encode(), capture_output=True)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TWICE.encode())))
+        assert opt.main(arguments) == done.returncode == 0
+        assert normal(capfd.readouterr().out) == normal(done.stdout.decode())
+
+
+def test_a_file_of_a_failure_is_not_written(both, tmp_path):
+    for tool in ("ours", "stock"):
+        (tmp_path / "out.mlir").unlink(missing_ok=True)
+        both(FAILING, ["--split-input-file", "-o", "out.mlir"])
+        assert not (tmp_path / "out.mlir").exists(), tool
 
 
 def test_times(both):
@@ -322,7 +463,10 @@ def test_questions(capsys):
         (["--run-reproducer"], "holds no mlir_reproducer", "--run-reproducer"),
         (["--cse", "--no-implicit-module", "--tile"], "runs on builtin.module", "outside"),
         (["--pass-pipeline=func.func(rolling-update)"], "not on func.func", "outside"),
-        (["--irdl-file=nowhere.irdl"], "cannot read 'nowhere.irdl'", ""),
+        (["--affine-loop-unroll"], "unable to schedule pass", "nest it, as in 'func.func(affine-"),
+        (["--cse", "--mlir-print-ir-after=csee"], "unknown option or pass '--csee'", "'cse'"),
+        (["--color"], "cannot work here", "no colours"),
+        (["--irdl-file=nowhere.irdl"], "cannot open input file 'nowhere.irdl'", ""),
     ],
 )
 def test_what_cannot_be_is_said(tmp_path, capfd, arguments, message, hint):

@@ -40,7 +40,7 @@ def test_no_pass_runs_a_pass(path):
 def test_what_a_pass_starts_from_runs_once():
     names = [s.name for s in complete(parse_pipeline("raise-linalg,defer,privatize,privatize"))]
     assert names == [
-        "spread-conditions", "convert-elementwise-to-linalg", "split-concats", "raise-linalg",
+        "apply-patterns", "convert-elementwise-to-linalg", "split-concats", "raise-linalg",
         "defer", "widen-sums", "inline-maps", "rolling-update", "privatize", "privatize",
     ]  # fmt: skip
     assert [s.name for s in complete([Step("privatize")], done=["rolling-update"])] == ["privatize"]

@@ -230,14 +230,21 @@ def test_a_script_of_the_user_is_searched(script, tmp_path, monkeypatch, capsys)
     source.write_text(PROGRAM)
     monkeypatch.setattr(trial, "Host", Slow)
     table, out = tmp_path / "t.json", tmp_path / "out.json"
+    monkeypatch.setenv(tuned.ENVIRONMENT, str(table))  # a table that the search begins
     command = ["tune", "search", str(source), "--schedule", script, "--lengths", "40",
-               "--table", str(table), "--json", str(out), "--rounds", "3"]  # fmt: skip
+               "--json", str(out), "--rounds", "3"]  # fmt: skip
     assert main(command) == 0
     rows = json.loads(out.read_text())["rows"]
     assert sorted((row["knobs"]["rows"], row["cost"]) for row in rows) == [(1, 1.0), (16, 0.5)]
     assert rows[-1]["best"] == 0.5 and "every point was tried" in capsys.readouterr().out
     (finding,) = tuned.read(table).findings
     assert finding.knobs == "rows:16" and finding.schedule == script
+    bundle = str(tmp_path / "p.bundle")
+    assert main(["compile", str(source), "--schedule", script, "-o", bundle]) == 0
+    assert main(["inspect", bundle]) == 0
+    assert "tuned for cpu, this program: rows 16 (+100% when measured)" in capsys.readouterr().out
+    assert main(["explain", str(source), "--schedule", script]) == 0
+    assert f"schedule: {script} with rows 16" in capsys.readouterr().out
     with tuned.using(tuned.read(table)):
         assert library.knob_values(tile_of(compiled(schedule=script)))["rows"] == 16
         assert tile_of(compiled()) != tile_of(compiled(schedule=script))
@@ -272,3 +279,18 @@ def test_bad_commands(tmp_path, script, capsys):
     assert "stands beside other schedules" in capsys.readouterr().err
     assert main([*search, "--evaluations", "0"]) == 2
     assert main(["tune", "search", "nowhere.mlir"]) != 0
+    (tmp_path / "file").touch()
+    assert main([*search, "--json", str(tmp_path / "file" / "out.json")]) != 0
+    assert "cannot write" in capsys.readouterr().err
+    assert main([*search[:-1], str(tmp_path)]) != 0  # a folder
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_gpu_that_is_not_there(tmp_path, monkeypatch, capsys):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (tmp_path / "p.mlir").write_text(PROGRAM)
+    table = ["--table", str(tmp_path / "t.json")]
+    assert main(["tune", "search", str(tmp_path / "p.mlir"), "--target", "sm_80", *table]) != 0
+    printed = capsys.readouterr().err
+    assert "finds no GPU" in printed and "neptune tune build" in printed

@@ -1,5 +1,5 @@
-// RUN: neptune-opt %s --lower-chlo | filecheck %s
-// RUN: not neptune-opt %S/Inputs/log-gamma.mlir --lower-chlo 2>&1 | filecheck %s --check-prefix=REFUSED
+// RUN: neptune-opt %s --apply-patterns | filecheck %s
+// RUN: not neptune-opt %S/Inputs/log-gamma.mlir --apply-patterns 2>&1 | filecheck %s --check-prefix=REFUSED
 // REQUIRES: torch_mlir
 
 // REFUSED: log-gamma.mlir:2:8: error: 'chlo.lgamma' has no lowering
