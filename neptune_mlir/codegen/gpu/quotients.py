@@ -21,7 +21,7 @@ are no normal numbers, or 2^126 and more: a product is left of each quotient.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -67,25 +67,25 @@ def share_divisors(s: Scalars, pairs: Iterable[tuple[Any, Any]]) -> None:
     divisors = list(dict.fromkeys(b for _, b in pairs))
     if 2 * len(divisors) > len(pairs) or any(v.type != s.f32 for p in pairs for v in p):
         return
-    sizes = [s.op("math.absf", [b], s.f32) for b in divisors]
+    for b in divisors:  # one after the other: what is divided need not be there at once
+        _divide_all(s, [a for a, divisor in pairs if divisor == b], b)
+
+
+def _divide_all(s: Scalars, dividends: Sequence[Any], b: Any) -> None:
+    size = [s.op("math.absf", [b], s.f32)]
     usual = s.both(
-        within(s, sizes, AT_LEAST, LEAST_NORMAL), within(s, sizes, LESS, 1 / LEAST_NORMAL)
+        within(s, size, AT_LEAST, LEAST_NORMAL), within(s, size, LESS, 1 / LEAST_NORMAL)
     )
-    branch = scf.IfOp(usual, [s.f32] * (len(pairs) + len(divisors)), has_else=True)
+    branch = scf.IfOp(usual, [s.f32] * (len(dividends) + 1), has_else=True)
     with s.scope(branch.then_block):
-        scf.YieldOp([*(a for a, _ in pairs), *divisors])
+        scf.YieldOp([*dividends, b])
     with s.scope(branch.else_block):
-        one = s.constant(1.0, s.f32)
-        dividends = [_scaled(s, a, b)[0] for a, b in pairs]
-        scf.YieldOp([*dividends, *(_scaled(s, one, b)[1] for b in divisors)])
-    found = list(branch.results)
-    inverse = {
-        b: s.chip.reciprocal(s, divisor)
-        for b, divisor in zip(divisors, found[len(pairs) :], strict=True)
-    }
-    for (a, b), scaled in zip(pairs, found, strict=False):
-        make = partial(s.op, "arith.mulf", [scaled, inverse[b]], s.f32)
-        s.remember(("quotient", a, b), make)
+        scaled = [_scaled(s, a, b) for a in dividends]
+        scf.YieldOp([*(a for a, _ in scaled), scaled[0][1]])
+    *scaled, divisor = branch.results
+    inverse = s.chip.reciprocal(s, divisor)
+    for a, dividend in zip(dividends, scaled, strict=True):
+        s.remember(("quotient", a, b), partial(s.op, "arith.mulf", [dividend, inverse], s.f32))
 
 
 def _scaled(s: Scalars, a: Any, b: Any) -> tuple[Any, Any]:
