@@ -42,9 +42,20 @@ def three_ways(
         same = native(unfused)
         return Programs(native(run), same, same, arguments, results), error.message
 
-    def exact(values: Sequence[Any]) -> list[Any]:
-        found = reference(*map(_as_wide, values))
+    @functools.cache
+    def with_digits_of_f32() -> Callable[..., Any]:
+        made: Callable[..., Any] = compile_reference(source.text, source.name, entry, digits=24)
+        return made
+
+    def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+        found = program(*map(_as_wide, values))
         return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
+
+    def exact(values: Sequence[Any]) -> list[Any]:
+        return wide(reference, values)
+
+    def ranged(values: Sequence[Any]) -> list[Any]:
+        return wide(with_digits_of_f32(), values)
 
     @functools.cache
     def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
@@ -53,8 +64,9 @@ def three_ways(
 
     exponents = _exponents(source, entry)
     programs = Programs(
-        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered
-    )
+        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered,
+        ranged=None if "f64" in arguments else ranged,
+    )  # fmt: skip
     return programs, ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Quotients of f32: a reciprocal for each divisor, and for each quotient a product and a correction.
+"""Quotients of f32: a reciprocal for each divisor; for each quotient a product and a correction.
 
 A product `a * (1 / b)` alone is not `a / b`. The reciprocal of a denormal `b` is infinite, so that
 0 / b would be NaN. That of a large `b` is denormal. And x / x would not always be 1. So a divisor
@@ -73,9 +73,7 @@ def share_divisors(s: Scalars, pairs: Iterable[tuple[Any, Any]]) -> None:
 
 def _divide_all(s: Scalars, dividends: Sequence[Any], b: Any) -> None:
     size = [s.op("math.absf", [b], s.f32)]
-    usual = s.both(
-        within(s, size, AT_LEAST, LEAST_NORMAL), within(s, size, LESS, 1 / LEAST_NORMAL)
-    )
+    usual = s.both(within(s, size, AT_LEAST, LEAST_NORMAL), within(s, size, LESS, 1 / LEAST_NORMAL))
     branch = scf.IfOp(usual, [s.f32] * (len(dividends) + 1), has_else=True)
     with s.scope(branch.then_block):
         scf.YieldOp([*dividends, b])
