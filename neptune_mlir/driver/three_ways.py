@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, TOLERANCE, Comparison
+from neptune_mlir.algebra.numerics.accuracy import (
+    DIGITS_OF_F32,
+    EPSILON,
+    TOLERANCE,
+    Comparison,
+)
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.driver.inputs import result_dtype, stored, to_float64
 from neptune_mlir.errors import NeptuneError
@@ -44,7 +49,10 @@ def three_ways(
 
     @functools.cache
     def with_digits_of_f32() -> Callable[..., Any]:
-        made: Callable[..., Any] = compile_reference(source.text, source.name, entry, digits=24)
+        digits = DIGITS_OF_F32
+        made: Callable[..., Any] = compile_reference(
+            source.text, source.name, entry, digits=digits
+        )
         return made
 
     def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:

@@ -75,6 +75,7 @@ SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
+DIGITS_OF_F32 = 24  # in bits
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
