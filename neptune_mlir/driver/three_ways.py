@@ -50,9 +50,7 @@ def three_ways(
     @functools.cache
     def with_digits_of_f32() -> Callable[..., Any]:
         digits = DIGITS_OF_F32
-        made: Callable[..., Any] = compile_reference(
-            source.text, source.name, entry, digits=digits
-        )
+        made: Callable[..., Any] = compile_reference(source.text, source.name, entry, digits=digits)
         return made
 
     def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
