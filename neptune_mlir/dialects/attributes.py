@@ -367,10 +367,10 @@ STAGES = Attribute(
     ),
 )  # fmt: skip
 ROUGH = Mark(
-    "rough", MARK, "math.exp, math.tanh",
+    "rough", MARK, "math.exp, math.tanh, arith.divf",
     "few digits are enough: its result is rounded to 16 bits",
     writers=("transforms.gpu.tolerance",),
-    readers=("codegen.gpu.scalars",),
+    readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
 )  # fmt: skip
 
 # ---- running maxima that are kept

@@ -390,9 +390,12 @@ def compile_unfused(
 
 
 @bindings.exclusive
-def compile_reference(text: str, source: str, entry: str | None) -> Any:
+def compile_reference(text: str, source: str, entry: str | None, *, digits: int = 0) -> Any:
     """The program as written, all of its floats f64 (arguments and results too): what errors
     count from.
+
+    Args:
+        digits: of every value that it computes, in bits (0: all of f64's).
 
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
@@ -400,7 +403,7 @@ def compile_reference(text: str, source: str, entry: str | None) -> Any:
     lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
         lowering.lift_constants()
-        lowering.run([Step("widen-floats")])
+        lowering.run([Step("widen-floats", {"digits": digits})])
     return _through_loops(lowering, source, entry, vectorize=False)
 
 

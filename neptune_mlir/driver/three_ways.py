@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, TOLERANCE, Comparison
+from neptune_mlir.algebra.numerics.accuracy import (
+    DIGITS_OF_F32,
+    EPSILON,
+    TOLERANCE,
+    Comparison,
+)
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.driver.inputs import result_dtype, stored, to_float64
 from neptune_mlir.errors import NeptuneError
@@ -42,9 +47,21 @@ def three_ways(
         same = native(unfused)
         return Programs(native(run), same, same, arguments, results), error.message
 
-    def exact(values: Sequence[Any]) -> list[Any]:
-        found = reference(*map(_as_wide, values))
+    @functools.cache
+    def with_digits_of_f32() -> Callable[..., Any]:
+        digits = DIGITS_OF_F32
+        made: Callable[..., Any] = compile_reference(source.text, source.name, entry, digits=digits)
+        return made
+
+    def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+        found = program(*map(_as_wide, values))
         return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
+
+    def exact(values: Sequence[Any]) -> list[Any]:
+        return wide(reference, values)
+
+    def ranged(values: Sequence[Any]) -> list[Any]:
+        return wide(with_digits_of_f32(), values)
 
     @functools.cache
     def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
@@ -53,8 +70,9 @@ def three_ways(
 
     exponents = _exponents(source, entry)
     programs = Programs(
-        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered
-    )
+        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered,
+        ranged=None if "f64" in arguments else ranged,
+    )  # fmt: skip
     return programs, ""
 
 

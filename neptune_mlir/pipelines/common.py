@@ -31,6 +31,7 @@ IMPORT = (
     Step("canonicalize"),  # branches become choices between tensors, which are nests too
     *LIFT,  # and some of what was built from numbers becomes array constants
     *RAISE,
+    Step("unit-reductions"),
     Step("canonicalize"),
     Step("cse"),
     Step("equal-extents"),

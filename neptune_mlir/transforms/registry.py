@@ -32,6 +32,7 @@ _MODULES: dict[str, str] = {
     "lower-tm-tensor": "neptune_mlir.transforms.linalg.lower_tm_tensor",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",
+    "unit-reductions": "neptune_mlir.transforms.fusion.unit_reductions",
     "inline-maps": "neptune_mlir.transforms.fusion.inline_maps",
     "merge-rows": "neptune_mlir.transforms.fusion.merge_rows",
     "defer": "neptune_mlir.transforms.fusion.defer",

@@ -99,6 +99,7 @@ FUNCTIONS = [
     Function("powf", np.power, 2, 2, operands=2),
     Function("fpowi", _whole_power, 2, 2, _EXPONENT, 2),
     Function("cbrt", np.cbrt, 1, 1),
+    Function("divf", np.divide, 1.5, 0.5, "%y = arith.divf %a0, %a1 : T", 2),
     Function("sqrt", np.sqrt, 0.5, 0.5),
     Function("rsqrt", lambda x: 1 / np.sqrt(x), 2, 2),
     Function("floor", np.floor, 0, 0),

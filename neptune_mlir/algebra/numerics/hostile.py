@@ -139,7 +139,7 @@ def _floats(shape: Shape, dtype: str) -> dict[str, Form]:
     for value_name, value in mask_values(dtype).items():
         for place, hide in _PLACES.items():
             found[f"mask {value_name} {place}"] = _hiding(hide, value)
-    for mean in FAR:
+    for mean in (0.25 / EPSILON["bf16"], *FAR) if dtype == "bf16" else FAR:
         if mean * EPSILON[dtype] < 0.5:  # else nothing is left of the rest
             found[f"mean {mean:.0e}"] = _normal(1.0, mean)
     for size in MAGNITUDES[dtype]:

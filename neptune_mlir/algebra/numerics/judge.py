@@ -45,6 +45,8 @@ class Programs:
     prepare: Callable[[Sequence[Sequence[Any]], Sequence[Run]], Any] = lambda many, runs: None
     # the program as written with its sums in another order, by a number from 1 (`orders`)
     reordered: Callable[[int], Run] | None = None
+    # the program as written with the digits of f32 and the range of f64
+    ranged: Run | None = None
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -181,6 +183,7 @@ def _run(
     results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
     replaced = [programs.exact(changed) for changed in summed or ()]
+    ranged, ways = _beyond_range(programs, arguments, results[1], results[2])
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = [values[k] for values in near], unequal and unequal[k]
         comparison.loose = summed is not None
@@ -189,5 +192,19 @@ def _run(
         of_replaced = [np.asarray(values[k]) for values in replaced]
         comparison.add(
             fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
-            False if hidden is None else hidden[k],
+            False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
         )  # fmt: skip
+
+
+def _beyond_range(
+    programs: Programs, arguments: Sequence[Any], unfused: Sequence[Any], exact: Sequence[Any]
+) -> tuple[Sequence[Any] | None, list[Sequence[Any]]]:
+    """What `Comparison.add` takes where the unfused program makes NaNs or infinities of numbers."""
+    pairs = [(np.asarray(u), np.asarray(e)) for u, e in zip(unfused, exact, strict=True)]
+    if programs.ranged is None or not any(
+        (np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape
+    ):
+        return None, []
+    return programs.ranged(arguments), [
+        programs.unfused_in(order)(arguments) for order in range(1, ORDERS + 1)
+    ]

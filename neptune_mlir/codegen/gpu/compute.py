@@ -22,8 +22,9 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
-from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, WIDENS
+from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, ROUGH, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -244,9 +245,19 @@ class Compute:
             if made is not None:
                 return Held(out, made)
         if not g.reduced:
-            return Held(out, list(self.evaluate(g, self.points(g, tiles, iteration))))
+            points = self.points(g, tiles, iteration)
+            self._share_divisors(g, points)
+            return Held(out, list(self.evaluate(g, points)))
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
+
+    def _share_divisors(self, g: Generic, points: Sequence[Point]) -> None:
+        """Make the rough quotients of an elementwise op in which elements have divisors in
+        common."""
+        for op in g.block.operations:
+            if op.operation.name == "arith.divf" and ROUGH.on(op.operation):
+                both = (self.evaluate(g, points, v) for v in op.operation.operands)
+                share_divisors(self.s, zip(*both, strict=True))
 
     def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
         """The elements of an elementwise op that a thread has."""

@@ -9,8 +9,9 @@ Rewrites, all of them properties of the operators:
 
 * `exp(x - g)` is `ex2((x - g) * log2 e)`, or another power of 2 where a loop knows more of g
   (`distribute_exponentials`);
-* `a / b` is `a * (1 / b)`, so that a divisor shared by a row is inverted once; constant factors
-  of a product are multiplied now;
+* `a / b` is a product with a reciprocal, and a correction of it unless few digits will do, so that
+  a divisor shared by a row is inverted once (`quotients`); constant factors of a product are
+  multiplied now;
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
 * `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
@@ -41,6 +42,7 @@ from neptune_mlir.codegen.gpu.exponentials import (
     exponential,
     unguarded,
 )
+from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.math.polynomials import TANH, TANH_NEAR
@@ -369,12 +371,20 @@ def _exponential_2(s: Scalars, x: Any) -> Any:
 
 
 def _divide(s: Scalars, a: Any, b: Any) -> Any:
+    return _quotient_by(s, a, b, quotient)
+
+
+def _rough_divide(s: Scalars, a: Any, b: Any) -> Any:
+    return _quotient_by(s, a, b, rough_quotient)
+
+
+def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     if a.type != s.f32 or s.constant_of(a) == 1.0:
         return None
     divisor = s.constant_of(b)
-    if divisor:
+    if divisor and LEAST_NORMAL <= 1 / abs(divisor) <= 1 / LEAST_NORMAL:
         return s.multiply(a, s.constant(1.0 / divisor, s.f32))
-    return s.multiply(a, s.op("arith.divf", [s.constant(1.0, s.f32), b], s.f32))
+    return make(s, a, b)
 
 
 def _multiply(s: Scalars, a: Any, b: Any) -> Any:
@@ -463,11 +473,13 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "math.tanh": _rough_tanh,
     "arith.addf": _add,
     "arith.mulf": _multiply,
-    "arith.divf": _divide,
+    "arith.divf": _rough_divide,
     "arith.select": _choose,
     "arith.extf": _widen,
     "arith.truncf": _round,
     "arith.sitofp": _to_float,
 }
 # what takes their place where a program needs all digits
-_EXACT: dict[str, Callable[..., Any]] = {"math.exp": exact_exponential, "math.tanh": _tanh}
+_EXACT: dict[str, Callable[..., Any]] = {
+    "math.exp": exact_exponential, "math.tanh": _tanh, "arith.divf": _divide,
+}  # fmt: skip

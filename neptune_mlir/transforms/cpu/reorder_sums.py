@@ -5,6 +5,8 @@ For the program as written, with which fused ones are compared: nothing says in 
 adds up its elements, and a program that is exact in one order only is so by luck
 (`algebra/numerics/orders.py`). `order` is the number of one; 0 changes nothing. A loop adds up
 where its only store is of a sum of floats, at a place that the loop's index does not choose.
+Nor does anything say whether a product is rounded before it is added: odd orders let it be a part
+of one fused multiply-add.
 """
 
 from __future__ import annotations
@@ -15,14 +17,19 @@ from neptune_mlir.algebra.numerics.orders import PARTS, way_of
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.transforms.registry import register
 
+_CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf")
+
 
 @register("reorder-sums", "let scalar loops that add up floats take another order")
 def reorder_sums(module: Any, *, order: int = 0) -> None:
     loops: list[Any] = []
+    contract = ir.Attribute.parse("#arith.fastmath<contract>", module.context)
 
     def visit(op: Any) -> Any:
         if op.name == "scf.for" and _adds_up(op):
             loops.append(op)
+        elif op.name in _CONTRACTED and order % 2:
+            op.attributes["fastmath"] = contract
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

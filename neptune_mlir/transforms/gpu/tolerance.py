@@ -8,7 +8,8 @@ logarithm (which would turn a relative error into an absolute one), needs no bet
 it need a better `tanh` where it caps scores, c tanh(s / c): only differences of scores matter, as
 exponents. So functions are marked `neptune.rough` in such programs: every `math.exp`, and each
 `math.tanh` whose value, times numbers up to `LARGEST`, goes nowhere but into maxima of rows and
-exponentials.
+exponentials. Quotients are marked that are two units in the last place off, unless something may
+turn on their last bit: a comparison, or a function that rounds to whole numbers.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ from neptune_mlir.ir.bindings import ir
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
 _SUMS = ("arith.addf", "arith.subf", "arith.negf")
 _MAXIMA = ("arith.maximumf", "arith.maxnumf")
+_ENDS = ("tensor.insert_slice", "tensor.parallel_insert_slice")
+_DECISIONS = (  # their results may turn on the last bit of an operand
+    "arith.cmpf", "arith.fptosi", "arith.fptoui", "arith.remf", "math.ceil", "math.floor",
+    "math.round", "math.roundeven", "math.trunc",
+)  # fmt: skip
 _LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 
 def mark_tolerant(forall: Any) -> None:
     """Mark the functions of a kernel that need few digits."""
-    exponentials, tangents = (_called(forall, name) for name in ("math.exp", "math.tanh"))
-    if not (exponentials or tangents) or not _rounds_to_16_bits(forall.parent):
+    names = ("math.exp", "math.tanh", "arith.divf")
+    exponentials, tangents, quotients = (_called(forall, name) for name in names)
+    if not (exponentials or tangents or quotients) or not _rounds_to_16_bits(forall.parent):
         return
-    for op in (*exponentials, *(t for t in tangents if _is_exponent(t.results[0], 1.0))):
+    tangents = [op for op in tangents if _is_exponent(op.results[0], 1.0)]
+    quotients = [op for op in quotients if not _decides(op.results[0], set())]
+    for op in (*exponentials, *tangents, *quotients):
         ROUGH.set(op)
 
 
@@ -51,6 +60,30 @@ def _called(root: Any, name: str) -> list[Any]:
 
     root.operation.walk(visit)
     return found
+
+
+def _decides(value: Any, seen: set[Any]) -> bool:
+    """Whether the last bit of a value may decide something, as far as can be told."""
+    if value in seen:
+        return False
+    seen.add(value)
+    for use in value.uses:
+        op = use.owner
+        if op.name in _DECISIONS:
+            return True
+        if op.name == "linalg.yield":
+            made = op.operation.block.owner.results[use.operand_number]
+        elif op.name == "linalg.generic":
+            made = op.regions[0].blocks[0].arguments[use.operand_number]
+        elif op.name in _ENDS:
+            continue
+        elif len(op.results) == 1 and not op.regions:
+            made = op.results[0]
+        else:  # a loop, or something else that is not followed
+            return True
+        if _decides(made, seen):
+            return True
+    return False
 
 
 def _is_exponent(value: Any, factor: float) -> bool:

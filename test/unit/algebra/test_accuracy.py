@@ -217,6 +217,35 @@ def test_a_number_may_be_nearly_right_where_the_program_makes_a_nan():
     assert not found.ok
 
 
+def test_more_range_says_what_a_nan_of_the_unfused_program_hides():
+    """The same digits and more range: its error is what counts, or what another order gives."""
+    ulp = EPSILON["f32"]
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    total = lambda x: x.sum(1)  # noqa: E731
+    lost = lambda x: np.where([True, False, False], NAN, x.sum(1))  # noqa: E731
+    off = lambda ulps: lambda x: x.sum(1) * (1 + np.array([ulps, 0, 0]) * ulp)  # noqa: E731
+    ranged = lambda values: [off(20)(values[0])]  # noqa: E731
+    for ulps, right in ((40, True), (60, False), (GARBAGE / 2, False)):
+        of = replace(programs(off(ulps), lost, total), ranged=ranged)
+        assert judge(of, [x])[0].ok == right
+    never = replace(of, reordered=lambda order: lambda values: [lost(values[0])])
+    assert not judge(never, [x])[0].ok
+    same = replace(of, reordered=lambda order: lambda values: [
+        off(GARBAGE / 2)(values[0]) if order % 2 else lost(values[0])])  # fmt: skip
+    assert judge(same, [x])[0].ok  # it is what the program makes in some order
+
+
+def test_noise_is_compared_with_noise():
+    """Where the unfused program is off by more than a row, four times of it, to a power of 4."""
+    x = np.random.default_rng(0).random((3, 8))
+    for times, right in ((200, True), (300, False)):
+        off = lambda x, times=times: 1e-9 + np.full(3, 1e-8 * times)  # noqa: E731
+        of = programs(off, lambda x: np.full(3, 1.1e-8), lambda x: np.full(3, 1e-9))
+        assert judge(of, [x])[0].ok == right
+    of = programs(lambda x: np.full(3, 1.2), lambda x: np.full(3, 1.01), lambda x: np.full(3, 1.0))
+    assert not judge(of, [x])[0].ok  # 20 times worse, but a row that has digits
+
+
 def test_a_variance_of_equal_numbers_may_be_noise():
     weights = np.random.default_rng(0).random(300)
 
