@@ -23,6 +23,7 @@ stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +39,7 @@ OPS: dict[str, int] = {row.name: row.arity for row in OPERATORS.values()}
 LEAVES = ("const", "index", "read", "ref", "sym")
 
 SHOWN = 500  # nodes of a tree that text for people spells out
+KEPT = 64  # nodes below one, in their order, that it remembers
 SPELLED = 500  # nodes of a tree whose text is its own key
 
 # The operands in a key are given by their ids; a term holds its operands, so while it lives no
@@ -220,16 +222,32 @@ def _fold(op: str, values: list[Any], dtype: str) -> Term | None:
 
 def walk(root: Term) -> Iterator[Term]:
     """Every distinct subterm, operands before users."""
+    if not root.args:
+        return iter((root,))
+    below = root.memo.get("below")
+    if below is None:
+        below = _below(root)
+        if len(below) <= KEPT:  # kept for each node of a chain, long ones would be quadratic
+            root.memo["below"] = below
+    return itertools.chain(below, (root,))  # no term holds itself
+
+
+def _below(root: Term) -> tuple[Term, ...]:
     seen: set[Term] = set()
+    found: list[Term] = []
     stack = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
-            yield node
+            found.append(node)
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((a, False) for a in reversed(node.args))
+            if node.args:
+                stack.append((node, True))
+                stack += [(a, False) for a in reversed(node.args)]
+            else:
+                found.append(node)
+    return tuple(found[:-1])
 
 
 def rewrite(root: Term, rule: Callable[[Term], Term | None]) -> Term:
@@ -281,7 +299,9 @@ def leaves(root: Term, op: str) -> list[Term]:
 
 def reads(root: Term) -> tuple[Term, ...]:
     """The distinct reads of a term, in order of appearance; worked out once."""
-    if root.is_leaf:  # no term holds itself
+    if not root.args:
+        return (root,) if root.op == "read" else ()
+    if root.op == "read":  # no term holds itself
         return tuple(leaves(root, "read"))
     found = root.memo.get("reads")
     if found is None:
