@@ -17,11 +17,13 @@ Everything else is an operator from `OPS`. `dtype` is an MLIR scalar type name
 
 A term shares what it repeats, so it may stand for a tree that is exponentially larger. Whatever
 goes over a term goes over its distinct nodes (`walk`), and whatever is asked of a term often
-stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps none alive.
+stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps none alive
+(but the few `index` terms).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import threading
@@ -96,7 +98,10 @@ _NO_AXES: frozenset[int] = frozenset()
 
 def _attr_key(attr: Any) -> Any:
     # 0.0 == -0.0 == False and nan != nan: tell literals apart by type and spelling.
-    return (type(attr).__name__, repr(attr)) if isinstance(attr, int | float) else attr
+    kind = type(attr)
+    if kind is int or kind is bool:
+        return kind, attr
+    return (kind.__name__, repr(attr)) if isinstance(attr, int | float) else attr
 
 
 def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32") -> Term:
@@ -134,6 +139,7 @@ def const(value: Number, dtype: str = "f32") -> Term:
     return term("const", (), value, dtype)
 
 
+@functools.cache  # as many as the widest nest has loops
 def index(axis: int) -> Term:
     return term("index", (), axis, "index")
 
@@ -166,11 +172,12 @@ def make(op: str, *args: Term, dtype: str | None = None) -> Term:
         known = _chosen(op, args)
         if known is not None:
             return known
-    if all(a.is_const for a in args):
+    literals = [a.op == "const" for a in args]
+    if all(literals):
         folded = _fold(op, [a.value for a in args], dtype)
         if folded is not None:
             return folded
-    known = _without_neutral(op, args, dtype)
+    known = _without_neutral(op, args, dtype) if any(literals) else None
     return term(op, args, None, dtype) if known is None else known
 
 
@@ -197,7 +204,7 @@ _WHOLE_FIRST = {"add": 0}
 
 def _without_neutral(op: str, args: Sequence[Term], dtype: str) -> Term | None:
     """The other operand where one is a neutral element."""
-    if len(args) != 2 or not (args[0].is_const or args[1].is_const):
+    if len(args) != 2:
         return None
     whole = not is_float(dtype)
     second = _NEUTRAL_SECOND.get(op, _WHOLE_SECOND.get(op) if whole else None)
