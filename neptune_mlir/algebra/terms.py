@@ -17,12 +17,15 @@ Everything else is an operator from `OPS`. `dtype` is an MLIR scalar type name
 
 A term shares what it repeats, so it may stand for a tree that is exponentially larger. Whatever
 goes over a term goes over its distinct nodes (`walk`), and whatever is asked of a term often
-stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps none alive.
+stands in the node (`axes`, `has_ref`, `size`, `memo`). The table of terms keeps none alive
+(but the few `index` terms).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,6 +41,7 @@ OPS: dict[str, int] = {row.name: row.arity for row in OPERATORS.values()}
 LEAVES = ("const", "index", "read", "ref", "sym")
 
 SHOWN = 500  # nodes of a tree that text for people spells out
+KEPT = 64  # nodes below one, in their order, that it remembers
 SPELLED = 500  # nodes of a tree whose text is its own key
 
 # The operands in a key are given by their ids; a term holds its operands, so while it lives no
@@ -94,7 +98,10 @@ _NO_AXES: frozenset[int] = frozenset()
 
 def _attr_key(attr: Any) -> Any:
     # 0.0 == -0.0 == False and nan != nan: tell literals apart by type and spelling.
-    return (type(attr).__name__, repr(attr)) if isinstance(attr, int | float) else attr
+    kind = type(attr)
+    if kind is int or kind is bool:
+        return kind, attr
+    return (kind.__name__, repr(attr)) if isinstance(attr, int | float) else attr
 
 
 def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32") -> Term:
@@ -132,6 +139,7 @@ def const(value: Number, dtype: str = "f32") -> Term:
     return term("const", (), value, dtype)
 
 
+@functools.cache  # as many as the widest nest has loops
 def index(axis: int) -> Term:
     return term("index", (), axis, "index")
 
@@ -164,11 +172,12 @@ def make(op: str, *args: Term, dtype: str | None = None) -> Term:
         known = _chosen(op, args)
         if known is not None:
             return known
-    if all(a.is_const for a in args):
+    literals = [a.op == "const" for a in args]
+    if all(literals):
         folded = _fold(op, [a.value for a in args], dtype)
         if folded is not None:
             return folded
-    known = _without_neutral(op, args, dtype)
+    known = _without_neutral(op, args, dtype) if any(literals) else None
     return term(op, args, None, dtype) if known is None else known
 
 
@@ -195,7 +204,7 @@ _WHOLE_FIRST = {"add": 0}
 
 def _without_neutral(op: str, args: Sequence[Term], dtype: str) -> Term | None:
     """The other operand where one is a neutral element."""
-    if len(args) != 2 or not (args[0].is_const or args[1].is_const):
+    if len(args) != 2:
         return None
     whole = not is_float(dtype)
     second = _NEUTRAL_SECOND.get(op, _WHOLE_SECOND.get(op) if whole else None)
@@ -220,16 +229,32 @@ def _fold(op: str, values: list[Any], dtype: str) -> Term | None:
 
 def walk(root: Term) -> Iterator[Term]:
     """Every distinct subterm, operands before users."""
+    if not root.args:
+        return iter((root,))
+    below = root.memo.get("below")
+    if below is None:
+        below = _below(root)
+        if len(below) <= KEPT:  # kept for each node of a chain, long ones would be quadratic
+            root.memo["below"] = below
+    return itertools.chain(below, (root,))  # no term holds itself
+
+
+def _below(root: Term) -> tuple[Term, ...]:
     seen: set[Term] = set()
+    found: list[Term] = []
     stack = [(root, False)]
     while stack:
         node, ready = stack.pop()
         if ready:
-            yield node
+            found.append(node)
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((a, False) for a in reversed(node.args))
+            if node.args:
+                stack.append((node, True))
+                stack += [(a, False) for a in reversed(node.args)]
+            else:
+                found.append(node)
+    return tuple(found[:-1])
 
 
 def rewrite(root: Term, rule: Callable[[Term], Term | None]) -> Term:
@@ -281,7 +306,9 @@ def leaves(root: Term, op: str) -> list[Term]:
 
 def reads(root: Term) -> tuple[Term, ...]:
     """The distinct reads of a term, in order of appearance; worked out once."""
-    if root.is_leaf:  # no term holds itself
+    if not root.args:
+        return (root,) if root.op == "read" else ()
+    if root.op == "read":  # no term holds itself
         return tuple(leaves(root, "read"))
     found = root.memo.get("reads")
     if found is None:

@@ -134,6 +134,8 @@ def affine_to_term(expr: Any, lookups: Sequence[Term] = ()) -> Term:
 
     Raises NoTermForm for what is no position (`algebra/access.py`).
     """
+    if isinstance(expr, ir.AffineDimExpr):  # most are a loop
+        return T.index(ir.AffineDimExpr(expr).position)
     found = position_of(_affine_term(expr, lookups))
     if found is None:
         raise NoTermForm(f"access '{expr}' is not a position: {POSITIONS}")

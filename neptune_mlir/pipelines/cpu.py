@@ -12,7 +12,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.pipelines.gpu import Begun
+from neptune_mlir.pipelines.gpu import Begun, run
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
@@ -128,7 +128,7 @@ def compile_tiles(
     """
     target = target or host()
     _keep_arguments(module)
-    runner.run(module, _steps(module, FROM_TILES, target, entry))
+    run(module, _steps(module, FROM_TILES, target, entry))
     plan = Plan.from_json(PLAN.of(module.operation))
     code = _object(module, target, vectorize=False)
     return Bundle("cpu", plan, code, {**(facts or {}), "machine": target.needs()})
@@ -142,9 +142,9 @@ def emit_tiles(module: Any, level: str, entry: str | None = None) -> str:
     target = host()
     _keep_arguments(module)
     if level == "target":
-        runner.run(module, _steps(module, FROM_TILES[: -len(TO_LLVM)], target, entry))
+        run(module, _steps(module, FROM_TILES[: -len(TO_LLVM)], target, entry))
         return str(module)
-    runner.run(module, _steps(module, FROM_TILES, target, entry))
+    run(module, _steps(module, FROM_TILES, target, entry))
     text = _llvm_text(module)
     if level == "llvm":
         return text
@@ -187,7 +187,7 @@ def compile_unfused(
         ]
     }
     _keep_arguments(module)
-    runner.run(module, _steps(module, UNFUSED, target, None, order))
+    run(module, _steps(module, UNFUSED, target, None, order))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 

@@ -44,6 +44,7 @@ def preload() -> None:
     for found in pkgutil.walk_packages(neptune_mlir.__path__, "neptune_mlir."):
         if not found.name.startswith(apart) and not found.name.endswith("__main__"):
             importlib.import_module(found.name)
+    importlib.import_module("support.kept_code").install()
 
 
 def serve(path: str) -> None:

@@ -166,7 +166,7 @@ def kinds(values: Array) -> Array:
 def frobenius(got: Array, wanted: Array) -> float:
     """Norm of the difference over that of `wanted`, where both are finite."""
     both = np.isfinite(got) & np.isfinite(wanted)
-    return _ratio(_norm(np.where(both, got - wanted, 0.0)), _norm(np.where(both, wanted, 0.0)))
+    return _ratio(norm(np.where(both, got - wanted, 0.0)), norm(np.where(both, wanted, 0.0)))
 
 
 def _spread(rows: Array, values: Array) -> Array:
@@ -179,7 +179,7 @@ def _ratio(error: Any, scale: Any) -> float:
     return float(error / scale) if scale else float(error)
 
 
-def _norm(values: Array, axis: int | None = None) -> Array:
+def norm(values: Array, axis: int | None = None) -> Array:
     """Euclidean norms that do not overflow."""
     size = np.abs(values).max(axis=axis, keepdims=axis is not None, initial=0.0)
     size = np.where(size > 0, size, 1.0)
@@ -309,7 +309,7 @@ class Comparison:
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""
         width = values.shape[-1] if values.ndim > 1 else 1
-        return _norm(values.reshape(-1, width) if values.size else values.reshape(0, 1), 1)
+        return norm(values.reshape(-1, width) if values.size else values.reshape(0, 1), 1)
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
@@ -353,22 +353,22 @@ class Comparison:
             return np.zeros(0)
         sizes = np.asarray(self._sizes)
         if self.runs > 1:
-            mean = np.asarray(_norm(sizes)) / np.sqrt(max(sizes.size, 1))
+            mean = np.asarray(norm(sizes)) / np.sqrt(max(sizes.size, 1))
             sizes = np.maximum(sizes, np.minimum(self._movement() / EPSILON[self.dtype], mean))
         unit = EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype])
-        return np.asarray(_norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors)))
+        return np.asarray(norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors)))
 
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
         moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
-        return np.asarray(_norm(moved, 0) / np.sqrt(len(moved)))
+        return np.asarray(norm(moved, 0) / np.sqrt(len(moved)))
 
     def _without_digits(self) -> Array:
         """Rows that the last place of the inputs decides, and whose errors are no larger; rows
         of which the unfused program has few digits, and the fused one not many fewer."""
         moved = self._movement()
-        error = _norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
-        size = _norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
+        error = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+        size = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
         found = (moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS)
         if self._made is not None:
             nothing = size <= EPSILON[self.dtype] * self._made

@@ -10,6 +10,7 @@ results, by row, with the inputs and the bound that `neptune run --check=hostile
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import numpy as np
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numeric import Array, Domain, evaluate, fold, fused
 from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.at_once import right_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.orders import ORDERS, PARTS, way_of
 from neptune_mlir.algebra.terms import Term, is_float, leaves
@@ -192,13 +194,20 @@ def wrong_values(
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
         cases = list(hostile.cases(given, dtypes, names, programs.roles, seed))
-        programs.prepare([case.arguments for case in cases], [fused, ways[0], exact])
-        for case in cases:
+        many = [case.arguments for case in cases]
+        three = [run.batch(many) for run in (fused, ways[0], exact)]
+        right = right_at_once(stacked(many), dtypes, three, programs.results)
+        for case in itertools.compress(cases, ~right):
             found = judge(programs, case.arguments)
             for result, comparison in zip(results, found, strict=True):
                 if comparison.excess > MARGIN:
                     return f"'{result}': {comparison.verdict} (input '{case.name}')"
     return ""
+
+
+def stacked(many: Sequence[Sequence[Any]]) -> list[Array]:
+    """The arguments of several calls, each as one array whose first dimension counts calls."""
+    return [np.stack([np.asarray(a) for a in of_each]) for of_each in zip(*many, strict=True)]
 
 
 @dataclass
@@ -212,14 +221,16 @@ class _Run:
     known: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
-        many = [arguments for arguments in many if id(arguments) not in self.known]
+        self.batch([arguments for arguments in many if id(arguments) not in self.known])
+
+    def batch(self, many: Sequence[Sequence[Any]]) -> list[Array]:
+        """The results on several inputs, which the first dimension counts."""
         if not many:
-            return
-        stacks = {
-            key: np.stack([np.asarray(arguments[k]) for arguments in many])
-            for k, key in enumerate(self.program.inputs)
+            return []
+        data = {
+            key: stack.astype(self._type(key), copy=False)
+            for key, stack in zip(self.program.inputs, stacked(many), strict=True)
         }
-        data = {k: v.astype(self._type(k), copy=False) for k, v in stacks.items()}
         results = [
             np.asarray(value, np.float64 if is_float(dtype) else None)
             for value, dtype in zip(
@@ -229,6 +240,7 @@ class _Run:
         ]  # fmt: skip
         for k, arguments in enumerate(many):
             self.known[id(arguments)] = arguments, [r[k] for r in results]
+        return results
 
     def _type(self, key: str) -> Any:
         dtype = self.program.inputs[key][1]

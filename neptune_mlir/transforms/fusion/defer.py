@@ -14,6 +14,7 @@ worse keep their factors.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
+KEPT = 64  # decisions that are remembered
 ROUNDS = 3  # plans that are made, each with fewer factors that move,
 MORE_ROUNDS = 16  # and, of programs that are judged as a whole, with fewer fusions
 
@@ -115,11 +117,29 @@ class Decision:
     definitions: dict[str, Definition] = field(default_factory=dict)
 
 
+_decided: OrderedDict[tuple[str, str, str], Decision] = OrderedDict()  # the last ones
+
+
 def decide(function: Any, numerics: str) -> Decision:
-    """Plan the fusions that are to come on a copy, until what they give is right."""
-    decision = Decision()
+    """Plan the fusions that are to come on a copy, until what they give is right.
+
+    One program is often compiled several times, for other targets, calls and shapes; what it must
+    not do is worked out once.
+    """
     if numerics == "fast":
-        return decision
+        return Decision()
+    # all of the module: a combiner of the program's own stands beside the function
+    text = function.operation.parent.get_asm(enable_debug_info=True)
+    asked = text, function.name.value, numerics
+    found = _decided.pop(asked, None) or _decide(function, numerics)
+    _decided[asked] = found
+    if len(_decided) > KEPT:
+        _decided.popitem(last=False)
+    return found
+
+
+def _decide(function: Any, numerics: str) -> Decision:
+    decision = Decision()
     whole = is_small(NestProgram(function))
     for round in range(ROUNDS + whole * MORE_ROUNDS):
         trial = function.operation.clone()

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""On which inputs of a batch a program is right by its first run: `judge`, for many inputs at once.
+
+Most inputs are no trouble, and `judge` takes a millisecond for each. Here the first run of all of
+them is judged in a few NumPy calls, by the same rule. What is not right at once may still be right
+(the order of a sum, what float64 does not know): `judge` decides that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.numerics.accuracy import (
+    EPSILON,
+    SMALLEST,
+    Array,
+    bound,
+    ends,
+    kinds,
+    norm,
+    rounded,
+)
+from neptune_mlir.algebra.numerics.judge import FAR
+
+
+def right_at_once(
+    stacks: Sequence[Any], arguments: Sequence[str], three: Sequence[Sequence[Array]],
+    results: Sequence[str],
+) -> Array:  # fmt: skip
+    """Whether `judge` would find each input right, and need no more runs than one for it.
+
+    Args:
+        stacks: the arguments; the first dimension of each counts inputs.
+        arguments: their element types.
+        three: the results fused, as written and in float64, each with inputs first.
+        results: their element types.
+    """
+    together, beyond = _far(stacks, arguments)
+    right = np.ones(len(together), bool)
+    with np.errstate(all="ignore"):
+        for dtype, fused, unfused, exact in zip(results, *three, strict=True):
+            if dtype in EPSILON:
+                right &= _floats_right(fused, unfused, exact, dtype, together, beyond)
+            else:
+                wrong = (fused != unfused) & (fused != exact)
+                right &= ~wrong.reshape(len(right), -1).any(1)
+    return right
+
+
+def _far(stacks: Sequence[Any], dtypes: Sequence[str]) -> tuple[Array, Array]:
+    """`Programs.far` of each input."""
+    count = len(stacks[0])
+    number, product = np.zeros(count, int), np.ones(count)
+    for stack, dtype in zip(stacks, dtypes, strict=True):
+        if dtype in EPSILON:
+            sizes = np.abs(np.asarray(stack, np.float64)).reshape(count, -1)
+            size = sizes.max(1, where=np.isfinite(sizes), initial=0.0)
+            far = (size > FAR) | ((size > 0) & (size < 1 / FAR))
+            number += far
+            product = np.where(far, product * size, product)
+    low, high = ends("f64" if "f64" in dtypes else "f32")
+    together = number > 1
+    return together, together & ~((low < product) & (product < high))
+
+
+def _floats_right(
+    fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array
+) -> Array:
+    """`Comparison.add` of a first run, and whether its excess is at most 1."""
+    count = len(exact)
+    if not exact.size:
+        return np.ones(count, bool)
+    shape = (count, -1, exact.shape[-1] if exact.ndim > 2 else 1)
+    fused, unfused, exact = (a.reshape(shape) for a in (fused, unfused, exact))
+    of_exact, of_fused = kinds(rounded(exact, dtype)), kinds(fused)
+    unknown = np.broadcast_to(beyond[:, None], shape[:1] + exact.shape[1:2])
+    if together.any():
+        size = norm(np.where(np.isfinite(exact), exact, 0.0), 2)
+        low, high = ends(dtype)
+        unknown = unknown | (together[:, None] & (((size > 0) & (size < low)) | (size > high)))
+    alike = (of_fused == kinds(unfused)) | (of_fused == of_exact) | unknown[..., None]
+    compared = (of_exact == 0) & ~unknown[..., None]
+
+    def ulps(got: Array) -> Array:
+        apart = np.isfinite(got) & (np.isfinite(unfused) | (got != 0))
+        error = norm(np.where(compared & apart, got - exact, 0.0), 2)
+        return (error / unit).max(1)
+
+    sizes = norm(np.where(compared, exact, 0.0), 2)
+    unit = EPSILON[dtype] * np.maximum(sizes, SMALLEST[dtype])
+    return alike.all((1, 2)) & (ulps(fused) <= bound(ulps(unfused), dtype))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The first run of many inputs, judged in one go: never milder than `judge`, seldom stricter."""
+
+import numpy as np
+import pytest
+
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.accuracy import Comparison
+from neptune_mlir.algebra.numerics.at_once import right_at_once
+from neptune_mlir.algebra.numerics.judge import Programs
+
+
+def softmax(x, y):
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    return (weights * y).sum(-1) / weights.sum(-1)
+
+
+def unguarded(x, y):
+    return (np.exp(x) * y).sum(-1) / np.exp(x).sum(-1)
+
+
+def products(x, y):
+    return (x * y) * y
+
+
+def moved(x, y):
+    return x * (y * y)
+
+
+def variance(x, y):
+    return ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1)
+
+
+def of_squares(x, y):
+    return (x * x).mean(-1) - x.mean(-1) ** 2
+
+
+def largest(x, y):
+    return x.argmax(-1)
+
+
+def last_largest(x, y):
+    return x.shape[-1] - 1 - x[..., ::-1].argmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("fused", "unfused", "result", "some_wrong"),
+    [(softmax, softmax, "f32", False), (unguarded, softmax, "f32", True),
+     (moved, products, "f32", True), (moved, products, "f16", False),
+     (of_squares, variance, "f32", True), (last_largest, largest, "i64", True)],
+)  # fmt: skip
+def test_as_judge_has_it(fused, unfused, result, some_wrong):
+    def run(function, kind):
+        def of(arguments):
+            with np.errstate(all="ignore"):
+                found = function(*(np.asarray(a, kind) for a in arguments))
+            return [np.asarray(found, float if result != "i64" else None)]
+
+        return of
+
+    dtypes = ("f32", "f32")
+    runs = run(fused, np.float32), run(unfused, np.float32), run(unfused, np.float64)
+    programs = Programs(*runs, dtypes, (result,))
+    generator = np.random.default_rng(0)
+    given = [hostile.plain(generator, (3, 16), d) for d in dtypes]
+    many = [case.arguments for case in hostile.cases(given, dtypes)]
+    three = [[np.stack([of(arguments)[0] for arguments in many])] for of in runs]
+    stacks = [np.stack(of_each) for of_each in zip(*many, strict=True)]
+    right = right_at_once(stacks, dtypes, three, [result])
+    by_one = []
+    for k, arguments in enumerate(many):
+        comparison = Comparison(result)
+        comparison.together, comparison.beyond = programs.far(arguments)
+        comparison.add(*(values[0][k] for values in three))
+        by_one.append(comparison.ok)
+    assert not (right & ~np.array(by_one)).any()
+    assert right.sum() >= 0.9 * sum(by_one)
+    assert (sum(by_one) < len(many)) == some_wrong
