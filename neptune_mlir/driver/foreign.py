@@ -25,6 +25,8 @@ STABLEHLO = (
 )
 FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
+ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
+DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
 
 
 def program_text(path: str | Path) -> str:
@@ -115,25 +117,50 @@ def from_onnx(path: Path) -> str:
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
+    nodes = importlib.import_module("neptune_mlir.driver.onnx_nodes")
+    try:
+        model = nodes.prepared(onnx.load(str(path)), str(path))
+    except (OSError, InputError):
+        raise
+    except Exception as error:  # protobuf and onnx each raise kinds of their own
+        raise _not_imported(path, error) from None
+    problem: InputError | None = None
+    for _ in range(DEPTH):
+        text = _imported(model, path)
+        try:
+            return torch_mlir_opt.lower(text, ONNX, str(path), located=True)
+        except InputError as error:
+            problem = problem or error  # that of the model as it was given
+        refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))
+        model = nodes.defined(model, refused)
+        if model is None:
+            break
+    assert problem is not None
+    raise problem
+
+
+def _imported(model: Any, path: Path) -> str:
+    """A model as a module of torch-mlir. Raises InputError, ToolError."""
+    from neptune_mlir.ir.bindings import TORCH_MLIR
+
     importer = _package(f"{TORCH_MLIR}.extras.onnx_importer", "pip install torch-mlir")
     dialect = importlib.import_module(f"{TORCH_MLIR}.dialects.torch")
     bindings = importlib.import_module(f"{TORCH_MLIR}.ir")
     try:
-        model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
         context = bindings.Context()
         dialect.register_dialect(context)
         info = importer.ModelInfo(model, config=importer.Config())
         module = info.create_module(context=context).operation
         importer.NodeImporter.define_function(info.main_graph, module).import_all()
         module.verify()
-    except OSError:
-        raise
-    except Exception as error:  # protobuf, onnx and the importer each raise kinds of their own
-        reason = str(error).strip().splitlines()
-        raise InputError(
-            f"cannot import '{path}': {reason[0] if reason else type(error).__name__}"
-        ) from None
-    return torch_mlir_opt.lower(module.get_asm(), ONNX, str(path))
+        return str(module.get_asm(enable_debug_info=True))
+    except Exception as error:  # the importer raises kinds of its own
+        raise _not_imported(path, error) from None
+
+
+def _not_imported(path: Path, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()
+    return InputError(f"cannot import '{path}': {reason[0] if reason else type(error).__name__}")
 
 
 def _package(name: str, hint: str) -> Any:

@@ -46,6 +46,24 @@ def lower(
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
 
 
+def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
+    """ONNX's operators that a conversion leaves as they are, or refuses: where the first of each
+    stands. Arguments as for `lower`."""
+    command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
+    command += ["--mlir-elide-elementsattrs-if-larger=8", "--mlir-print-debuginfo"]
+    ended = child.run(command, program.encode(), timeout, f"torch-mlir did not convert {name}")
+    found: dict[str, str] = {}
+    text = ended.made.decode()
+    for operator, label in _LEFT.findall(text):
+        place = re.search(rf'^{label} = loc\("(.*)"\)$', text, re.M)
+        found.setdefault(operator, place[1] if place else name)
+    for line in ended.said.splitlines():
+        error = _error(line, name)
+        if error and (named := _OPERATOR.search(error[1])):
+            found.setdefault(named[1].removeprefix("onnx."), error[0])
+    return found
+
+
 def _executable() -> Path:
     from neptune_mlir.ir.bindings import TORCH_MLIR
 
@@ -61,18 +79,28 @@ def _executable() -> Path:
 
 _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$")
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
+_LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
 _NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
+
+
+def _error(line: str, name: str) -> tuple[str, str] | None:
+    """The place and the text of a line of output that is an error."""
+    match = _DIAGNOSTIC.match(line)
+    if not match or match["kind"] != "error":
+        return None
+    place, text = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:"), match["text"]
+    if named := re.match(r'loc\("([^"]*)"\): ', text):  # a place without a file stands in the text
+        place, text = named[1], text[named.end() :]
+        text = text.removesuffix(f' loc("{place}")')
+    return name if place in ("<unknown>:0", "loc(unknown)") else place, text
 
 
 def _diagnostics(output: str, name: str) -> str:
     """The errors of a pass, each `file:line:col: error: message`, one a line."""
     errors = []
     for line in output.splitlines():
-        match = _DIAGNOSTIC.match(line)
-        if match and match["kind"] == "error":
-            place = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:")
-            place = name if place in ("<unknown>:0", "loc(unknown)") else place
-            text = match["text"]
+        if error := _error(line, name):
+            place, text = error
             if named := _OPERATOR.search(text) or _NAMED.search(text):
                 text = f"torch-mlir cannot lower '{named[1]}' as it is used here: {text}"
             errors.append(f"{place}: error: {text}")
