@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.driver import stablehlo_loops, torch_mlir_opt
 from neptune_mlir.errors import InputError, ToolError
 
 BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
@@ -25,6 +25,8 @@ STABLEHLO = (
 )
 FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
+# control flow, and slices of no element, are written in other ways first
+_ODD = re.compile(r"\bstablehlo\.(while|case|if)\b|\bstablehlo\.slice\b.*-> tensor<(\d+x)*0x")
 ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
 DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
 
@@ -49,6 +51,10 @@ def program_text(path: str | Path) -> str:
 def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
+        if _ODD.search(text):
+            if "chlo." in text.replace("stablehlo.", ""):  # which only torch-mlir can parse
+                text = torch_mlir_opt.lower(text, "inline", name, located=True, generic=True)
+            text = stablehlo_loops.straightened(text, name, _register)
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
         if left := re.search(r"\bstablehlo\.\w+", text):  # `lower-chlo` takes CHLO
             raise InputError(
@@ -61,7 +67,12 @@ def from_text(text: str, name: str) -> str:
 def _place(text: str, at: int, name: str) -> str:
     """Where the op in a line of printed MLIR stood in the program called `name`: the first place in
     a file that its location leads to."""
-    line = text[at : text.index("\n", at)]
+    start = text.rfind("\n", 0, at) + 1
+    line = text[start : text.index("\n", at)]
+    if "loc(" not in line:  # it has regions, and its location stands behind them
+        indent = re.match(r" *", line)[0]  # type: ignore[index]
+        ends = re.compile(rf"^{indent}\}}.* loc\((#loc\d*)\)$", re.M).search(text, at)
+        line = ends[1] if ends else ""
     left, seen = re.findall(r"#loc\d*", line)[-1:], set()
     while left:
         label = left.pop()
@@ -112,7 +123,6 @@ def from_onnx(path: Path) -> str:
         InputError: it is no model, or has an operator that torch-mlir cannot lower.
         ToolError: the package `onnx`, or torch-mlir, is not installed.
     """
-    from neptune_mlir.ir.bindings import TORCH_MLIR
 
     with open(path, "rb"):
         pass
@@ -169,6 +179,11 @@ def _package(name: str, hint: str) -> Any:
     except ImportError:
         needed = name.partition(".")[0]
         raise ToolError(f"reading this program needs '{needed}'", hint=hint) from None
+
+
+def _register(context: Any) -> None:
+    _stablehlo().register_dialect(context, True)
+    context.allow_unregistered_dialects = True  # what names devices, say, which nothing here reads
 
 
 def _stablehlo() -> Any:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, inliner, numpy_helper, version_converter
+from onnx import (
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    helper,
+    inliner,
+    numpy_helper,
+    version_converter,
+)
 
 from neptune_mlir.errors import InputError
 
@@ -257,7 +265,9 @@ def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
             return None
         least = w.number(-np.inf, like)
         boolean = w.types[mask][0] == TensorProto.BOOL
-        scores = w.op("Where", heads_at, scores, least) if boolean else w.op("Add", scores, heads_at)
+        scores = (
+            w.op("Where", heads_at, scores, least) if boolean else w.op("Add", scores, heads_at)
+        )
     if a.get("is_causal"):
         scores = w.op("Where", _causal(w, node, first, flat), scores, w.number(-np.inf, like))
     weights = _softmax(w, scores, kind, a.get("softmax_precision", kind), bool(mask))
