@@ -12,6 +12,7 @@ from pathlib import Path
 from neptune_mlir import child
 from neptune_mlir.errors import InputError, ToolError
 
+_ELIDED = "--mlir-elide-elementsattrs-if-larger=8"
 SHOWN = 5  # diagnostics of a program that cannot be lowered
 
 
@@ -40,9 +41,11 @@ def lower(
     data = program.encode() if isinstance(program, str) else program
     ended = child.run(command, data, timeout, f"torch-mlir did not lower {name} in {timeout:g} s")
     if ended.signal:
+        last = _last_operation(command, data, timeout, name)
         raise InputError(
-            f"torch-mlir died of {ended.signal} while it lowered the program",
-            loc=name, hint="lower its parts one by one to find the operation; report it there",
+            f"torch-mlir died of {ended.signal} while it lowered "
+            + (f"'{last}'" if last else "the program"),
+            loc=name, hint="compute that in another way, or lower the program's parts one by one",
         )  # fmt: skip
     if ended.status:
         raise InputError(_diagnostics(ended.said, name))
@@ -50,11 +53,19 @@ def lower(
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
 
 
+def _last_operation(command: list[str], data: bytes, timeout: float, name: str) -> str:
+    """The op that the last pattern was tried on before torch-mlir died, "" where none was."""
+    late = f"torch-mlir did not lower {name} in {timeout:g} s"
+    logged = child.run([*command, "--log-actions-to=-", _ELIDED], data, timeout, late)
+    tried = re.findall(rb"`apply-pattern pattern: .*?\(.*?\b(torch\.[\w.]+)", logged.made)
+    return tried[-1].decode() if tried else ""
+
+
 def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
     """ONNX's operators that a conversion leaves as they are, or refuses: where the first of each
     stands. Arguments as for `lower`."""
     command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
-    command += ["--mlir-elide-elementsattrs-if-larger=8", "--mlir-print-debuginfo"]
+    command += [_ELIDED, "--mlir-print-debuginfo"]
     ended = child.run(command, program.encode(), timeout, f"torch-mlir did not convert {name}")
     found: dict[str, str] = {}
     text = ended.made.decode()
