@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.driver import stablehlo_loops, torch_mlir_opt
+from neptune_mlir.driver import straight_code, torch_mlir_opt
 from neptune_mlir.errors import InputError, ToolError
 
 BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
@@ -54,7 +54,7 @@ def from_text(text: str, name: str) -> str:
         if _ODD.search(text):
             if "chlo." in text.replace("stablehlo.", ""):  # which only torch-mlir can parse
                 text = torch_mlir_opt.lower(text, "inline", name, located=True, generic=True)
-            text = stablehlo_loops.straightened(text, name, _register)
+            text = straight_code.straightened(text, name, _register)
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
         if left := re.search(r"\bstablehlo\.\w+", text):  # `lower-chlo` takes CHLO
             raise InputError(
@@ -138,7 +138,8 @@ def from_onnx(path: Path) -> str:
     for _ in range(DEPTH):
         text = _imported(model, path)
         try:
-            return torch_mlir_opt.lower(text, ONNX, str(path), located=True)
+            text = torch_mlir_opt.lower(text, ONNX, str(path), located=True)
+            return straight_code.straightened(text, str(path)) if "scf.for" in text else text
         except InputError as error:
             problem = problem or error  # that of the model as it was given
         refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Forms of StableHLO that its conversion to linalg has none for, in others: control flow as straight
-code, slices of no element.
+"""Control flow over whole tensors as straight code: no kernel holds it, and StableHLO's has no
+conversion to linalg.
 
-A loop with a constant number of steps is written out. Of branches each is computed, and the results
-are selected. Loops whose number of steps depends on data stay: nothing lowers them.
+A loop with a constant number of steps is written out (scans, recurrent layers). Of branches each is
+computed, and the results are selected. Loops whose number of steps depends on data stay. Slices of
+no element, which recursions end with, start at 0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock
+from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock
 
 MOST = 20_000  # ops that a loop may become
 _GOES_ON: dict[str, Callable[[int, int], bool]] = {
@@ -22,18 +23,18 @@ _GOES_ON: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def straightened(text: str, name: str, register: Callable[[Any], None]) -> str:
-    """A program in StableHLO with its counted loops written out and its branches selected.
-
-    Slices of no element start at 0, for linalg's may not start behind the last element.
+def straightened(text: str, name: str, register: Callable[[Any], None] | None = None) -> str:
+    """A program with its counted loops (of StableHLO and `scf`) written out and StableHLO's branches
+    selected.
 
     Args:
-        register: makes StableHLO's dialects known to a context.
+        register: makes more dialects known to a context.
 
     Raises InputError for a program that cannot be read.
     """
     with lock, make_context() as context:
-        register(context)
+        if register is not None:
+            register(context)
         try:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
@@ -53,6 +54,8 @@ def _straighten(op: Any) -> bool:
                 changed |= _straighten(inner.operation)
     if op.name == "stablehlo.while":
         return _write_out(op) or changed
+    if op.name == "scf.for":
+        return _write_out_for(op) or changed
     if op.name in ("stablehlo.case", "stablehlo.if"):
         return _select(op) or changed
     if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
@@ -87,6 +90,30 @@ def _write_out(loop: Any) -> bool:
             carried = _inline(body, dict(zip(body.arguments, carried, strict=True)), loop)
     _replace(loop, carried)
     return True
+
+
+def _write_out_for(loop: Any) -> bool:
+    """A loop of `scf` that carries tensors."""
+    low, high, step, *carried = loop.operands
+    bounds = [_index(value) for value in (low, high, step)]
+    body = loop.regions[0].blocks[0]
+    tensors = any(isinstance(value.type, ir.RankedTensorType) for value in carried)
+    if None in bounds or not tensors:
+        return False
+    values = range(*bounds)  # type: ignore[arg-type]
+    if len(values) * _size(body) > MOST:
+        return False
+    with ir.InsertionPoint(loop), loop.location:
+        for value in values:
+            at = arith.ConstantOp(low.type, ir.IntegerAttr.get(low.type, value)).result
+            carried = _inline(body, dict(zip(body.arguments, [at, *carried], strict=True)), loop)
+    _replace(loop, carried)
+    return True
+
+
+def _index(value: Any) -> int | None:
+    op = _owner(value, "arith.constant")
+    return None if op is None else int(ir.IntegerAttr(op.attributes["value"]).value)
 
 
 def _counted(loop: Any) -> tuple[int, list[int]] | None:
