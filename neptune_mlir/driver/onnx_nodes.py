@@ -138,7 +138,7 @@ class _Writer:
     def op(self, name: str, *inputs: str, **attributes: Any) -> str:
         """The result of a new node."""
         self._count += 1
-        result = f"neptune.{self._count}"
+        result = f"{self.place}:{self._count}"
         node = helper.make_node(name, inputs, [result], self.place, **attributes)
         self.nodes.append(node)
         return result
@@ -227,16 +227,18 @@ def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
     """None for what only later operator sets have, and where numbers of heads are not known."""
     q, k, v, mask, past_k, past_v, lengths = _inputs(node, 7)
     a = _attributes(node)
-    windows = a.get("left_window_size", -1) >= 0 or a.get("right_window_size", -1) >= 0
+    windows = max(a.get("left_window_size", -1), a.get("right_window_size", -1)) >= 0
     known = all(x in w.types for x in (q, k, v, mask) if x)
-    if lengths or windows or len([*filter(None, node.output)]) > 3 or not known:
+    if lengths or windows or any(node.output[3:]) or not known:
         return None
     flat = len(w.shape(q)) == 3
-    kind = w.types[q][0]
     heads = a.get("q_num_heads") if flat else w.shape(q)[1]
     shared = a.get("kv_num_heads") if flat else w.shape(k)[1]
     dim, value_dim = w.shape(q)[-1], w.shape(v)[-1]
     if not (heads and shared and dim and value_dim):
+        return None
+    group = heads // shared
+    if mask and (mask := _grouped_mask(w, node.input[3], shared, group)) == "":
         return None
     if flat:
         dim, value_dim = dim // heads, value_dim // shared
@@ -244,34 +246,18 @@ def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
             w.op("Transpose", w.op("Reshape", x, w.constant([0, 0, n, d])), perm=[0, 2, 1, 3])
             for x, n, d in ((q, heads, dim), (k, shared, dim), (v, shared, value_dim))
         )
-    first = None
+    first = w.length(past_k, 2) if past_k else ""
     if past_k:
-        first = w.length(past_k, 2)
         k, v = (w.op("Concat", *x, axis=2) for x in ((past_k, k), (past_v, v)))
-    present, group = (k, v), heads // shared
+    present = (k, v)
     if group > 1:
         q = w.op("Reshape", q, w.constant([0, shared, group, -1, dim]))
         k, v = (w.op("Unsqueeze", x, w.constant([2])) for x in (k, v))
     turned = [0, 1, 2, 4, 3] if group > 1 else [0, 1, 3, 2]
     scores = w.op("MatMul", q, w.op("Transpose", k, perm=turned))
-    like = node.input[0]
-    scores = w.op("Mul", scores, w.number(a.get("scale", dim**-0.5), like))
-    if cap := a.get("softcap", 0.0):
-        cap = w.number(cap, like)
-        scores = w.op("Mul", w.op("Tanh", w.op("Div", scores, cap)), cap)
-    if mask:
-        heads_at = _grouped_mask(w, mask, shared, group)
-        if heads_at is None:
-            return None
-        least = w.number(-np.inf, like)
-        boolean = w.types[mask][0] == TensorProto.BOOL
-        scores = (
-            w.op("Where", heads_at, scores, least) if boolean else w.op("Add", scores, heads_at)
-        )
-    if a.get("is_causal"):
-        scores = w.op("Where", _causal(w, node, first, flat), scores, w.number(-np.inf, like))
-    weights = _softmax(w, scores, kind, a.get("softmax_precision", kind), bool(mask))
-    out = w.op("MatMul", weights, v)
+    scores = w.op("Mul", scores, w.number(a.get("scale", dim**-0.5), node.input[0]))
+    scores = _masked(w, node, scores, mask, first, flat=flat)
+    out = w.op("MatMul", _softmax(w, node, scores, bool(mask)), v)
     if group > 1:
         out = w.op("Reshape", out, w.constant([0, heads, -1, value_dim]))
     if flat:
@@ -280,8 +266,26 @@ def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
     return (out, *present)
 
 
-def _grouped_mask(w: _Writer, mask: str, shared: int, group: int) -> str | None:
-    """A mask under scores whose heads are split in groups; None where that is not known."""
+def _masked(
+    w: _Writer, node: NodeProto, scores: str, mask: str, first: str, *, flat: bool
+) -> str:  # fmt: skip
+    """Scores under a cap, and what masks them."""
+    like, a = node.input[0], _attributes(node)
+    if limit := a.get("softcap", 0.0):
+        cap = w.number(limit, like)
+        scores = w.op("Mul", w.op("Tanh", w.op("Div", scores, cap)), cap)
+    least = w.number(-np.inf, like)
+    if mask and w.types[node.input[3]][0] == TensorProto.BOOL:
+        scores = w.op("Where", mask, scores, least)
+    elif mask:
+        scores = w.op("Add", scores, mask)
+    if a.get("is_causal"):
+        scores = w.op("Where", _causal(w, node, first, flat), scores, least)
+    return scores
+
+
+def _grouped_mask(w: _Writer, mask: str, shared: int, group: int) -> str:
+    """A mask under scores whose heads are split in groups; "" where that is not known."""
     shape = w.shape(mask)
     if group == 1 or len(shape) == 2:
         return mask
@@ -289,23 +293,25 @@ def _grouped_mask(w: _Writer, mask: str, shared: int, group: int) -> str | None:
         return w.op("Unsqueeze", mask, w.constant([2]))
     if len(shape) == 4 and shape[1] == shared * group and None not in shape:
         return w.op("Reshape", mask, w.constant([shape[0], shared, group, *shape[2:]]))
-    return None
+    return ""
 
 
-def _causal(w: _Writer, node: NodeProto, first: str | None, flat: bool) -> str:
+def _causal(w: _Writer, node: NodeProto, first: str, flat: bool) -> str:
     """Whether a key stands at the row's own position or before it: rows by keys."""
     axis = 1 if flat else 2
     rows, keys = (w.length(x, axis) for x in node.input[:2])
     zero, one = w.constant(0), w.constant(1)
     i, j = w.op("Range", zero, rows, one), w.op("Range", zero, keys, one)
-    if first is not None:
+    if first:
         i = w.op("Add", i, first)
         j = w.op("Range", zero, w.op("Add", keys, first), one)
     return w.op("LessOrEqual", j, w.op("Unsqueeze", i, w.constant([1])))
 
 
-def _softmax(w: _Writer, scores: str, kind: int, precise: int, masked: bool) -> str:
+def _softmax(w: _Writer, node: NodeProto, scores: str, masked: bool) -> str:
     """Weights of scores; a row that is masked as a whole has the weights 0."""
+    kind = w.types[node.input[0]][0]
+    precise = _attributes(node).get("softmax_precision", kind)
     if precise != kind:
         scores = w.op("Cast", scores, to=precise)
     weights = w.op("Softmax", scores, axis=-1)

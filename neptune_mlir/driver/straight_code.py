@@ -24,8 +24,8 @@ _GOES_ON: dict[str, Callable[[int, int], bool]] = {
 
 
 def straightened(text: str, name: str, register: Callable[[Any], None] | None = None) -> str:
-    """A program with its counted loops (of StableHLO and `scf`) written out and StableHLO's branches
-    selected.
+    """A program with its counted loops (of StableHLO and `scf`) written out and its branches (of
+    StableHLO) selected.
 
     Args:
         register: makes more dialects known to a context.
@@ -65,9 +65,9 @@ def _straighten(op: Any) -> bool:
 
 def _from_start(op: Any) -> bool:
     sizes = list(op.results[0].type.shape)
-    for attribute, value in (
-        ("start_indices", [0] * len(sizes)), ("limit_indices", sizes), ("strides", [1] * len(sizes)),
-    ):  # fmt: skip
+    zeros, ones = [0] * len(sizes), [1] * len(sizes)
+    given = {"start_indices": zeros, "limit_indices": sizes, "strides": ones}
+    for attribute, value in given.items():
         op.attributes[attribute] = ir.DenseI64ArrayAttr.get(value)
     return True
 
