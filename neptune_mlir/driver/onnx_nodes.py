@@ -25,6 +25,7 @@ from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
 OLDEST = 13  # the operator set from which axes mean what they mean now (Softmax)
+_DEFINITIONS = ("function", "context_dependent_function")
 _WIDE = {TensorProto.FLOAT16, TensorProto.BFLOAT16}  # norms are computed in float32
 
 
@@ -34,7 +35,7 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
     Raises:
         InputError: an input of unknown rank, or of strings.
     """
-    if _version(model) < OLDEST:
+    if _set_version(model) < OLDEST:
         model = version_converter.convert_version(model, OLDEST)
     if model.functions:
         model = inliner.inline_local_functions(model)
@@ -91,7 +92,7 @@ def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
     wanted = []
     for domain, name in sorted(present):
         known = defs.has(name, domain) and defs.get_schema(name, domain)
-        if known and (known.has_function or known.has_context_dependent_function):
+        if known and any(getattr(known, f"has_{kind}") for kind in _DEFINITIONS):
             wanted += [(domain, name)] if not names or name in names else []
     if not wanted:
         return None
@@ -120,7 +121,7 @@ def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
     return _typed(made)
 
 
-class _Writer:
+class _Nodes:
     """New nodes, and what is known of the values of a model.
 
     Args:
@@ -177,7 +178,7 @@ def simplified(model: ModelProto) -> ModelProto:
     """The model with every node that `_WAYS` has written out as plain nodes."""
     if not any((n.domain, n.op_type) in _WAYS for n in model.graph.node):
         return model
-    writer = _Writer(_types(model), _version(model))
+    writer = _Nodes(_types(model), _set_version(model))
     for node in model.graph.node:
         writer.place = node.name
         before = len(writer.nodes)
@@ -195,7 +196,7 @@ def simplified(model: ModelProto) -> ModelProto:
     return _typed(model)
 
 
-def _version(model: ModelProto) -> int:
+def _set_version(model: ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), OLDEST)
 
 
@@ -223,7 +224,7 @@ def _inputs(node: NodeProto, count: int) -> list[str]:
 # ---- attention -----------------------------------------------------------------------------------
 
 
-def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """None for what only later operator sets have, and where numbers of heads are not known."""
     q, k, v, mask, past_k, past_v, lengths = _inputs(node, 7)
     a = _attributes(node)
@@ -267,7 +268,7 @@ def _attention(w: _Writer, node: NodeProto) -> Sequence[str] | None:
 
 
 def _masked(
-    w: _Writer, node: NodeProto, scores: str, mask: str, first: str, *, flat: bool
+    w: _Nodes, node: NodeProto, scores: str, mask: str, first: str, *, flat: bool
 ) -> str:  # fmt: skip
     """Scores under a cap, and what masks them."""
     like, a = node.input[0], _attributes(node)
@@ -284,7 +285,7 @@ def _masked(
     return scores
 
 
-def _grouped_mask(w: _Writer, mask: str, shared: int, group: int) -> str:
+def _grouped_mask(w: _Nodes, mask: str, shared: int, group: int) -> str:
     """A mask under scores whose heads are split in groups; "" where that is not known."""
     shape = w.shape(mask)
     if group == 1 or len(shape) == 2:
@@ -296,7 +297,7 @@ def _grouped_mask(w: _Writer, mask: str, shared: int, group: int) -> str:
     return ""
 
 
-def _causal(w: _Writer, node: NodeProto, first: str, flat: bool) -> str:
+def _causal(w: _Nodes, node: NodeProto, first: str, flat: bool) -> str:
     """Whether a key stands at the row's own position or before it: rows by keys."""
     axis = 1 if flat else 2
     rows, keys = (w.length(x, axis) for x in node.input[:2])
@@ -308,7 +309,7 @@ def _causal(w: _Writer, node: NodeProto, first: str, flat: bool) -> str:
     return w.op("LessOrEqual", j, w.op("Unsqueeze", i, w.constant([1])))
 
 
-def _softmax(w: _Writer, node: NodeProto, scores: str, masked: bool) -> str:
+def _softmax(w: _Nodes, node: NodeProto, scores: str, masked: bool) -> str:
     """Weights of scores; a row that is masked as a whole has the weights 0."""
     kind = w.types[node.input[0]][0]
     precise = _attributes(node).get("softmax_precision", kind)
@@ -324,7 +325,7 @@ def _softmax(w: _Writer, node: NodeProto, scores: str, masked: bool) -> str:
     return weights if precise == kind else w.op("Cast", weights, to=kind)
 
 
-def _rotary(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _rotary(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """Pairs of a head's elements turned by an angle of the position."""
     x, cos, sin, positions = _inputs(node, 4)
     a = _attributes(node)
@@ -363,7 +364,7 @@ def _rotary(w: _Writer, node: NodeProto) -> Sequence[str] | None:
 # ---- norms and activations -----------------------------------------------------------------------
 
 
-def _normal(w: _Writer, x: str, scale: str, node: NodeProto, *, centred: bool) -> str:
+def _normal(w: _Nodes, x: str, scale: str, node: NodeProto, *, centred: bool) -> str:
     """x over the root of its mean square along the last axis, or of its variance, times `scale`."""
     kind = w.types[scale][0]
     number = np.float64 if kind == TensorProto.DOUBLE else np.float32
@@ -375,7 +376,7 @@ def _normal(w: _Writer, x: str, scale: str, node: NodeProto, *, centred: bool) -
     return w.op("Mul", w.op("Cast", normal, to=kind) if kind in _WIDE else normal, scale)
 
 
-def _rms_norm(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _rms_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     x, scale = node.input[:2]
     last = _attributes(node).get("axis", -1) in (-1, len(w.types.get(x, (0, []))[1]) - 1)
     if not last or scale not in w.types or any(node.output[1:]):
@@ -383,7 +384,7 @@ def _rms_norm(w: _Writer, node: NodeProto) -> Sequence[str] | None:
     return [_normal(w, x, scale, node, centred=False)]
 
 
-def _skip_norm(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _skip_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """Sums and their norm. The statistics, which are for training, are not made."""
     simple = node.op_type == "SkipSimplifiedLayerNormalization"
     x, skip, scale, *rest = _inputs(node, 5)
@@ -396,7 +397,7 @@ def _skip_norm(w: _Writer, node: NodeProto) -> Sequence[str] | None:
     return [w.op("Add", normal, shift) if shift else normal, "", "", total]
 
 
-def _gelu(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _gelu(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """x of the normal distribution's share below it, or (FastGelu) its approximation by tanh."""
     x, bias = _inputs(node, 2)
     like = bias if bias in w.types else x
@@ -404,7 +405,7 @@ def _gelu(w: _Writer, node: NodeProto) -> Sequence[str] | None:
         return None
     x = w.op("Add", x, bias) if bias else x
     one, half = w.number(1.0, like), w.number(0.5, like)
-    if node.op_type == "FastGelu":
+    if node.op_type == "FastGelu" or _attributes(node).get("approximate") == b"tanh":
         cubic = w.op("Mul", w.op("Mul", w.op("Mul", x, x), x), w.number(0.044715, like))
         inner = w.op("Mul", w.op("Add", x, cubic), w.number((2 / np.pi) ** 0.5, like))
         share = w.op("Tanh", inner)
@@ -413,14 +414,14 @@ def _gelu(w: _Writer, node: NodeProto) -> Sequence[str] | None:
     return [w.op("Mul", w.op("Mul", x, half), w.op("Add", share, one))]
 
 
-def _quick_gelu(w: _Writer, node: NodeProto) -> Sequence[str] | None:
+def _quick_gelu(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     x, alpha = node.input[0], _attributes(node).get("alpha", 1.702)
     if x not in w.types:
         return None
     return [w.op("Mul", x, w.op("Sigmoid", w.op("Mul", x, w.number(alpha, x))))]
 
 
-_WAYS: dict[tuple[str, str], Callable[[_Writer, NodeProto], Sequence[str] | None]] = {
+_WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]] = {
     ("", "Attention"): _attention,
     ("", "RotaryEmbedding"): _rotary,
     ("", "RMSNormalization"): _rms_norm,
@@ -428,6 +429,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Writer, NodeProto], Sequence[str] | None
     (RUNTIME, "SimplifiedLayerNormalization"): _rms_norm,
     (RUNTIME, "SkipLayerNormalization"): _skip_norm,
     (RUNTIME, "SkipSimplifiedLayerNormalization"): _skip_norm,
+    ("", "Gelu"): _gelu,  # torch-mlir's tanh form is 5e-5 off
     (RUNTIME, "Gelu"): _gelu,
     (RUNTIME, "BiasGelu"): _gelu,
     (RUNTIME, "FastGelu"): _gelu,
