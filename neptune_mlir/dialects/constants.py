@@ -49,16 +49,22 @@ class Elements:
         """The elements of an array constant as memory holds them; None for another constant.
 
         Raises:
-            InputError: the text that the program was read from left the data out.
+            InputError: the text that the program was read from left the data out; complex numbers.
         """
-        attribute = op.attributes["value"]
         kind = op.results[0].type
         if not isinstance(kind, ir.RankedTensorType):
             return None
+        if isinstance(kind.element_type, ir.ComplexType):  # whose elements no binding reads
+            raise InputError(
+                f"a constant of {kind.element_type}: kernels take no complex numbers",
+                loc=location_text(op.location),
+                hint="compute with real and imaginary parts",
+            )
         try:
             size = storage_dtype(str(kind.element_type)).itemsize
         except KeyError:
             return None  # no kernel takes such elements
+        attribute = op.attributes["value"]
         if isinstance(attribute, ir.DenseElementsAttr):
             return None if attribute.is_splat else _dense(attribute)
         text = str(attribute)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.driver import straight_code, torch_mlir_opt
 from neptune_mlir.errors import InputError, ToolError
 
 BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
@@ -25,6 +25,10 @@ STABLEHLO = (
 )
 FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
+# control flow, and slices of no element, are written in other ways first
+_ODD = re.compile(r"\bstablehlo\.(while|case|if)\b|\bstablehlo\.slice\b.*-> tensor<(\d+x)*0x")
+ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
+DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
 
 
 def program_text(path: str | Path) -> str:
@@ -47,6 +51,10 @@ def program_text(path: str | Path) -> str:
 def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
+        if _ODD.search(text):
+            if "chlo." in text.replace("stablehlo.", ""):  # which only torch-mlir can parse
+                text = torch_mlir_opt.lower(text, "inline", name, located=True, generic=True)
+            text = straight_code.straightened(text, name, _register)
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
         if left := re.search(r"\bstablehlo\.\w+", text):  # patterns take CHLO
             raise InputError(
@@ -59,7 +67,12 @@ def from_text(text: str, name: str) -> str:
 def _place(text: str, at: int, name: str) -> str:
     """Where the op in a line of printed MLIR stood in the program called `name`: the first place in
     a file that its location leads to."""
-    line = text[at : text.index("\n", at)]
+    start = text.rfind("\n", 0, at) + 1
+    line = text[start : text.index("\n", at)]
+    if "loc(" not in line:  # it has regions, and its location stands behind them
+        indent = re.match(r" *", line)[0]  # type: ignore[index]
+        ends = re.compile(rf"^{indent}\}}.* loc\((#loc\d*)\)$", re.M).search(text, at)
+        line = ends[1] if ends else ""
     left, seen = re.findall(r"#loc\d*", line)[-1:], set()
     while left:
         label = left.pop()
@@ -110,30 +123,55 @@ def from_onnx(path: Path) -> str:
         InputError: it is no model, or has an operator that torch-mlir cannot lower.
         ToolError: the package `onnx`, or torch-mlir, is not installed.
     """
-    from neptune_mlir.ir.bindings import TORCH_MLIR
 
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
+    nodes = importlib.import_module("neptune_mlir.driver.onnx_nodes")
+    try:
+        model = nodes.prepared(onnx.load(str(path)), str(path))
+    except (OSError, InputError):
+        raise
+    except Exception as error:  # protobuf and onnx each raise kinds of their own
+        raise _not_imported(path, error) from None
+    problem: InputError | None = None
+    for _ in range(DEPTH):
+        text = _imported(model, path)
+        try:
+            text = torch_mlir_opt.lower(text, ONNX, str(path), located=True)
+            return straight_code.straightened(text, str(path)) if "scf.for" in text else text
+        except InputError as error:
+            problem = problem or error  # that of the model as it was given
+        refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))
+        model = nodes.defined(model, refused)
+        if model is None:
+            break
+    assert problem is not None
+    raise problem
+
+
+def _imported(model: Any, path: Path) -> str:
+    """A model as a module of torch-mlir. Raises InputError, ToolError."""
+    from neptune_mlir.ir.bindings import TORCH_MLIR
+
     importer = _package(f"{TORCH_MLIR}.extras.onnx_importer", "pip install torch-mlir")
     dialect = importlib.import_module(f"{TORCH_MLIR}.dialects.torch")
     bindings = importlib.import_module(f"{TORCH_MLIR}.ir")
     try:
-        model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
         context = bindings.Context()
         dialect.register_dialect(context)
         info = importer.ModelInfo(model, config=importer.Config())
         module = info.create_module(context=context).operation
         importer.NodeImporter.define_function(info.main_graph, module).import_all()
         module.verify()
-    except OSError:
-        raise
-    except Exception as error:  # protobuf, onnx and the importer each raise kinds of their own
-        reason = str(error).strip().splitlines()
-        raise InputError(
-            f"cannot import '{path}': {reason[0] if reason else type(error).__name__}"
-        ) from None
-    return torch_mlir_opt.lower(module.get_asm(), ONNX, str(path))
+        return str(module.get_asm(enable_debug_info=True))
+    except Exception as error:  # the importer raises kinds of its own
+        raise _not_imported(path, error) from None
+
+
+def _not_imported(path: Path, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()
+    return InputError(f"cannot import '{path}': {reason[0] if reason else type(error).__name__}")
 
 
 def _package(name: str, hint: str) -> Any:
@@ -142,6 +180,11 @@ def _package(name: str, hint: str) -> Any:
     except ImportError:
         needed = name.partition(".")[0]
         raise ToolError(f"reading this program needs '{needed}'", hint=hint) from None
+
+
+def _register(context: Any) -> None:
+    _stablehlo().register_dialect(context, True)
+    context.allow_unregistered_dialects = True  # what names devices, say, which nothing here reads
 
 
 def _stablehlo() -> Any:

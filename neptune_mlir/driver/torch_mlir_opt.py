@@ -12,12 +12,14 @@ from pathlib import Path
 from neptune_mlir import child
 from neptune_mlir.errors import InputError, ToolError
 
+_ELIDED = "--mlir-elide-elementsattrs-if-larger=8"
 SHOWN = 5  # diagnostics of a program that cannot be lowered
 
 
 def lower(
-    program: str | bytes, passes: str, name: str, *, located: bool = False, timeout: float = 600
-) -> str:
+    program: str | bytes, passes: str, name: str, *, located: bool = False, generic: bool = False,
+    timeout: float = 600,
+) -> str:  # fmt: skip
     """A module as text after passes of torch-mlir.
 
     Args:
@@ -25,6 +27,7 @@ def lower(
         passes: a textual pipeline on modules, without `builtin.module(...)` around it.
         name: what diagnostics call the program.
         located: the text says where its ops stood in the program.
+        generic: every op is written in the form that needs no dialect.
         timeout: seconds.
 
     Raises:
@@ -32,18 +35,48 @@ def lower(
         InputError: a pass refuses the program, or dies on it.
     """
     command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
+    command += ["--allow-unregistered-dialect"]  # attributes of others, which nothing reads
     command += ["--mlir-print-debuginfo"] if located else []
+    command += ["--mlir-print-op-generic"] if generic else []
     data = program.encode() if isinstance(program, str) else program
     ended = child.run(command, data, timeout, f"torch-mlir did not lower {name} in {timeout:g} s")
     if ended.signal:
+        last = _last_operation(command, data, timeout, name)
         raise InputError(
-            f"torch-mlir died of {ended.signal} while it lowered the program",
-            loc=name, hint="lower its parts one by one to find the operation; report it there",
+            f"torch-mlir died of {ended.signal} while it lowered "
+            + (f"'{last}'" if last else "the program"),
+            loc=name, hint="compute that in another way, or lower the program's parts one by one",
         )  # fmt: skip
     if ended.status:
         raise InputError(_diagnostics(ended.said, name))
     text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
+
+
+def _last_operation(command: list[str], data: bytes, timeout: float, name: str) -> str:
+    """The op that the last pattern was tried on before torch-mlir died, "" where none was."""
+    late = f"torch-mlir did not lower {name} in {timeout:g} s"
+    logged = child.run([*command, "--log-actions-to=-", _ELIDED], data, timeout, late)
+    tried = re.findall(rb"`apply-pattern pattern: .*?\(.*?\b(torch\.[\w.]+)", logged.made)
+    return tried[-1].decode() if tried else ""
+
+
+def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
+    """ONNX's operators that a conversion leaves as they are, or refuses: where the first of each
+    stands. Arguments as for `lower`."""
+    command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
+    command += [_ELIDED, "--mlir-print-debuginfo"]
+    ended = child.run(command, program.encode(), timeout, f"torch-mlir did not convert {name}")
+    found: dict[str, str] = {}
+    text = ended.made.decode()
+    for operator, label in _LEFT.findall(text):
+        place = re.search(rf'^{label} = loc\("(.*)"\)$', text, re.M)
+        found.setdefault(operator, place[1] if place else name)
+    for line in ended.said.splitlines():
+        error = _error(line, name)
+        if error and (named := _OPERATOR.search(error[1])):
+            found.setdefault(named[1].removeprefix("onnx."), error[0])
+    return found
 
 
 def _executable() -> Path:
@@ -61,18 +94,28 @@ def _executable() -> Path:
 
 _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$")
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
+_LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
 _NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
+
+
+def _error(line: str, name: str) -> tuple[str, str] | None:
+    """The place and the text of a line of output that is an error."""
+    match = _DIAGNOSTIC.match(line)
+    if not match or match["kind"] != "error":
+        return None
+    place, text = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:"), match["text"]
+    if named := re.match(r'loc\("([^"]*)"\): ', text):  # a place without a file stands in the text
+        place, text = named[1], text[named.end() :]
+        text = text.removesuffix(f' loc("{place}")')
+    return name if place in ("<unknown>:0", "loc(unknown)") else place, text
 
 
 def _diagnostics(output: str, name: str) -> str:
     """The errors of a pass, each `file:line:col: error: message`, one a line."""
     errors = []
     for line in output.splitlines():
-        match = _DIAGNOSTIC.match(line)
-        if match and match["kind"] == "error":
-            place = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:")
-            place = name if place in ("<unknown>:0", "loc(unknown)") else place
-            text = match["text"]
+        if error := _error(line, name):
+            place, text = error
             if named := _OPERATOR.search(text) or _NAMED.search(text):
                 text = f"torch-mlir cannot lower '{named[1]}' as it is used here: {text}"
             errors.append(f"{place}: error: {text}")

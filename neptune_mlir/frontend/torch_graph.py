@@ -22,6 +22,7 @@ def prepare(torch: Any, exported: Any) -> Any:
     exported = exported.run_decompositions(decompositions(torch))
     _compute_no_empty(torch, exported.graph)
     _give_dimensions(torch, exported.graph)
+    _count_from_first(torch, exported.graph)
     return exported
 
 
@@ -176,6 +177,19 @@ def _give_dimensions(torch: Any, graph: Any) -> None:
         if sources and sources[0] is node.args[0]:
             _along_one(torch, graph, node, sources)
     graph.lint()
+
+
+def _count_from_first(torch: Any, graph: Any) -> None:
+    """Dimensions are counted from the first: torch-mlir dies of a scatter along dimension -1."""
+    for node in graph.nodes:
+        if not _has_dimension(node) or not isinstance(node.args[0], torch.fx.Node):
+            continue
+        value = node.args[0].meta.get("val")
+        for k, argument in enumerate(node.target._schema.arguments[: len(node.args)]):
+            dim = node.args[k]
+            if argument.name == "dim" and type(dim) is int and dim < 0:
+                if isinstance(value, torch.Tensor) and value.dim():
+                    node.update_arg(k, dim + value.dim())
 
 
 def _is_number(torch: Any, node: Any) -> bool:

@@ -150,6 +150,9 @@ def source_name(name: str) -> Iterator[None]:
         _source_name.reset(token)
 
 
+_IN_FILE = re.compile(r'"[^"]*":\d+:\d+')
+
+
 def location_text(loc, source: str | None = None) -> str:
     """`file:line:col` of an MLIR location, or its own text when it has no file."""
     source = source or _source_name.get()
@@ -162,6 +165,8 @@ def location_text(loc, source: str | None = None) -> str:
     text = str(loc)
     if text.startswith("loc(") and text.endswith(")"):
         text = text[4:-1]
+    if text.startswith("callsite(") and (place := _IN_FILE.search(text)):
+        text = place[0]  # where it was written, not from where it was called
     if text.startswith('"-":') and source:
         text = source + text[3:]
     return text.replace('"', "")

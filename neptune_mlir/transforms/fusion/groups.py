@@ -439,6 +439,7 @@ class Grouping:
         after = 0
         for key in group.running:
             after |= self.needs.on(key)
+        members = self.needs.set_of(inside)
         candidates = {k for member in group.running for k in self.readers.get(member, ())}
         for key in sorted(candidates, key=self.needs.number):
             nest = self.program.nests[key]
@@ -449,8 +450,8 @@ class Grouping:
             reads = [r for r in self.reads[key] if r.attr in group.running]
             if any(r.attr in group for r in lookups(nest.body)):
                 continue
-            members = self.needs.set_of(inside | group.finish.keys())
-            if self.needs.of(key) & after & ~members:  # something outside comes between
+            # Something outside comes between, or an absorbed map, whose result the stream gives.
+            if self.needs.of(key) & after & ~members:
                 continue
             loops = self._loops_by_members(group, reads)
             if loops is None:

@@ -300,7 +300,8 @@ class FunctionSizes:
             return all([self.assert_equal(v) for v in owner.operands])
         if owner.name == "arith.cmpi" and owner.attributes["predicate"].value == 0:
             a, b = (self.of(v) for v in owner.operands)
-            return self.not_negative(a) and self.not_negative(b) and self.equate(a, b)
+            if self.not_negative(a) or self.not_negative(b):  # then so is what equals it
+                return self.equate(a, b) and self.not_negative(a) and self.not_negative(b)
         return False
 
     # ---- writing ---------------------------------------------------------------------------

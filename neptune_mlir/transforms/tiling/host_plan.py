@@ -54,6 +54,7 @@ class HostReader:
         self.constants_held: list[Constant] = []
         self.buffers: list[Buffer] = []
         self.launches: list[Launch] = []
+        self.asserted: list[list[Any]] = []  # expressions that a call must make equal
         self.results: tuple[Any, ...] = ()
         given = list(function.regions[0].blocks[0].arguments)
         held = constants_of(function)
@@ -102,7 +103,8 @@ class HostReader:
     def plan(self) -> Plan:
         """What has been read, as a plan."""
         return Plan(
-            self.function.name.value, tuple(self.arguments), self._equalities(),
+            self.function.name.value, tuple(self.arguments),
+            (*self._equalities(), *((a, b) for a, b in self.asserted)),
             tuple(self.buffers), tuple(self.launches), self.results,
             constants=tuple(self.constants_held),
         )  # fmt: skip
@@ -142,6 +144,19 @@ class HostReader:
             shape.append(extent)
         return shape
 
+    def _asserted(self, op: Any) -> None:
+        """What the program asserts of its extents, each call checks."""
+        holds = self.expressions[op.operands[0]]
+        if isinstance(holds, list):
+            pair = holds[1:] if holds[0] == "eq" else [holds, 1]
+            if pair not in self.asserted:
+                self.asserted.append(pair)
+        elif not holds:
+            raise LoweringError(
+                f"the program asserts what never holds: {op.attributes['msg'].value}",
+                loc=location_text(op.location),
+            )
+
     def scalar(self, op: Any, name: str) -> None:
         """Read an op on numbers. Raises LoweringError for anything else."""
         if name == "arith.constant":
@@ -164,6 +179,9 @@ class HostReader:
             return
         if name == MULTIPROCESSORS:
             self.expressions[op.results[0]] = ["multiprocessors"]
+            return
+        if name == "cf.assert":
+            self._asserted(op)
             return
         head = _SCALAR_OPS.get(name)
         if name in ("arith.cmpi", "arith.cmpf"):

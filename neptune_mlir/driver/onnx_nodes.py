@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Nodes of an ONNX model as other nodes, where torch-mlir's conversion does not know them.
+
+`simplified` writes attention, root-mean-square norms and the fused norms and activations of ONNX
+Runtime as plain nodes. `defined` replaces nodes by the functions that ONNX itself defines them by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import (
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    helper,
+    inliner,
+    numpy_helper,
+    version_converter,
+)
+
+from neptune_mlir.errors import InputError
+
+RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
+OLDEST = 13  # the operator set from which axes mean what they mean now (Softmax)
+_DEFINITIONS = ("function", "context_dependent_function")
+_WIDE = {TensorProto.FLOAT16, TensorProto.BFLOAT16}  # norms are computed in float32
+
+
+def prepared(model: ModelProto, path: str) -> ModelProto:
+    """A model with types, nodes that say where they stand, and nothing that `simplified` knows.
+
+    Raises:
+        InputError: an input of unknown rank, or of strings.
+    """
+    if _set_version(model) < OLDEST:
+        model = version_converter.convert_version(model, OLDEST)
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    held = {x.name for x in model.graph.initializer}
+    for given in model.graph.input:
+        kind = given.type.tensor_type
+        if given.name in held:
+            continue
+        if not given.type.HasField("tensor_type") or kind.elem_type == TensorProto.STRING:
+            raise InputError(f"{path}: input '{given.name}' is not a tensor of numbers")
+        if not kind.HasField("shape"):
+            raise InputError(
+                f"{path}: input '{given.name}' has no rank",
+                hint="give it a shape with named dimensions (onnx.helper.make_tensor_value_info)",
+            )
+    for k, node in enumerate(model.graph.node):
+        node.name = f"{path}:{node.name or f'{node.op_type}_{k}'}"
+    return simplified(_typed(model))
+
+
+def _typed(model: ModelProto) -> ModelProto:
+    """The model with the types of its values, and constants of every spelling as initializers."""
+    from onnx import shape_inference
+
+    kept = []
+    for node in model.graph.node:
+        held = _array(node) if node.op_type == "Constant" and not node.domain else None
+        if held is None:
+            kept.append(node)
+        else:
+            model.graph.initializer.append(numpy_helper.from_array(held, node.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    return shape_inference.infer_shapes(model, data_prop=True)
+
+
+def _array(node: NodeProto) -> Any:
+    """The array that a constant is; None where it is none of numbers."""
+    attribute = node.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return numpy_helper.to_array(value)
+    kinds = {"value_float": np.float32, "value_int": np.int64}
+    kind = kinds.get(attribute.name.removesuffix("s"))
+    return None if kind is None else np.asarray(value, kind)
+
+
+def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
+    """The model with nodes of these operators replaced by ONNX's definitions of them, of all
+    operators that have one where no name is given. None where none of them has one."""
+    from onnx import defs
+
+    present = {(n.domain, n.op_type) for n in model.graph.node}
+    wanted = []
+    for domain, name in sorted(present):
+        known = defs.has(name, domain) and defs.get_schema(name, domain)
+        if known and any(getattr(known, f"has_{kind}") for kind in _DEFINITIONS):
+            wanted += [(domain, name)] if not names or name in names else []
+    if not wanted:
+        return None
+    # The inliner asks for the type of every input, of initializers, too.
+    typed = {x.name for x in (*model.graph.input, *model.graph.value_info)}
+    model.graph.value_info.extend(
+        helper.make_tensor_value_info(x.name, x.data_type, list(x.dims))
+        for x in model.graph.initializer
+        if x.name not in typed
+    )
+    for node in model.graph.node:  # nor does it know defaults of attributes
+        if (node.domain, node.op_type) in wanted:
+            given = {a.name for a in node.attribute}
+            known = defs.get_schema(node.op_type, node.domain).attributes
+            defaults = (a.default_value for a in known.values() if a.name not in given)
+            node.attribute.extend(d for d in defaults if d.type)
+    places = {output: n.name for n in model.graph.node for output in n.output}
+    try:
+        made = inliner.inline_selected_functions(model, wanted, False, True)
+    except Exception:  # it stops at optional inputs that are left out
+        return None
+    place = "?"
+    for node in reversed(made.graph.node):  # a definition's nodes come before its results
+        place = next((places[o] for o in node.output if o in places), place)
+        node.name = place
+    return _typed(made)
+
+
+class _Nodes:
+    """New nodes, and what is known of the values of a model.
+
+    Args:
+        types: element type and extents (None: not known) of values.
+        version: of the operator set.
+    """
+
+    def __init__(self, types: dict[str, tuple[int, list[int | None]]], version: int):
+        self.types = types
+        self.version = version
+        self.nodes: list[NodeProto] = []
+        self.place = ""
+        self._count = 0
+
+    def op(self, name: str, *inputs: str, **attributes: Any) -> str:
+        """The result of a new node."""
+        self._count += 1
+        result = f"{self.place}:{self._count}"
+        node = helper.make_node(name, inputs, [result], self.place, **attributes)
+        self.nodes.append(node)
+        return result
+
+    def constant(self, value: Any, dtype: Any = np.int64) -> str:
+        return self.op("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
+
+    def number(self, value: float, like: str) -> str:
+        """A number of the element type of a value."""
+        kind = self.types[like][0]
+        tensor = helper.make_tensor("", kind, [], [value])
+        return self.op("Constant", value=tensor)
+
+    def shape(self, name: str) -> list[int | None]:
+        return self.types[name][1]
+
+    def mean(self, name: str) -> str:
+        """Along the last axis, which stays."""
+        if self.version < 18:
+            return self.op("ReduceMean", name, axes=[-1], keepdims=1)
+        return self.op("ReduceMean", name, self.constant([-1]), keepdims=1)
+
+    def part(self, name: str, first: int, stop: int) -> str:
+        """Elements along the last axis."""
+        return self.op("Slice", name, *(self.constant([n]) for n in (first, stop, -1)))
+
+    def length(self, name: str, axis: int) -> str:
+        """An extent of a value, as a scalar."""
+        known = self.types.get(name)
+        if known and known[1][axis] is not None:
+            return self.constant(known[1][axis])
+        return self.op("Gather", self.op("Shape", name), self.constant(axis))
+
+
+def simplified(model: ModelProto) -> ModelProto:
+    """The model with every node that `_WAYS` has written out as plain nodes."""
+    if not any((n.domain, n.op_type) in _WAYS for n in model.graph.node):
+        return model
+    writer = _Nodes(_types(model), _set_version(model))
+    for node in model.graph.node:
+        writer.place = node.name
+        before = len(writer.nodes)
+        way = _WAYS.get((node.domain, node.op_type))
+        results = way(writer, node) if way else None
+        if results is None:
+            del writer.nodes[before:]
+            writer.nodes.append(node)
+            continue
+        for name, result in zip(node.output, results, strict=False):
+            if name:
+                writer.nodes.append(helper.make_node("Identity", [result], [name], node.name))
+    del model.graph.node[:]
+    model.graph.node.extend(writer.nodes)
+    return _typed(model)
+
+
+def _set_version(model: ModelProto) -> int:
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), OLDEST)
+
+
+def _types(model: ModelProto) -> dict[str, tuple[int, list[int | None]]]:
+    found: dict[str, tuple[int, list[int | None]]] = {
+        x.name: (x.data_type, list(x.dims)) for x in model.graph.initializer
+    }
+    for value in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+            found.setdefault(value.name, (kind.elem_type, dims))
+    return found
+
+
+def _attributes(node: NodeProto) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _inputs(node: NodeProto, count: int) -> list[str]:
+    """Names of the inputs, "" for those left out."""
+    return [*node.input, *[""] * (count - len(node.input))]
+
+
+# ---- attention -----------------------------------------------------------------------------------
+
+
+def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """None for what only later operator sets have, and where numbers of heads are not known."""
+    q, k, v, mask, past_k, past_v, lengths = _inputs(node, 7)
+    a = _attributes(node)
+    windows = max(a.get("left_window_size", -1), a.get("right_window_size", -1)) >= 0
+    known = all(x in w.types for x in (q, k, v, mask) if x)
+    if lengths or windows or any(node.output[3:]) or not known:
+        return None
+    flat = len(w.shape(q)) == 3
+    heads = a.get("q_num_heads") if flat else w.shape(q)[1]
+    shared = a.get("kv_num_heads") if flat else w.shape(k)[1]
+    dim, value_dim = w.shape(q)[-1], w.shape(v)[-1]
+    if not (heads and shared and dim and value_dim):
+        return None
+    group = heads // shared
+    if mask and (mask := _grouped_mask(w, node.input[3], shared, group)) == "":
+        return None
+    if flat:
+        dim, value_dim = dim // heads, value_dim // shared
+        q, k, v = (
+            w.op("Transpose", w.op("Reshape", x, w.constant([0, 0, n, d])), perm=[0, 2, 1, 3])
+            for x, n, d in ((q, heads, dim), (k, shared, dim), (v, shared, value_dim))
+        )
+    first = w.length(past_k, 2) if past_k else ""
+    if past_k:
+        k, v = (w.op("Concat", *x, axis=2) for x in ((past_k, k), (past_v, v)))
+    present = (k, v)
+    if group > 1:
+        q = w.op("Reshape", q, w.constant([0, shared, group, -1, dim]))
+        k, v = (w.op("Unsqueeze", x, w.constant([2])) for x in (k, v))
+    turned = [0, 1, 2, 4, 3] if group > 1 else [0, 1, 3, 2]
+    scores = w.op("MatMul", q, w.op("Transpose", k, perm=turned))
+    scores = w.op("Mul", scores, w.number(a.get("scale", dim**-0.5), node.input[0]))
+    scores = _masked(w, node, scores, mask, first, flat=flat)
+    out = w.op("MatMul", _softmax(w, node, scores, bool(mask)), v)
+    if group > 1:
+        out = w.op("Reshape", out, w.constant([0, heads, -1, value_dim]))
+    if flat:
+        out = w.op("Transpose", out, perm=[0, 2, 1, 3])
+        out = w.op("Reshape", out, w.constant([0, 0, heads * value_dim]))
+    return (out, *present)
+
+
+def _masked(
+    w: _Nodes, node: NodeProto, scores: str, mask: str, first: str, *, flat: bool
+) -> str:  # fmt: skip
+    """Scores under a cap, and what masks them."""
+    like, a = node.input[0], _attributes(node)
+    if limit := a.get("softcap", 0.0):
+        cap = w.number(limit, like)
+        scores = w.op("Mul", w.op("Tanh", w.op("Div", scores, cap)), cap)
+    least = w.number(-np.inf, like)
+    if mask and w.types[node.input[3]][0] == TensorProto.BOOL:
+        scores = w.op("Where", mask, scores, least)
+    elif mask:
+        scores = w.op("Add", scores, mask)
+    if a.get("is_causal"):
+        scores = w.op("Where", _causal(w, node, first, flat), scores, least)
+    return scores
+
+
+def _grouped_mask(w: _Nodes, mask: str, shared: int, group: int) -> str:
+    """A mask under scores whose heads are split in groups; "" where that is not known."""
+    shape = w.shape(mask)
+    if group == 1 or len(shape) == 2:
+        return mask
+    if len(shape) == 4 and shape[1] == 1:
+        return w.op("Unsqueeze", mask, w.constant([2]))
+    if len(shape) == 4 and shape[1] == shared * group and None not in shape:
+        return w.op("Reshape", mask, w.constant([shape[0], shared, group, *shape[2:]]))
+    return ""
+
+
+def _causal(w: _Nodes, node: NodeProto, first: str, flat: bool) -> str:
+    """Whether a key stands at the row's own position or before it: rows by keys."""
+    axis = 1 if flat else 2
+    rows, keys = (w.length(x, axis) for x in node.input[:2])
+    zero, one = w.constant(0), w.constant(1)
+    i, j = w.op("Range", zero, rows, one), w.op("Range", zero, keys, one)
+    if first:
+        i = w.op("Add", i, first)
+        j = w.op("Range", zero, w.op("Add", keys, first), one)
+    return w.op("LessOrEqual", j, w.op("Unsqueeze", i, w.constant([1])))
+
+
+def _softmax(w: _Nodes, node: NodeProto, scores: str, masked: bool) -> str:
+    """Weights of scores; a row that is masked as a whole has the weights 0."""
+    kind = w.types[node.input[0]][0]
+    precise = _attributes(node).get("softmax_precision", kind)
+    if precise != kind:
+        scores = w.op("Cast", scores, to=precise)
+    weights = w.op("Softmax", scores, axis=-1)
+    if masked:
+        largest = w.op("ReduceMax", scores, w.constant([-1]), keepdims=1)
+        low, zero = (
+            w.op("Constant", value=helper.make_tensor("", precise, [], [x])) for x in (-np.inf, 0.0)
+        )
+        weights = w.op("Where", w.op("Equal", largest, low), zero, weights)
+    return weights if precise == kind else w.op("Cast", weights, to=kind)
+
+
+def _rotary(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """Pairs of a head's elements turned by an angle of the position."""
+    x, cos, sin, positions = _inputs(node, 4)
+    a = _attributes(node)
+    if not all(n in w.types for n in (x, cos, sin)):
+        return None
+    flat, last = len(w.shape(x)) == 3, w.shape(x)[-1]
+    heads = a.get("num_heads", 0) if flat else 1
+    half = w.shape(cos)[-1]
+    if not (heads and last and half):
+        return None
+    dim = last // heads
+    if flat:
+        x = w.op("Reshape", x, w.constant([0, 0, heads, dim]))
+    if positions:
+        cos, sin = (w.op("Gather", table, positions, axis=0) for table in (cos, sin))
+    cos, sin = (w.op("Unsqueeze", table, w.constant([2 if flat else 1])) for table in (cos, sin))
+    turned, rest = w.part(x, 0, 2 * half), w.part(x, 2 * half, dim)
+    if a.get("interleaved", 0):
+        pairs = w.op("Reshape", turned, w.constant([0, 0, 0, half, 2]))
+        one = w.constant([-1])
+        left, right = (w.op("Squeeze", w.part(pairs, k, k + 1), one) for k in (0, 1))
+    else:
+        left, right = w.part(turned, 0, half), w.part(turned, half, 2 * half)
+    real = w.op("Sub", w.op("Mul", left, cos), w.op("Mul", right, sin))
+    imaginary = w.op("Add", w.op("Mul", left, sin), w.op("Mul", right, cos))
+    parts = [real, imaginary]
+    if a.get("interleaved", 0):
+        parts = [w.op("Unsqueeze", part, w.constant([-1])) for part in parts]
+    out = w.op("Concat", *parts, axis=-1)
+    if a.get("interleaved", 0):
+        out = w.op("Reshape", out, w.constant([0, 0, 0, 2 * half]))
+    out = w.op("Concat", out, rest, axis=-1) if dim > 2 * half else out
+    return [w.op("Reshape", out, w.constant([0, 0, last])) if flat else out]
+
+
+# ---- norms and activations -----------------------------------------------------------------------
+
+
+def _normal(w: _Nodes, x: str, scale: str, node: NodeProto, *, centred: bool) -> str:
+    """x over the root of its mean square along the last axis, or of its variance, times `scale`."""
+    kind = w.types[scale][0]
+    number = np.float64 if kind == TensorProto.DOUBLE else np.float32
+    wide = w.op("Cast", x, to=TensorProto.FLOAT) if kind in _WIDE else x
+    wide = w.op("Sub", wide, w.mean(wide)) if centred else wide
+    epsilon = _attributes(node).get("epsilon", 1e-12 if centred else 1e-5)
+    mean = w.op("Add", w.mean(w.op("Mul", wide, wide)), w.constant(epsilon, number))
+    normal = w.op("Div", wide, w.op("Sqrt", mean))
+    return w.op("Mul", w.op("Cast", normal, to=kind) if kind in _WIDE else normal, scale)
+
+
+def _rms_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    x, scale = node.input[:2]
+    last = _attributes(node).get("axis", -1) in (-1, len(w.types.get(x, (0, []))[1]) - 1)
+    if not last or scale not in w.types or any(node.output[1:]):
+        return None
+    return [_normal(w, x, scale, node, centred=False)]
+
+
+def _skip_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """Sums and their norm. The statistics, which are for training, are not made."""
+    simple = node.op_type == "SkipSimplifiedLayerNormalization"
+    x, skip, scale, *rest = _inputs(node, 5)
+    shift, bias = ("", rest[0]) if simple else rest
+    if scale not in w.types or any(node.output[1:3]):
+        return None
+    total = w.op("Add", x, skip)
+    total = w.op("Add", total, bias) if bias else total
+    normal = _normal(w, total, scale, node, centred=not simple)
+    return [w.op("Add", normal, shift) if shift else normal, "", "", total]
+
+
+def _gelu(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """x of the normal distribution's share below it, or (FastGelu) its approximation by tanh."""
+    x, bias = _inputs(node, 2)
+    like = bias if bias in w.types else x
+    if like not in w.types:
+        return None
+    x = w.op("Add", x, bias) if bias else x
+    one, half = w.number(1.0, like), w.number(0.5, like)
+    if node.op_type == "FastGelu" or _attributes(node).get("approximate") == b"tanh":
+        cubic = w.op("Mul", w.op("Mul", w.op("Mul", x, x), x), w.number(0.044715, like))
+        inner = w.op("Mul", w.op("Add", x, cubic), w.number((2 / np.pi) ** 0.5, like))
+        share = w.op("Tanh", inner)
+    else:
+        share = w.op("Erf", w.op("Mul", x, w.number(0.5**0.5, like)))
+    return [w.op("Mul", w.op("Mul", x, half), w.op("Add", share, one))]
+
+
+def _quick_gelu(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    x, alpha = node.input[0], _attributes(node).get("alpha", 1.702)
+    if x not in w.types:
+        return None
+    return [w.op("Mul", x, w.op("Sigmoid", w.op("Mul", x, w.number(alpha, x))))]
+
+
+_WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]] = {
+    ("", "Attention"): _attention,
+    ("", "RotaryEmbedding"): _rotary,
+    ("", "RMSNormalization"): _rms_norm,
+    ("", "SimplifiedLayerNormalization"): _rms_norm,
+    (RUNTIME, "SimplifiedLayerNormalization"): _rms_norm,
+    (RUNTIME, "SkipLayerNormalization"): _skip_norm,
+    (RUNTIME, "SkipSimplifiedLayerNormalization"): _skip_norm,
+    ("", "Gelu"): _gelu,  # torch-mlir's tanh form is 5e-5 off
+    (RUNTIME, "Gelu"): _gelu,
+    (RUNTIME, "BiasGelu"): _gelu,
+    (RUNTIME, "FastGelu"): _gelu,
+    (RUNTIME, "QuickGelu"): _quick_gelu,
+}

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Control flow over whole tensors as straight code: no kernel holds it, and StableHLO's has no
+conversion to linalg.
+
+A loop with a constant number of steps is written out (scans, recurrent layers). Of branches each is
+computed, and the results are selected. Loops whose number of steps depends on data stay. Slices of
+no element, which recursions end with, start at 0.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from neptune_mlir.dialects.context import make_context
+from neptune_mlir.errors import InputError
+from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock
+
+MOST = 20_000  # ops that a loop may become
+_GOES_ON: dict[str, Callable[[int, int], bool]] = {
+    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge, "NE": operator.ne,
+}  # fmt: skip
+
+
+def straightened(text: str, name: str, register: Callable[[Any], None] | None = None) -> str:
+    """A program with its counted loops (of StableHLO and `scf`) written out and its branches (of
+    StableHLO) selected.
+
+    Args:
+        register: makes more dialects known to a context.
+
+    Raises InputError for a program that cannot be read.
+    """
+    with lock, make_context() as context:
+        if register is not None:
+            register(context)
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise InputError("\n".join(diagnostic_lines(error, name))) from None
+        changed = False
+        for operation in module.body.operations:
+            changed |= _straighten(operation.operation)
+        return str(module.operation.get_asm(enable_debug_info=True)) if changed else text
+
+
+def _straighten(op: Any) -> bool:
+    """Whether anything inside of an op changed, from the inside out."""
+    changed = False
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in list(block.operations):
+                changed |= _straighten(inner.operation)
+    if op.name == "stablehlo.while":
+        return _write_out(op) or changed
+    if op.name == "scf.for":
+        return _write_out_for(op) or changed
+    if op.name in ("stablehlo.case", "stablehlo.if"):
+        return _select(op) or changed
+    if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
+        return _from_start(op)
+    return changed
+
+
+def _from_start(op: Any) -> bool:
+    sizes = list(op.results[0].type.shape)
+    zeros, ones = [0] * len(sizes), [1] * len(sizes)
+    given = {"start_indices": zeros, "limit_indices": sizes, "strides": ones}
+    for attribute, value in given.items():
+        op.attributes[attribute] = ir.DenseI64ArrayAttr.get(value)
+    return True
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+
+def _write_out(loop: Any) -> bool:
+    counted = _counted(loop)
+    if counted is None:
+        return False
+    counter, values = counted
+    body = loop.regions[1].blocks[0]
+    if len(values) * _size(body) > MOST:
+        return False
+    carried = list(loop.operands)
+    with ir.InsertionPoint(loop), loop.location:
+        for value in values:
+            carried[counter] = _constant(carried[counter].type, value)
+            carried = _inline(body, dict(zip(body.arguments, carried, strict=True)), loop)
+    _replace(loop, carried)
+    return True
+
+
+def _write_out_for(loop: Any) -> bool:
+    """A loop of `scf` that carries tensors."""
+    low, high, step, *carried = loop.operands
+    bounds = [_index(value) for value in (low, high, step)]
+    body = loop.regions[0].blocks[0]
+    tensors = any(isinstance(value.type, ir.RankedTensorType) for value in carried)
+    if None in bounds or not tensors:
+        return False
+    values = range(*bounds)  # type: ignore[arg-type]
+    if len(values) * _size(body) > MOST:
+        return False
+    with ir.InsertionPoint(loop), loop.location:
+        for value in values:
+            at = arith.ConstantOp(low.type, ir.IntegerAttr.get(low.type, value)).result
+            carried = _inline(body, dict(zip(body.arguments, [at, *carried], strict=True)), loop)
+    _replace(loop, carried)
+    return True
+
+
+def _index(value: Any) -> int | None:
+    op = _owner(value, "arith.constant")
+    return None if op is None else int(ir.IntegerAttr(op.attributes["value"]).value)
+
+
+def _counted(loop: Any) -> tuple[int, list[int]] | None:
+    """Which of the values that a loop carries counts its steps, and what it is in each."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    last = list(condition.operations)[-1].operation
+    test = _owner(last.operands[0], "stablehlo.compare")
+    if test is None:
+        return None
+    direction = str(test.attributes["comparison_direction"]).partition("<")[2]
+    goes_on = _GOES_ON.get(direction.split()[-1].rstrip(">"))
+    left = test.operands[0]
+    if goes_on is None or not (isinstance(left.owner, ir.Block) and left.owner == condition):
+        return None
+    counter = ir.BlockArgument(left).arg_number
+    given = list(list(body.operations)[-1].operation.operands)
+    end, first = _known(test.operands[1], loop, given), _number(loop.operands[counter])
+    step = _owner(given[counter], "stablehlo.add")
+    if step is None or end is None or first is None or step.operands[0] != body.arguments[counter]:
+        return None
+    by = _known(step.operands[1], loop, given)
+    if not by:
+        return None
+    values = []
+    while goes_on(first, end):
+        values.append(first)
+        first += by
+        if len(values) > MOST:
+            return None
+    return counter, values
+
+
+def _known(value: Any, loop: Any, given: Sequence[Any]) -> int | None:
+    """A constant, or one that a loop carries as it is."""
+    if isinstance(value.owner, ir.Block):
+        k = ir.BlockArgument(value).arg_number
+        inside = [region.blocks[0] for region in loop.regions]
+        carried = given[k] == inside[1].arguments[k] if value.owner in inside else False
+        return _number(loop.operands[k]) if carried else None
+    return _number(value)
+
+
+def _number(value: Any) -> int | None:
+    op = _owner(value, "stablehlo.constant")
+    if op is None or list(value.type.shape):
+        return None
+    held = op.attributes["value"]
+    kind = ir.RankedTensorType(value.type).element_type
+    return int(held[0]) if isinstance(kind, ir.IntegerType) else None
+
+
+def _owner(value: Any, name: str) -> Any:
+    """The op of this name that makes a value, behind conversions to its own type."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    return op if op.name == name else None
+
+
+def _constant(kind: Any, value: int) -> Any:
+    element = ir.RankedTensorType(kind).element_type
+    held = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, value))
+    made = ir.Operation.create("stablehlo.constant", results=[kind], attributes={"value": held})
+    return made.results[0]
+
+
+def _size(block: Any) -> int:
+    return sum(
+        1 + sum(_size(inner) for region in op.operation.regions for inner in region.blocks)
+        for op in block.operations
+    )
+
+
+# ---- branches ------------------------------------------------------------------------------------
+
+
+def _select(op: Any) -> bool:
+    """Compute every branch of an op and select, if no branch holds what stays."""
+    blocks = [region.blocks[0] for region in op.regions]
+    if any(inner.operation.name == "stablehlo.while" for b in blocks for inner in b.operations):
+        return False
+    chosen = op.operands[0]
+    with ir.InsertionPoint(op), op.location:
+        results = [_inline(block, {}, op) for block in blocks]
+        if op.name == "stablehlo.if":
+            tests = [chosen]
+        else:  # an index out of range chooses the last
+            tests = [_equals(chosen, k) for k in range(len(blocks) - 1)]
+        last = results[-1]
+        for test, taken in reversed(list(zip(tests, results, strict=False))):
+            last = [
+                ir.Operation.create(
+                    "stablehlo.select", results=[a.type], operands=[test, a, b]
+                ).results[0]
+                for a, b in zip(taken, last, strict=True)
+            ]
+    _replace(op, last)
+    return True
+
+
+def _equals(value: Any, number: int) -> Any:
+    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    attributes = {"comparison_direction": ir.Attribute.parse("#stablehlo<comparison_direction EQ>")}
+    return ir.Operation.create(
+        "stablehlo.compare", results=[truth], operands=[value, _constant(value.type, number)],
+        attributes=attributes,
+    ).results[0]  # fmt: skip
+
+
+# ---- both ----------------------------------------------------------------------------------------
+
+
+def _inline(block: Any, table: Mapping[Any, Any], before: Any) -> list[Any]:
+    """Copies of a block's ops in front of an op; what the block returns, as values there."""
+    known = dict(table)
+    operations = [op.operation for op in block.operations]
+    for op in operations[:-1]:
+        copy = op.clone(ir.InsertionPoint(before)).operation
+        _rename(copy, known)
+        known.update(zip(op.results, copy.results, strict=True))
+    return [known.get(value, value) for value in operations[-1].operands]
+
+
+def _rename(op: Any, table: Mapping[Any, Any]) -> None:
+    for k, operand in enumerate(op.operands):
+        if operand in table:
+            op.operands[k] = table[operand]
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _rename(inner.operation, table)
+
+
+def _replace(op: Any, values: Sequence[Any]) -> None:
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()

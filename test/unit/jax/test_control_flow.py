@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs of JAX with loops, branches and what its conversion to linalg has no form for."""
+
+import numpy as np
+import pytest
+
+import neptune_mlir
+from neptune_mlir.driver import compiler, foreign
+from neptune_mlir.errors import InputError
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("torch_mlir")
+
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+def f32(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def agrees(function, *arguments):
+    kernel = neptune_mlir.compile(jax.jit(function).lower(*arguments))
+    got, wanted = kernel(*arguments), function(*arguments)
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
+    return kernel
+
+
+def test_counted_loops_and_branches():
+    def function(x, w):
+        def step(h, row):
+            h = jnp.tanh(h * w + row)
+            return h, h.sum()
+
+        last, sums = lax.scan(step, jnp.zeros(8), x)
+        last = lax.fori_loop(2, 4, lambda i, h: h + i, last)
+        return lax.cond(sums[0] > 0, lambda h: -h, lambda h: h * 2, last), sums
+
+    agrees(function, f32(3, 8), f32(8))
+
+
+def test_random_numbers_and_the_inverse_of_erf():
+    agrees(lambda x: lax.erf_inv(x), np.linspace(-1, 1, 101, dtype=np.float32))
+    text = jax.jit(lambda: jax.random.normal(jax.random.key(0), (4,))).lower().as_text()
+    assert "scf.for" not in foreign.from_text(text, "f") and "stablehlo.while" in text
+
+
+def test_slices_of_no_element():
+    agrees(lambda x: lax.associative_scan(jnp.add, x, axis=1), f32(2, 5))
+
+
+def test_two_steps_of_a_recurrence_make_no_cycle():
+    def step(h, x, w, r):
+        z = jax.nn.sigmoid(x @ w[0] + h @ r[0])
+        u = jax.nn.sigmoid(x @ w[1] + h @ r[1])
+        return (1 - z) * jnp.tanh(x @ w[2] + u * (h @ r[2])) + z * h
+
+    def function(x, w, r, h):
+        h = step(h, x[0], w, r)
+        return jnp.stack([h, step(h, x[1], w, r)])
+
+    lowered = jax.jit(function).lower(f32(2, 2, 4), f32(3, 4, 8), f32(3, 8, 8), f32(2, 8))
+    compiler.lower_text(foreign.from_text(lowered.as_text(), "f"), "f", "cpu", None, "fused")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: lax.while_loop(lambda h: h.sum() > 1, lambda h: h / 2, x),
+         r"^f\.mlir:\d+:\d+: 'stablehlo\.while' has no lowering"),
+        (lambda x: jnp.sort(x), r"^f\.mlir:\d+:\d+: 'stablehlo\.sort' has no lowering"),
+        (lambda x: jnp.linalg.cholesky(x), "'stablehlo.custom_call' has no lowering"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_named_where_it_stands(function, said):
+    text = jax.jit(function).lower(f32(4, 4)).as_text()
+    with pytest.raises(InputError, match=said):
+        foreign.from_text(text, "f.mlir")
+
+
+def test_constants_of_complex_numbers():
+    with pytest.raises(InputError, match="a constant of complex<f32>"):
+        neptune_mlir.compile(jax.jit(lambda x: jnp.abs(x + 1j * x)).lower(f32(4)))

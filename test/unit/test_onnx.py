@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""ONNX models: operators that torch-mlir does not know, lengths, loops, and what is refused."""
+
+import numpy as np
+import pytest
+
+import neptune_mlir
+from neptune_mlir.cli.main import main
+from neptune_mlir.driver import compiler, foreign
+from neptune_mlir.errors import ArgumentError, InputError
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("torch_mlir")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+RNG = np.random.default_rng(0)
+Node = helper.make_node
+
+
+def f32(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def save(path, nodes, inputs, outputs, held=None, *, opset=23, domains=(), functions=()):
+    """A model of float32 tensors (int64 where the name starts with `ids`) in a file."""
+
+    def value(name, shape):
+        kind = TensorProto.INT64 if name.startswith("ids") else TensorProto.FLOAT
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    graph = helper.make_graph(
+        nodes, "g", [value(*x) for x in inputs.items()], [value(*x) for x in outputs.items()],
+        [numpy_helper.from_array(a, n) for n, a in (held or {}).items()],
+    )  # fmt: skip
+    sets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=10, functions=functions)
+    onnx.save(model, path)
+    return path
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_grouped_causal_attention_is_one_kernel(tmp_path):
+    path = save(
+        tmp_path / "f.onnx",
+        [Node("Attention", ["q", "k", "v"], ["y"], q_num_heads=4, kv_num_heads=2, is_causal=1)],
+        {"q": ["b", 9, 32], "k": ["b", 9, 16], "v": ["b", 9, 16]},
+        {"y": ["b", 9, 32]},
+    )  # fmt: skip
+    kernel = neptune_mlir.compile(path)
+    q, k, v = f32(2, 9, 32), f32(2, 9, 16), f32(2, 9, 16)
+    heads = [x.astype(np.float64).reshape(2, 9, -1, 8).swapaxes(1, 2) for x in (q, k, v)]
+    keys, values = (np.repeat(x, 2, axis=1) for x in heads[1:])
+    scores = np.einsum("bhid,bhjd->bhij", heads[0], keys) * 8**-0.5
+    out = softmax(np.where(np.tri(9, dtype=bool), scores, -np.inf)) @ values
+    np.testing.assert_allclose(kernel(q, k, v), out.swapaxes(1, 2).reshape(2, 9, 32), atol=1e-5)
+    assert len(kernel.bundle.plan.launches) == 1
+    assert [a.name for a in kernel.bundle.plan.arguments] == ["q", "k", "v"]
+
+
+def test_a_row_that_is_masked_as_a_whole_is_zero(tmp_path):
+    path = save(
+        tmp_path / "f.onnx", [Node("Attention", ["q", "k", "v", "m"], ["y"], softcap=2.0)],
+        {"q": [1, 2, 5, 8], "k": [1, 2, 7, 8], "v": [1, 2, 7, 8], "m": [5, 7]}, {"y": [1, 2, 5, 8]},
+    )  # fmt: skip
+    q, k, v, m = f32(1, 2, 5, 8), f32(1, 2, 7, 8), f32(1, 2, 7, 8), f32(5, 7)
+    m[3] = -np.inf
+    out = neptune_mlir.compile(path)(q, k, v, m)
+    scores = 2 * np.tanh(q.astype(np.float64) @ k.swapaxes(2, 3) * 8**-0.5 / 2) + m
+    scores[:, :, 3] = 0
+    wanted = softmax(scores) @ v
+    wanted[:, :, 3] = 0
+    np.testing.assert_allclose(out, wanted, atol=1e-5)
+
+
+def test_norms_and_activations_of_runtimes_and_definitions(tmp_path):
+    """A skipped norm, a root-mean-square norm, a function that ONNX defines, one of the model."""
+    body = [
+        Node("Constant", [], ["axis"], value_ints=[-1]),
+        Node("ReduceL2", ["a", "axis"], ["n"], keepdims=1), Node("Div", ["a", "n"], ["o"]),
+    ]  # fmt: skip
+    own = helper.make_function("own", "Unit", ["a"], ["o"], body, [helper.make_opsetid("", 24)])
+    skip = Node(
+        "SkipLayerNormalization", ["x", "s", "g", "b"], ["n", "", "", "t"],
+        domain="com.microsoft", epsilon=1e-3,
+    )  # fmt: skip
+    nodes = [
+        skip, Node("RMSNormalization", ["n", "g"], ["r"], epsilon=1e-3),
+        Node("Swish", ["r"], ["w"]), Node("Unit", ["w"], ["y"], domain="own"),
+    ]  # fmt: skip
+    held = {"g": f32(16), "b": f32(16)}
+    path = save(
+        tmp_path / "f.onnx", nodes, {"x": ["n", 16], "s": ["n", 16]},
+        {"y": ["n", 16], "t": ["n", 16]}, held, opset=24, domains=("com.microsoft", "own"),
+        functions=[own],
+    )  # fmt: skip
+    x, s = f32(6, 16), f32(6, 16)
+    y, t = neptune_mlir.compile(path)(x, s)
+    total = (x + s).astype(np.float64)
+    np.testing.assert_allclose(t, total, atol=1e-6)
+    centred = total - total.mean(-1, keepdims=True)
+    n = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * held["g"] + held["b"]
+    r = n / np.sqrt((n**2).mean(-1, keepdims=True) + 1e-3) * held["g"]
+    w = r / (1 + np.exp(-r))
+    np.testing.assert_allclose(y, w / np.linalg.norm(w, axis=-1, keepdims=True), atol=1e-5)
+
+
+def test_a_call_checks_what_the_model_asserts_of_its_lengths(tmp_path):
+    """A table of positions is cut to the length of a row, which it may not exceed."""
+    nodes = [
+        Node("Shape", ["x"], ["s"], start=1, end=2), Node("Slice", ["table", "zero", "s"], ["t"]),
+        Node("Add", ["x", "t"], ["y"]),
+    ]  # fmt: skip
+    held = {"table": f32(12), "zero": np.array([0])}
+    path = save(tmp_path / "f.onnx", nodes, {"x": ["b", "n"]}, {"y": ["b", "n"]}, held, opset=17)
+    kernel, x = neptune_mlir.compile(path), f32(3, 9)
+    np.testing.assert_array_equal(kernel(x), x + held["table"][:9])
+    with pytest.raises(ArgumentError, match=r"x\.shape\[1\] is 13, but .* is 12: they must"):
+        kernel(f32(3, 13))
+
+
+def test_two_steps_of_a_recurrent_layer(tmp_path):
+    path = save(
+        tmp_path / "f.onnx",
+        [Node("GRU", ["x", "w", "r"], ["", "y"], hidden_size=4, linear_before_reset=1)],
+        {"x": [2, 3, 5]}, {"y": [1, 3, 4]}, {"w": f32(1, 12, 5), "r": f32(1, 12, 4)}, opset=18,
+    )  # fmt: skip
+    text = foreign.program_text(path)
+    assert "scf.for" not in text
+    compiler.lower_text(text, "f", "cpu", None, "fused")
+
+
+def test_what_is_refused_is_named_where_it_stands(tmp_path, capsys):
+    x = {"x": [3, 8]}
+    path = save(
+        tmp_path / "f.onnx", [Node("Frobnicate", ["x"], ["y"], domain="own", name="node7")],
+        x, {"y": [3, 8]}, domains=("own",),
+    )  # fmt: skip
+    assert main(["compile", str(path)]) != 0
+    assert f"{path}:node7: error: torch-mlir cannot lower 'onnx.Frobnicate'" in (
+        capsys.readouterr().err
+    )
+    path = save(tmp_path / "g.onnx", [Node("Softmax", ["x"], ["y"])], {"x": None}, {"y": None})
+    with pytest.raises(InputError, match="input 'x' has no rank"):
+        foreign.program_text(path)
