@@ -70,7 +70,8 @@ class ConsumerCompute(Compute):
         assert isinstance(b_tile, PanelTile)
         fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
         acc = None if fresh else self.registers(start, layout)
-        turned = tuple(g.maps[o].index(p.k) == 0 for o in (p.a, p.b))  # rows along m, along n
+        # whether rows run along m, and along n
+        turned = g.maps[p.a].index(p.k) == 0, g.maps[p.b].index(p.k) == 0
         b, b_steps = self._in_panels(b_tile, b_tile.address, k, turned[1])
         a: Any
         if isinstance(a_tile, PanelTile):
@@ -92,7 +93,8 @@ class ConsumerCompute(Compute):
         count = depth // warp_groups.DEEP
         if turned:
             step = warp_groups.DEEP * tile.row_bytes >> 4
-            return self._descriptor(address, tile, tile.panel_bytes), [step * j for j in range(count)]
+            steps = [step * j for j in range(count)]
+            return self._descriptor(address, tile, tile.panel_bytes), steps
         return self._descriptor(address, tile), [self._along(j, tile) for j in range(count)]
 
     def _along(self, j: int, tile: PanelTile) -> int:

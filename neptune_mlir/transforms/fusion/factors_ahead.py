@@ -20,8 +20,8 @@ a contraction that goes through memory anyway.
     a[i, d] = Σ_j bf16(exp(s[i, j] - l[i])) * w[j, d]       ->      a[i, d] = Σ_j g[i, j] * w[j, d]
     b[j, d] = Σ_i bf16(exp(s[i, j] - l[i])) * x[i, d]               b[j, d] = Σ_i g[i, j] * x[i, d]
 
-`g` is written where `s` was, in the type that the products take, and `s` is not stored. Each product
-would compute `g` again for every tile of its columns.
+`g` is written where `s` was, in the type that the products take, and `s` is not stored. Each
+product would compute `g` again for every tile of its columns.
 """
 
 from __future__ import annotations

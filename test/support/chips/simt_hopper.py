@@ -288,8 +288,9 @@ class HopperBlock(simt.Block):
         assert (groups.all(1) == groups.any(1)).all(), "a warp does a warp group's product alone"
         steps = re.findall(
             r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16"
-            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:([01]), )?([01]);", text,
-        )  # fmt: skip
+            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:([01]), )?([01]);",
+            text,
+        )
         moves = re.findall(r"add\.s64 a, \$(\d+), (\d+);", text)
         assert len(steps) == text.count("wgmma.mma_async")
         width = int(steps[0][2])
