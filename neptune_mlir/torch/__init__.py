@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The compiler's door for PyTorch: `attention` with FlexAttention's modifiers, and attention for
-servers.
+servers, and a loss.
 
     import neptune_mlir.torch as nt
 
@@ -8,6 +8,7 @@ servers.
 """
 
 from neptune_mlir.torch.attention import attention
+from neptune_mlir.torch.losses import linear_cross_entropy
 from neptune_mlir.torch.sdpa import register, unregister
 from neptune_mlir.torch.serving import (
     cascade_attention,
@@ -17,6 +18,6 @@ from neptune_mlir.torch.serving import (
 )
 
 __all__ = [
-    "attention", "cascade_attention", "latent_attention", "paged_attention", "ragged_attention",
-    "register", "unregister",
+    "attention", "cascade_attention", "latent_attention", "linear_cross_entropy",
+    "paged_attention", "ragged_attention", "register", "unregister",
 ]  # fmt: skip

@@ -70,26 +70,32 @@ class ConsumerCompute(Compute):
         assert isinstance(b_tile, PanelTile)
         fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
         acc = None if fresh else self.registers(start, layout)
-        transposed = g.maps[p.b].index(p.k) == 0
-        if transposed:
-            b = self._descriptor(b_tile.address, b_tile, b_tile.panel_bytes)
-            b_steps = [j * warp_groups.DEEP * b_tile.row_bytes >> 4 for j in range(k // 16)]
-        else:
-            b = self._descriptor(b_tile.address, b_tile)
-            b_steps = [self._along(j, b_tile) for j in range(k // 16)]
+        # whether rows run along m, and along n
+        turned = g.maps[p.a].index(p.k) == 0, g.maps[p.b].index(p.k) == 0
+        b, b_steps = self._in_panels(b_tile, b_tile.address, k, turned[1])
         a: Any
         if isinstance(a_tile, PanelTile):
-            rows = s.constant(ROWS * a_tile.row_bytes, s.i32)
-            moved = s.op("arith.muli", [self.group, rows], s.i32)
+            # a group's rows are so many rows of the tile, or a panel where these run along m
+            own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
+            moved = s.op("arith.muli", [self.group, s.constant(own, s.i32)], s.i32)
             address = s.op("arith.addi", [a_tile.address, moved], s.i32)
-            a = self._descriptor(address, a_tile)
-            a_steps = [self._along(j, a_tile) for j in range(k // 16)]
+            a, a_steps = self._in_panels(a_tile, address, k, turned[0])
         else:
             a = self.fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
-        dtype = element_of(g.inputs[p.b])
-        return hopper.multiply(dtype, n, acc, a, b, steps, transposed)
+        return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
+
+    def _in_panels(
+        self, tile: PanelTile, address: Any, depth: int, turned: bool
+    ) -> tuple[Any, list[int]]:
+        """The descriptor of an operand, and what each 16 of the summed axis add to it."""
+        count = depth // warp_groups.DEEP
+        if turned:
+            step = warp_groups.DEEP * tile.row_bytes >> 4
+            steps = [step * j for j in range(count)]
+            return self._descriptor(address, tile, tile.panel_bytes), steps
+        return self._descriptor(address, tile), [self._along(j, tile) for j in range(count)]
 
     def _along(self, j: int, tile: PanelTile) -> int:
         """Of a descriptor, to the j-th 16 columns of a tile."""

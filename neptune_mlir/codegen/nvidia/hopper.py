@@ -238,7 +238,7 @@ def multiply(
     a: Any | Sequence[Any],
     b: Any,
     steps: Sequence[tuple[int, int]],
-    transposed: bool,
+    turned: tuple[bool, bool],
 ) -> list[Any]:
     """Issue `acc[64, width] += A B` of one warp group: f32 accumulators, not to be read yet.
 
@@ -250,7 +250,8 @@ def multiply(
         a: a descriptor, or the words of the fragments (4 a step of 16 along the reduced axis).
         b: a descriptor.
         steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
-        transposed: the rows of B run along its free axis, not along the reduced axis.
+        turned: of A and of B, whether rows in shared memory run along the free axis, not along the
+            reduced axis.
     """
     count = width // 2
     words = list(a) if isinstance(a, (list, tuple)) else None
@@ -268,7 +269,7 @@ def multiply(
             left = "a"
         lines.append(f"add.s64 b, ${place_b}, {move_b};")
         keep = "q" if k == 0 and not acc else "p"
-        major = f"{int(transposed)}" if words else f"0, {int(transposed)}"
+        major = f"{int(turned[1])}" if words else f"{int(turned[0])}, {int(turned[1])}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
             f"{left}, b, {keep}, 1, 1, {major};"

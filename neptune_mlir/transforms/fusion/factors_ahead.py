@@ -12,15 +12,30 @@ what it needs is reduced first, and `z` written in the same pass over `x`. That 
 partner has 16 bits, for matrix instructions that take these, and `z` is rounded as its partner is.
 
 Part of `rolling-update` (option `ahead`); targets with matrix instructions ask for it.
+
+Another kind of factor is computed ahead on every target: what products make, element by element, of
+a contraction that goes through memory anyway.
+
+    s[i, j] = Σ_d x[i, d] * w[j, d]                    g[i, j] = bf16(exp(s[i, j] - l[i]))
+    a[i, d] = Σ_j bf16(exp(s[i, j] - l[i])) * w[j, d]       ->      a[i, d] = Σ_j g[i, j] * w[j, d]
+    b[j, d] = Σ_i bf16(exp(s[i, j] - l[i])) * x[i, d]               b[j, d] = Σ_i g[i, j] * x[i, d]
+
+`g` is written where `s` was, in the type that the products take, and `s` is not stored. Each
+product would compute `g` again for every tile of its columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import lookups
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
-from neptune_mlir.dialects.program import NestProgram
+from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.transforms.fusion.groups import factors
 from neptune_mlir.transforms.fusion.region import contraction_operands, inside_casts
 from neptune_mlir.transforms.registry import remark
@@ -54,22 +69,113 @@ def take_ahead(program: NestProgram) -> None:
     """Make maps of such factors."""
     for key, (factor, partner) in found_in(program).items():
         nest, dtype = program.nests[key], inside_casts(partner).dtype
-        loops = sorted(T.axes_of(factor))
-        dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
         wide = factor  # than the type that the program may round it to itself
         while wide.op == "cast" and dtype in (wide.dtype, wide.args[0].dtype):
             wide = wide.args[0]
         rounded = T.make("cast", wide, dtype=dtype)
-        with ir.InsertionPoint(nest.op), nest.location:
-            made = build_map(
-                program.values,
-                T.rename_axes(rounded, {a: T.index(k) for k, a in enumerate(loops)}),
-                [nest.domain[a] for a in loops],
-                [nest.extents[dynamic.index(a)] for a in loops if a in dynamic],
-                names=[nest.names[a] for a in loops] if nest.names else None,
-            )
-        name = program.values.key(made, hint=f"{key}.factor")
-        read = T.read(name, *map(T.index, loops), dtype=dtype)
+        read = _stored(program, nest, rounded, sorted(T.axes_of(factor)), f"{key}.factor")
         product = T.make("mul", T.make("cast", read, dtype=factor.dtype), partner)
         remark(nest.location, "a factor is computed ahead of its product: a sum of what is reduced")
         program.replace_body(key, product)
+
+
+def _stored(program: NestProgram, nest: Nest, term: Term, loops: list[int], hint: str) -> Term:
+    """A read, at these loops of a nest, of a new map that makes a term of its body."""
+    dynamic = [k for k, size in enumerate(nest.domain) if size == DYNAMIC]
+    with ir.InsertionPoint(nest.op), nest.location:
+        made = build_map(
+            program.values,
+            T.rename_axes(term, {a: T.index(k) for k, a in enumerate(loops)}),
+            [nest.domain[a] for a in loops],
+            [nest.extents[dynamic.index(a)] for a in loops if a in dynamic],
+            names=[nest.names[a] for a in loops] if nest.names else None,
+        )
+    return T.read(program.values.key(made, hint=hint), *map(T.index, loops), dtype=term.dtype)
+
+
+def store_factors(program: NestProgram, computed_inside: Collection[str]) -> bool:
+    """Store what products make of contractions in place of these; returns whether there was one.
+
+    Args:
+        computed_inside: contractions that streams compute themselves, and do not read from memory.
+    """
+    changed = False
+    for key, nest in list(program.nests.items()):
+        if nest.kind == "reduce" and key not in computed_inside and _contracts(nest):
+            factors_of = _factors_of(program, key)
+            changed |= bool(factors_of) and _store(program, nest, factors_of)
+    return changed
+
+
+def _contracts(nest: Nest) -> bool:
+    return nest.combiner == "add" and contraction_operands(nest.body) is not None
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """Of a product: what it makes of a contraction (`term`, before it is widened) at the loops that
+    are the axes of that, and how the product reads it."""
+
+    product: str
+    term: Term
+    loops: tuple[int, ...]
+    operands: tuple[Term, Term]  # the factor as it is multiplied, and its partner
+
+    @property
+    def over_axes(self) -> Term:
+        return T.rename_axes(self.term, {a: T.index(k) for k, a in enumerate(self.loops)})
+
+
+def _factors_of(program: NestProgram, key: str) -> list[_Factor]:
+    """The factors that read a contraction; none where anything else reads it, or where they take
+    more memory than it does."""
+    found = []
+    value = program.values[key]
+    users = {top_level_op(use.owner, program.block) for use in value.uses}
+    for name, nest in program.nests.items():
+        if nest.op.operation not in users:
+            continue
+        users.discard(nest.op.operation)
+        factor = _factor_of(nest, name, key) if nest.combiner == "add" else None
+        if factor is None:
+            return []
+        found.append(factor)
+    kinds = {f.over_axes for f in found}
+    size = sum(storage_dtype(k.dtype).itemsize for k in kinds)
+    return found if not users and size <= storage_dtype(program.nests[key].dtype).itemsize else []
+
+
+def _factor_of(nest: Nest, name: str, key: str) -> _Factor | None:
+    both = contraction_operands(nest.body)
+    for factor, partner in (both, both[::-1]) if both else ():
+        reads = [r for r in T.reads(factor) if r.attr == key]
+        if not reads:
+            continue
+        term = factor
+        while term.op == "cast" and _widens(term):
+            term = term.args[0]
+        loops = tuple(i.attr for i in reads[0].args if i.op == "index")
+        plain = len(reads) == 1 and len(set(loops)) == len(reads[0].args)
+        if not plain or T.axes_of(term) != set(loops) or term.op == "read" or lookups(term):
+            return None
+        return _Factor(name, term, loops, (factor, partner))
+    return None
+
+
+def _widens(cast: Term) -> bool:
+    return storage_dtype(cast.dtype).itemsize > storage_dtype(cast.args[0].dtype).itemsize
+
+
+def _store(program: NestProgram, contraction: Nest, found: list[_Factor]) -> bool:
+    made: dict[Term, str] = {}  # maps by what they compute
+    for factor in found:
+        nest, loops = program.nests[factor.product], factor.loops
+        wide, partner = factor.operands
+        if factor.over_axes not in made:  # before the first product that reads it
+            read = _stored(program, nest, factor.term, list(loops), f"{factor.product}.factor")
+            made[factor.over_axes] = read.attr
+        read = T.read(made[factor.over_axes], *map(T.index, loops), dtype=factor.term.dtype)
+        stored = read if wide.dtype == read.dtype else T.make("cast", read, dtype=wide.dtype)
+        program.replace_body(factor.product, T.make("mul", stored, partner))
+    remark(contraction.location, "what products make of a contraction is stored in its place")
+    return True

@@ -47,7 +47,7 @@ from neptune_mlir.dialects.program import (
 )
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.factors_ahead import take_ahead
+from neptune_mlir.transforms.fusion.factors_ahead import store_factors, take_ahead
 from neptune_mlir.transforms.fusion.groups import Group
 from neptune_mlir.transforms.fusion.plan import outputs_of, plan_fusions
 from neptune_mlir.transforms.fusion.region import (
@@ -387,7 +387,13 @@ def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False
     if ahead:
         take_ahead(program)
         program = NestProgram(function)
-    for fusion in plan_fusions(program, numerics_of(function)):
+    plan = plan_fusions(program, numerics_of(function))
+    if store_factors(program, {key for fusion in plan for key in fusion.group.inner}):
+        sort_block(program.block)
+        erase_dead(program.block)
+        program = NestProgram(function)
+        plan = plan_fusions(program, numerics_of(function))
+    for fusion in plan:
         group, solution = fusion.group, fusion.solution
         if rescale_bound:
             solution = lazily(solution, rescale_bound)

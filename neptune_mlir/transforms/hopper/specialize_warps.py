@@ -249,7 +249,7 @@ def check(forall: Any, groups: int) -> None:
                 "smaller tiles, or extents that are multiples of 16",
             )
     for op in products:
-        _check_product(op)
+        _check_product(op, forall)
     for op in operations:
         if op.name == "linalg.copy":
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
@@ -273,7 +273,7 @@ def _contraction(op: Any, g: Generic) -> Contraction:
     return p.swapped() if SWAPPED.on(op) else p
 
 
-def _check_product(op: Any) -> None:
+def _check_product(op: Any, forall: Any) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
@@ -286,8 +286,8 @@ def _check_product(op: Any) -> None:
     out = g.maps[-1]
     if out.index(p.m) != 0:
         raise Unshared("a matmul whose result is transposed")
-    if g.maps[p.a].index(p.k) != 1:
-        raise Unshared("the left factor of a matmul is not contiguous along the summed dimension")
+    if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None:
+        raise Unshared("a computed left factor of a matmul is transposed")
 
 
 def _check_load(load: Load, forall: Any) -> None:

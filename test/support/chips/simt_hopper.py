@@ -288,8 +288,9 @@ class HopperBlock(simt.Block):
         assert (groups.all(1) == groups.any(1)).all(), "a warp does a warp group's product alone"
         steps = re.findall(
             r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16"
-            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:0, )?([01]);", text,
-        )  # fmt: skip
+            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:([01]), )?([01]);",
+            text,
+        )
         moves = re.findall(r"add\.s64 a, \$(\d+), (\d+);", text)
         assert len(steps) == text.count("wgmma.mma_async")
         width = int(steps[0][2])
@@ -298,16 +299,16 @@ class HopperBlock(simt.Block):
         for group in np.flatnonzero(groups.all(1)):
             here = slice(group * GROUP, (group + 1) * GROUP)
             total = np.zeros((64, width), np.float32)
-            for k, (place, move, _, dtype, left, keep, transposed) in enumerate(steps):
+            for k, (place, move, _, dtype, left, keep, *turned) in enumerate(steps):
                 values = [v[here] for v in operands]
                 if left == "a":
                     at, by = (int(x) for x in moves[k])
-                    a = self._matrix(values[at - count], by, 64, dtype, False)
+                    a = self._matrix(values[at - count], by, 64, dtype, turned[0] == "1")
                 else:
                     words = [values[int(x) - count] for x in re.findall(r"\$(\d+)", left)]
                     a = _from_words(words, dtype)
                 moved = int(move)
-                b = self._matrix(values[int(place) - count], moved, width, dtype, transposed == "1")
+                b = self._matrix(values[int(place) - count], moved, width, dtype, turned[1] == "1")
                 if k == 0 and keep == "p":
                     for i in range(count):
                         total[_row(i), _column(i)] = values[i]

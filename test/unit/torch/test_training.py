@@ -89,7 +89,7 @@ def parameters():
 
 
 def losses(parts, steps):
-    """Of each step; a word follows from the two before it."""
+    """Of each step; a word follows from the one before it, so that 200 steps are enough."""
     norm, attend, loss = parts
     ends, layers = parameters()
     everything = [*ends.values(), *(p for layer in layers for p in layer.values())]
@@ -98,8 +98,8 @@ def losses(parts, steps):
     found = []
     for _ in range(steps):
         text = torch.randint(WORDS, (BATCH, LENGTH + 1), generator=generator)
-        for k in range(2, LENGTH + 1):
-            text[:, k] = (text[:, k - 1] + 2 * text[:, k - 2] + 1) % WORDS
+        for k in range(1, LENGTH + 1):
+            text[:, k] = (3 * text[:, k - 1] + 1) % WORDS
         x = ends["words"][text[:, :-1]] + ends["places"]
         for layer in layers:
             y = norm(x, layer["norms"][0]) @ layer["qkv"].mT
@@ -125,4 +125,4 @@ def test_a_small_gpt_learns_as_with_torch(steps):
     torch.testing.assert_close(ours[:5], wanted[:5], rtol=1e-5, atol=0)
     torch.testing.assert_close(ours, wanted, rtol=2e-2, atol=0)
     if steps == 200:
-        assert wanted[-20:].mean() < 0.8 * wanted[:20].mean()
+        assert wanted[-20:].mean() < 0.1 * wanted[:20].mean()

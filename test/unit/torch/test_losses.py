@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`neptune_mlir.torch.linear_cross_entropy` beside torch's cross-entropy of a linear layer."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from neptune_mlir.errors import UsageError  # noqa: E402
+from neptune_mlir.torch import linear_cross_entropy  # noqa: E402
+
+ROWS, WIDTH, CLASSES, CHUNK = (3, 7), 24, 40, 24
+
+
+def tensors():
+    torch.manual_seed(0)
+    x = torch.randn(*ROWS, WIDTH).requires_grad_()
+    weight = torch.randn(CLASSES, WIDTH).requires_grad_()
+    target = torch.randint(CLASSES, ROWS)
+    target[0, 2:4] = -100
+    return x, weight, target
+
+
+def by_torch(x, weight, target, reduction="mean"):
+    logits = (x @ weight.mT).view(-1, CLASSES)
+    loss = torch.nn.functional.cross_entropy(logits, target.view(-1), reduction=reduction)
+    return loss.view(target.shape) if reduction == "none" else loss
+
+
+def test_loss_and_gradients():
+    """Pieces of 24 and 16 classes; ignored rows have none."""
+    x, weight, target = tensors()
+    for reduction in ("mean", "none"):
+        ours = linear_cross_entropy(x, weight, target, reduction=reduction, chunk=CHUNK)
+        wanted = by_torch(x, weight, target, reduction)
+        torch.testing.assert_close(ours, wanted)
+        cotangent = torch.randn_like(wanted)
+        found = torch.autograd.grad(ours, (x, weight), cotangent)
+        for ours_of, torchs in zip(
+            found, torch.autograd.grad(wanted, (x, weight), cotangent), strict=True
+        ):
+            torch.testing.assert_close(ours_of, torchs, rtol=1e-4, atol=1e-5)
+    assert (found[0][0, 2:4] == 0).all()
+
+
+def test_one_gradient_alone_and_a_compiled_graph():
+    x, weight, target = tensors()
+    (wanted,) = torch.autograd.grad(by_torch(x, weight, target), (x,))
+    frozen = weight.detach()
+    (found,) = torch.autograd.grad(linear_cross_entropy(x, frozen, target, chunk=0), (x,))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    graph = torch.compile(linear_cross_entropy, backend="aot_eager", fullgraph=True)
+    (found,) = torch.autograd.grad(graph(x, frozen, target, chunk=0), (x,))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_second_derivative_is_refused():
+    x, weight, target = tensors()
+    loss = linear_cross_entropy(x, weight.detach(), target, chunk=0)
+    (first,) = torch.autograd.grad(loss, (x,), create_graph=True)
+    with pytest.raises(UsageError, match="second derivative"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"reduction": "max"}, "reduction"), ({"chunk": -1}, "chunk"),
+    ({"target": torch.zeros(3, dtype=torch.int64)}, "target"),
+    ({"weight": torch.zeros(CLASSES, WIDTH, dtype=torch.float64)}, "weight"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(change, says):
+    x, weight, target = tensors()
+    with pytest.raises(UsageError, match=says):
+        linear_cross_entropy(**{"x": x, "weight": weight, "target": target, **change})
