@@ -193,6 +193,12 @@ LONGER_FEW = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+ALIGNABLE = Mark(
+    "alignable", MARK, "neptune.stream",
+    "the copy engine could bring tiles of tensors whose rows only a call knows, were they aligned",
+    writers=("transforms.schedule.tile",),
+    readers=("pipelines.cases",),
+)  # fmt: skip
 FEW_ROWS = Attribute(
     "few_rows", NUMBERS, "neptune.stream",
     "rows of a tile, of a stream in chunks, that are better where a call has few",

@@ -27,8 +27,10 @@ from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines.cases import (
     Case,
+    aligned,
     blocks_of,
     few_rows,
+    is_alignable,
     least_rows,
     longer,
     merged_rows,
@@ -62,6 +64,7 @@ class Lowering:
     cases: tuple[Case, ...] = ()
     cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
     length: Any = None  # of its stream, in terms of the launch plan
+    alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
@@ -81,7 +84,7 @@ class Lowering:
     @property
     def has_variants(self) -> bool:
         """Whether some calls may have kernels of their own."""
-        return bool(self.cases or self.way.few or self.way.cut)
+        return bool(self.cases or self.alignable or self.way.few or self.way.cut)
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
@@ -133,6 +136,7 @@ class Lowering:
         short = (case for case in self.short() if case.condition)
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
         self.cut_cases = few_rows(self.module) if self.way.cut else ()
+        self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
@@ -275,12 +279,14 @@ class RaisedProgram:
         name = base.facts["schedule"]
         knobs = base.way.few.get(name, ()) if base.alone else ()
         seen = {tiles}
-        some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
+        some = [Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
         cut = base.cut_cases if base.alone and not self.schedule else ()
         if base.way.cut and not self.schedule:
             cut = self._merged[1] or cut
         widest = False
-        for case in (*base.cases, *some, *cut):
+        whole = (*base.cases, *some)
+        also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
+        for case in (*whole, *also, *cut):
             if widest and case.is_for_portable:
                 continue
             variant = next(self.variant(base, target, case), None)

@@ -68,7 +68,7 @@ from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
-from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
+from neptune_mlir.transforms.gpu.layout_stages import is_boxed, is_staged, stages_of
 from neptune_mlir.transforms.gpu.layout_work import held_in, loaded_in, sums_rows, work_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
@@ -562,6 +562,7 @@ class _Assignment:
                 if not g.is_read(k) or load_window(value, self.forall) is None:
                     continue
                 streamed = value in self.read_as and owner(value).block != self.body
+                streamed = streamed or is_boxed(self.forall, value)
                 if g.result in self.matrix or self.via[g.result] == "loop" or streamed:
                     resident = self._resident(g, k)
                     text = str(self._shared(value) if resident is None else resident)
