@@ -211,6 +211,12 @@ MERGED_ROWS = Attribute(
     writers=("transforms.fusion.merge_rows",),
     readers=("pipelines.lowering",),
 )  # fmt: skip
+SPREADS = Mark(
+    "spreads", MARK, "func.func",
+    "merged rows read a tensor that a kernel of its own makes of one that has one of their axes",
+    writers=("transforms.fusion.merge_rows",),
+    readers=("pipelines.lowering",),
+)  # fmt: skip
 COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
     "a module with the function that combines two elements",

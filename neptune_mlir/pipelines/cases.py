@@ -129,6 +129,16 @@ def few_rows(module: Any) -> tuple[Case, ...]:
     return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
 
 
+def one_row(module: Any) -> tuple[Case, ...]:
+    """Calls with one row of a fused program whose rows only a call knows: beside those that share
+    its operand, where merged rows would take a kernel more."""
+    found = [s for s in streams(module) if FEW_ROWS.on(s.operation)]
+    place = _rows_place(found[0]) if len(found) == 1 else None
+    if place is None:
+        return ()
+    return (Case("rows:1", ["le", ["dim", *place], 1], schedule="private"),)
+
+
 def merged_rows(rows: int) -> tuple[Case, ...]:
     """Calls with few rows along each of two axes that are one (0: a call knows how many)."""
     cases = [
@@ -151,15 +161,20 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     found = streams(module)
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
-    (stream,) = found
-    if not _has_products(stream):
-        return ()
-    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
-    rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
-    place = _argument_of(list(stream.extents)[dynamic.index(rows[0])]) if len(rows) == 1 else None
+    place = _rows_place(found[0]) if _has_products(found[0]) else None
     if place is None:
         return ()
     return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
+
+
+def _rows_place(stream: Any) -> tuple[int, int] | None:
+    """The argument and the dimension that say how many rows a stream has, where only a call knows:
+    the extent of the only axis but the streamed one that is cut in tiles of more than one point."""
+    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
+    rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
+    if len(rows) != 1:
+        return None
+    return _argument_of(list(stream.extents)[dynamic.index(rows[0])])
 
 
 def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
