@@ -150,8 +150,8 @@ def _scales(h: Term, a: Term) -> set[Term]:
 def _alike_zeros(
     t: Term, table: dict[Term, Term], scales: set[Term], normal: Normaliser
 ) -> dict[Term, Term]:
-    """Comparisons with zero of what stands for values of `t` by a table, and those of the values: of
-    a value that becomes itself times an exponential, one is zero where the other is."""
+    """Comparisons with zero of what stands for values of `t` by a table, and those of the values:
+    of a value that becomes itself times an exponential, one is zero where the other is."""
     found: dict[Term, Term] = {}
     for n in T.walk(t):
         if n.op != "eq" or not n.args[1].is_const or n.args[1].value != 0:
