@@ -85,6 +85,38 @@ static neptune_status can_view(call *c, bool *can) {
   return NEPTUNE_OK;
 }
 
+/* The bytes that an array's address and outer strides are to be multiples of, by a list of the
+ * bundle's. */
+static int64_t unit_of(const np_json *list, const char *kind, size_t number) {
+  int64_t unit = 1;
+  for (size_t k = 0; list && k < list->count; ++k) {
+    const np_json *row = list->items[k].items;
+    if (list->items[k].kind == NP_ARRAY && list->items[k].count == 3 &&
+        row[0].kind == NP_STRING && strcmp(row[0].string, kind) == 0 &&
+        row[1].integer == (int64_t)number && row[2].integer > 0)
+      unit = row[2].integer;
+  }
+  return unit;
+}
+
+/* Whether the arguments are aligned as an image counts on, where that for any call does not. */
+static bool is_aligned(const call *c, const np_image *image) {
+  const np_plan *plan = c->given.plan;
+  for (size_t k = 0; k < plan->arguments; ++k) {
+    const np_view *view = &c->given.views[k];
+    int64_t unit = unit_of(image->alignment, "argument", k);
+    if (!plan->argument[k].is_array || np_elements(view->rank, view->shape) == 0 ||
+        unit <= unit_of(c->loaded->image[0].alignment, "argument", k))
+      continue;
+    if ((uintptr_t)view->data % (uintptr_t)unit)
+      return false;
+    for (int32_t d = 0; d + 1 < view->rank; ++d)
+      if (view->shape[d] > 1 && view->strides[d] * (int64_t)np_size_of(view->dtype) % unit)
+        return false;
+  }
+  return true;
+}
+
 static neptune_status choose_image(call *c) {
   for (size_t k = c->loaded->images; k-- > 0;) {
     const np_image *image = &c->loaded->image[k];
@@ -99,6 +131,8 @@ static neptune_status choose_image(call *c) {
       c->image = image;
       c->given.plan = &image->plan;
       bool some = image->when && image->when->kind != NP_NULL;
+      if (some && !is_aligned(c, image))
+        continue;
       neptune_status status = some ? can_view(c, &can) : NEPTUNE_OK;
       if (status || can)
         return status;
@@ -309,16 +343,10 @@ static neptune_status bind(call *c, const neptune_array *results, const neptune_
 static neptune_status check_layout(const call *c, np_place place, const np_view *view) {
   static const char *const kinds[] = {"argument", "constant", "buffer"};
   const np_json *list = c->image->alignment;
-  int64_t unit = 1, size = (int64_t)np_size_of(view->dtype);
+  int64_t unit = unit_of(list, kinds[place.kind], place.number);
+  int64_t size = (int64_t)np_size_of(view->dtype);
   const char *name = place.kind == NP_ARGUMENT ? c->given.plan->argument[place.number].name
                                                : kinds[place.kind];
-  for (size_t k = 0; list && k < list->count; ++k) {
-    const np_json *row = list->items[k].items;
-    if (list->items[k].kind == NP_ARRAY && list->items[k].count == 3 &&
-        row[0].kind == NP_STRING && strcmp(row[0].string, kinds[place.kind]) == 0 &&
-        row[1].integer == (int64_t)place.number && row[2].integer > 0)
-      unit = row[2].integer;
-  }
   if (np_elements(view->rank, view->shape) == 0)
     return NEPTUNE_OK;
   if (view->rank && view->shape[view->rank - 1] > 1 && view->strides[view->rank - 1] != 1)

@@ -350,7 +350,7 @@ class Chain:
             if n.op == "select" and has_ref(n.args[0]):
                 poly = self.normal.indicator(n.args[0])
                 decided = n.args[2] if not poly else n.args[1] if poly == {(): 1} else None
-                if decided is not None and decided.op == "ref":
+                if decided is not None and has_ref(decided) and not self.varies(decided):
                     own[decided] = n
                 return decided
             return None
@@ -363,6 +363,8 @@ class Chain:
         While a reference still is its identity, any regular value will do (nothing live was
         accumulated), so -inf becomes 0, and 0 becomes 1 where it would be divided by.
         """
+        # of more than a reference (the larger of one and a number): as the program guards it
+        body = substitute(body, {r: own for r, own in self.own_guards.items() if r.op != "ref"})
         table = {r: instead(r, 0) for r in nonzero}
         for piece in self._pieces(body):
             for r in leaves(piece, "ref"):

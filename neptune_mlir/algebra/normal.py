@@ -213,6 +213,9 @@ class Normaliser:
                 return self.mul({mono_pow(m, e): ONE}, self._root(c, e))
         if not a:
             return atom(const(0.0), e)
+        if self.reals and e.denominator == 1 and (common := _common_exponentials(a)):
+            inverse = {mono_pow(common, Fraction(-1)): ONE}
+            return self.mul({mono_pow(common, e): ONE}, self.power(self.mul(a, inverse), e))
         lead = abs(lead_of(a, a))
         base = scaled(a, 1 / lead)
         coefficient = constant(lead ** int(e)) if e.denominator == 1 else self._root(lead, e)
@@ -438,6 +441,14 @@ class Normaliser:
             above = nonneg or b.value < 0  # the reference lies above the constant
             return (op in ("gt", "ge")) == above
         return None
+
+
+def _common_exponentials(a: Poly) -> Mono:
+    """What all monomials of a sum have of exponentials, which are not 0: the least powers."""
+    powers = [{t: e for t, e in m if t.op == "exp"} for m in a]
+    every = dict.fromkeys(t for found in powers for t in found)
+    least = {t: min(found.get(t, Fraction(0)) for found in powers) for t in every}
+    return make_mono((t, e) for t, e in least.items() if e)
 
 
 def _call(op: str, argument: Term) -> Term:

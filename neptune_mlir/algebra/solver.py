@@ -192,8 +192,9 @@ def _inline(chain: Chain, reduction: Reduction) -> Term:
     body, own = chain.clean(reduction.body)
     read = {rewrite(r, rule): r for r in own}
     chain.own_guards = {
-        r: substitute(own[first], {first: r}) for r, first in read.items() if r.op == "ref"
-    }
+        r: substitute(own[first], {first: r}) for r, first in read.items()
+        if r.op == "ref" or first.op != "ref"
+    }  # fmt: skip
     return rewrite(body, rule)
 
 

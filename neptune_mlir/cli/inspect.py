@@ -12,6 +12,7 @@ from typing import Any
 
 from neptune_mlir.errors import InputError
 from neptune_mlir.runtime.bundle import ABI, Bundle
+from neptune_mlir.runtime.paths import condition
 from neptune_mlir.runtime.plan import Plan, describe
 from neptune_mlir.targets.findings import ProgramFinding
 from neptune_mlir.targets.tuned import Entry
@@ -71,7 +72,7 @@ def report(bundle: Bundle) -> Iterator[str]:
         yield ""
         case = ""
         if "when" in image:
-            case = f" where {describe(image['when'], names)}"
+            case = f" where {condition(image, names, bundle.facts.get('alignment', ()))}"
         yield f"{image['target']}{case}: {image['size']} bytes, {', '.join(image['tools'])}"
         if "plan" in image:
             yield from _launches(bundle.plan_of(image))

@@ -196,6 +196,12 @@ LONGER_FEW = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+ALIGNABLE = Mark(
+    "alignable", MARK, "neptune.stream",
+    "the copy engine could bring tiles of tensors whose rows only a call knows, were they aligned",
+    writers=("transforms.schedule.tile",),
+    readers=("pipelines.cases",),
+)  # fmt: skip
 FEW_ROWS = Attribute(
     "few_rows", NUMBERS, "neptune.stream",
     "rows of a tile, of a stream in chunks, that are better where a call has few",
@@ -205,6 +211,12 @@ FEW_ROWS = Attribute(
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func",
     "two axes are one of so many rows (0: only a call knows)",
+    writers=("transforms.fusion.merge_rows",),
+    readers=("pipelines.lowering",),
+)  # fmt: skip
+SPREADS = Mark(
+    "spreads", MARK, "func.func",
+    "merged rows read a tensor that a kernel of its own makes of one that has one of their axes",
     writers=("transforms.fusion.merge_rows",),
     readers=("pipelines.lowering",),
 )  # fmt: skip

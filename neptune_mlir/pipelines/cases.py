@@ -3,6 +3,9 @@
 
 * Long streams: the `tile` pass notes from which lengths on other sizes are better
   (`neptune.longer`), where the length is an extent of an argument.
+* Aligned rows (`neptune.alignable`): where tensors that hold something for each score have rows
+  whose length only a call knows, and these are aligned to 16 bytes. Such a call needs no copy of
+  the tensor, which the image asks for (`alignment`); other calls take the rest.
 * Few programs: where a launch would leave half of the chip idle, smaller tiles make more; yet
   smaller ones where streams are short.
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
@@ -25,7 +28,7 @@ from typing import Any
 
 from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
-from neptune_mlir.dialects.attributes import FEW_ROWS, LONGER, LONGER_FEW, TILE
+from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir import bindings
@@ -37,6 +40,8 @@ SHORT = 1024  # points of a stream
 SMALL = 16  # rows of the smallest product
 MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows of some calls
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
+ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
+ALIGNED = "aligned:1"
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
@@ -72,6 +77,16 @@ class Case:
     def is_for_portable(self) -> bool:
         """Whether only programs need it that warps cannot share: these have larger tiles."""
         return self.merged and self.rows == PORTABLE and self.schedule == "private"
+
+
+def is_alignable(module: Any) -> bool:
+    """Whether the `tile` pass noted that kernels for aligned rows are better."""
+    return any(ALIGNABLE.on(stream.operation) for stream in streams(module))
+
+
+def aligned(others: Sequence[Case]) -> tuple[Case, ...]:
+    """Calls whose tensors have aligned rows: any, and of others those."""
+    return (Case(ALIGNED, ANY_CALL), *(replace(c, knob=f"{c.knob};{ALIGNED}") for c in others))
 
 
 def longer(module: Any) -> tuple[Case, ...]:
@@ -114,6 +129,16 @@ def few_rows(module: Any) -> tuple[Case, ...]:
     return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
 
 
+def one_row(module: Any) -> tuple[Case, ...]:
+    """Calls with one row of a fused program whose rows only a call knows: beside those that share
+    its operand, where merged rows would take a kernel more."""
+    found = [s for s in streams(module) if FEW_ROWS.on(s.operation)]
+    place = _rows_place(found[0]) if len(found) == 1 else None
+    if place is None:
+        return ()
+    return (Case("rows:1", ["le", ["dim", *place], 1], schedule="private"),)
+
+
 def merged_rows(rows: int) -> tuple[Case, ...]:
     """Calls with few rows along each of two axes that are one (0: a call knows how many)."""
     cases = [
@@ -124,10 +149,9 @@ def merged_rows(rows: int) -> tuple[Case, ...]:
     ]  # not cut: tiles of warp groups
     if rows:
         least = min((n for n in MERGED if n >= rows), default=MERGED[0])
-        any_call = ["le", 1, ["multiprocessors"]]
         wide = least >= PORTABLE
         taken = (c for c in cases if c.rows == least or (wide and c.rows >= PORTABLE))
-        cases = [replace(c, condition=any_call) for c in taken]
+        cases = [replace(c, condition=ANY_CALL) for c in taken]
     return tuple(cases)
 
 
@@ -137,15 +161,20 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     found = streams(module)
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
-    (stream,) = found
-    if not _has_products(stream):
-        return ()
-    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
-    rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
-    place = _argument_of(list(stream.extents)[dynamic.index(rows[0])]) if len(rows) == 1 else None
+    place = _rows_place(found[0]) if _has_products(found[0]) else None
     if place is None:
         return ()
     return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
+
+
+def _rows_place(stream: Any) -> tuple[int, int] | None:
+    """The argument and the dimension that say how many rows a stream has, where only a call knows:
+    the extent of the only axis but the streamed one that is cut in tiles of more than one point."""
+    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
+    rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
+    if len(rows) != 1:
+        return None
+    return _argument_of(list(stream.extents)[dynamic.index(rows[0])])
 
 
 def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS
+from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, SPREADS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
@@ -27,11 +27,14 @@ from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines.cases import (
     Case,
+    aligned,
     blocks_of,
     few_rows,
+    is_alignable,
     least_rows,
     longer,
     merged_rows,
+    one_row,
     short_streams,
     stream_length,
 )
@@ -61,7 +64,9 @@ class Lowering:
     way: Way = field(default_factory=Way)
     cases: tuple[Case, ...] = ()
     cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
+    one_row: tuple[Case, ...] = ()  # calls with one row
     length: Any = None  # of its stream, in terms of the launch plan
+    alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
@@ -81,7 +86,7 @@ class Lowering:
     @property
     def has_variants(self) -> bool:
         """Whether some calls may have kernels of their own."""
-        return bool(self.cases or self.way.few or self.way.cut)
+        return bool(self.cases or self.alignable or self.way.few or self.way.cut)
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
@@ -133,6 +138,8 @@ class Lowering:
         short = (case for case in self.short() if case.condition)
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
         self.cut_cases = few_rows(self.module) if self.way.cut else ()
+        self.one_row = one_row(self.module) if self.way.cut else ()
+        self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
@@ -275,12 +282,16 @@ class RaisedProgram:
         name = base.facts["schedule"]
         knobs = base.way.few.get(name, ()) if base.alone else ()
         seen = {tiles}
-        some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
+        some = [Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
         cut = base.cut_cases if base.alone and not self.schedule else ()
         if base.way.cut and not self.schedule:
-            cut = self._merged[1] or cut
+            merged, cases = self._merged
+            spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
+            cut = (*cases, *(base.one_row if spread else ())) or cut
         widest = False
-        for case in (*base.cases, *some, *cut):
+        whole = (*base.cases, *some)
+        also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
+        for case in (*whole, *also, *cut):
             if widest and case.is_for_portable:
                 continue
             variant = next(self.variant(base, target, case), None)

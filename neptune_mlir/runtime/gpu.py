@@ -35,6 +35,7 @@ from neptune_mlir.runtime.memory import (
     Take,
     bind,
     can_view,
+    is_aligned,
     new_results,
     results_of,
 )
@@ -237,6 +238,8 @@ class GpuExecutable:
         if any(image.views for image in images[1:]):  # strides count too
             given = [None if o is None else take(o, "out") for o in out]
             key += tuple(None if v is None else v.strides for v in (*views, *given))
+        asked = dict.fromkeys(s for image in images[1:] for s in image.stricter)
+        key += tuple(is_aligned(views[k], unit) for k, unit in asked)
         found = self._sizes.get(key)
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
@@ -305,9 +308,11 @@ def _choose(
     images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
 ) -> tuple[LoadedImage, Sizes]:  # fmt: skip
-    """The last image for a call; of those for some calls alone, one that needs no copies."""
+    """The last image for a call; of those for some calls alone, one that needs no copies and whose
+    arguments are aligned as it counts on."""
     for image in reversed(images):
-        if not image.serves(shapes, scalars):
+        aligned = all(is_aligned(views[k], unit) for k, unit in image.stricter)
+        if not aligned or not image.serves(shapes, scalars):
             continue
         sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
         if image.when is None or can_view(image.plan, sizes, views, out):

@@ -48,6 +48,7 @@ class LoadedImage:
     numbers: CallNumbers
     facts: dict[str, Any]
     constants: tuple[ArrayView, ...] = ()
+    stricter: tuple[tuple[int, int], ...] = ()  # arguments, and what only here they are aligned to
 
     @property
     def when(self) -> Expression:
@@ -98,6 +99,11 @@ def _load(
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
+    any_call = {(kind, number): unit for kind, number, unit in bundle.facts["alignment"]}
+    stricter = tuple(
+        (number, unit) for (kind, number), unit in alignment.items()
+        if kind == "argument" and unit > any_call.get((kind, number), 1)
+    )  # fmt: skip
     plan = bundle.plan_of(image)
     numbers = CallNumbers()
     constants = tuple(
@@ -105,8 +111,9 @@ def _load(
         for c in plan.constants
     )
     return LoadedImage(
-        device, multiprocessors, context, plan, alignment, kernels, numbers, image, constants
-    )
+        device, multiprocessors, context, plan, alignment, kernels, numbers, image, constants,
+        stricter,
+    )  # fmt: skip
 
 
 def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:

@@ -132,6 +132,15 @@ def can_view(
     return True
 
 
+def is_aligned(view: ArrayView | None, unit: int) -> bool:
+    """Whether an array begins at a multiple of `unit` bytes, and so do its rows."""
+    if view is None or 0 in view.shape:
+        return True
+    outer = zip(view.shape[:-1], view.strides[:-1], strict=True)
+    steps = (stride * SIZES[view.dtype] for extent, stride in outer if extent > 1)
+    return not any(n % unit for n in (view.address, *steps))
+
+
 def new_results(plan: Plan, needs: Requirements, empty: Callable[..., Any]) -> list[Any]:
     """New arrays for the results, as `bind` takes them; `empty(shape, dtype)` makes one."""
     made: dict[tuple[str, int], Any] = {}

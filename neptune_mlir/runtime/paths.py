@@ -18,7 +18,7 @@ def paths(bundle: Bundle) -> list[str]:
     lines = []
     for facts in _parts(bundle):
         of = f" on {facts['target']}" if "target" in facts else ""
-        lines.append(f"{calls(facts, names)}{of}")
+        lines.append(f"{calls(facts, names, bundle.facts.get('alignment', ()))}{of}")
         lines += [f"  {line}" for line in path_of(facts)]
     return lines
 
@@ -34,10 +34,21 @@ def _parts(bundle: Bundle) -> Iterator[Mapping[str, Any]]:
     yield from bundle.facts.get("images") or [{"missed": bundle.facts.get("missed", ())}]
 
 
-def calls(facts: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The calls that an image is for."""
-    when = facts.get("when")
-    return "other calls" if when is None else f"calls where {describe(when, names)}"
+def calls(facts: Mapping[str, Any], names: Sequence[str], any_call: Sequence[Any]) -> str:
+    """The calls that an image is for, of a bundle whose `alignment` is that for any call."""
+    return f"calls where {condition(facts, names, any_call)}" if "when" in facts else "other calls"
+
+
+def condition(facts: Mapping[str, Any], names: Sequence[str], any_call: Sequence[Any]) -> str:
+    """What calls have to meet that take an image for some calls: its condition, and arguments that
+    are aligned to more than those of any call."""
+    units = {tuple(place): unit for *place, unit in any_call}
+    aligned = [
+        f"{names[number]} is aligned to {unit} bytes"
+        for kind, number, unit in facts.get("alignment", any_call)
+        if kind == "argument" and unit > units.get((kind, number), 1)
+    ]
+    return " and ".join([describe(facts["when"], names), *aligned])
 
 
 def kernel_path(kernel: Mapping[str, int]) -> str:

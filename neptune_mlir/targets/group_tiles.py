@@ -15,6 +15,7 @@ from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.targets.warp_groups import (
     BESIDE_PRODUCTS,
     ELEMENT,
+    HALF,
     PANEL,
     PRODUCT_REGISTERS,
     REGISTERS,
@@ -70,8 +71,10 @@ def registers(shape: Shape, stream: int, cut: int = 0) -> int:
 def _quarters(shape: Shape) -> int:
     """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
     score, and a quarter for what is rounded of it for each result; of several results, what one
-    is made of waits while another is made. What is loaded has an address."""
-    return 2 * shape.scores + 2 * shape.results - 1 + 2 * resources.LOADED * shape.loads
+    is made of waits while another is made. What is loaded has an address, and what comes from
+    shared memory is two elements of 16 bits in a register."""
+    loaded = 2 * resources.LOADED * shape.loads + shape.boxes
+    return 2 * shape.scores + 2 * shape.results - 1 + loaded
 
 
 def has_registers(shape: Shape, choice: Choice) -> bool:
@@ -91,12 +94,13 @@ def once_bytes(shape: Shape, rows: int) -> int:
 
 
 def step_bytes(shape: Shape, rows: int, stream: int, cut: int = 0) -> int:
-    """Of the tiles of a step of the stream, or of a sum. `cut`: columns, 0 for the rule's."""
+    """Of the tiles of a step of the stream, or of a sum, those of rows and streamed points too.
+    `cut`: columns, 0 for the rule's."""
     if is_plain(shape):
         return stream * (rows + _columns(shape, cut)) * ELEMENT
     if is_deep(shape):
         return PANEL * (rows + stream) * ELEMENT
-    return stream * _row_bytes(shape)
+    return _streamed_bytes(shape, rows, stream)
 
 
 def least_bytes(shape: Shape, choice: Choice) -> int:
@@ -118,8 +122,15 @@ def slots(target: GpuTarget, shape: Shape, choice: Choice) -> int:
 def share_memory(shape: Shape, choice: Choice) -> bool:
     """Whether that many blocks have room on a multiprocessor: each has the rows of both factors (or
     results pass through these), and two stages of what it streams."""
-    taken = (choice.rows + resources.STAGES * choice.stream) * _row_bytes(shape)
+    streamed = _streamed_bytes(shape, choice.rows, choice.stream)
+    taken = choice.rows * _row_bytes(shape) + resources.STAGES * streamed
     return taken * choice.blocks <= TILE_BYTES
+
+
+def _streamed_bytes(shape: Shape, rows: int, stream: int) -> int:
+    """For so many streamed points: a row of each factor, and the tiles that have both."""
+    boxes = shape.boxes * tile_bytes(rows, stream, panel_of(stream, stream))
+    return stream * _row_bytes(shape) + boxes
 
 
 def _row_bytes(shape: Shape) -> int:
@@ -167,8 +178,10 @@ def most_stream(shape: Shape, rows: int) -> int:
         left -= BESIDE_PRODUCTS
     by_registers = left * 4 // _quarters(shape)
     room = TILE_BYTES - once_bytes(shape, rows)
-    by_memory = room // max(1, resources.STAGES * _row_bytes(shape))
-    return max(16, min(MOST_STREAM, by_registers, by_memory) // 16 * 16)
+    boxes = shape.boxes * rows * ELEMENT
+    by_memory = room // max(1, resources.STAGES * (_row_bytes(shape) + boxes))
+    unit = HALF if boxes else DEPTH  # whole panels of these
+    return max(unit, min(MOST_STREAM, by_registers, by_memory) // unit * unit)
 
 
 def groups_at_once(target: GpuTarget, shape: Shape, choice: Choice) -> int:
@@ -191,7 +204,8 @@ def cycles(shape: Shape, choice: Choice) -> float:
     the matrix units, or of shared memory where that is longer, and of an exponential for each row.
 
     A score has both factors in shared memory, the rows of one for each tile of the other; what
-    a result is made of comes from registers and one tile, and elements of other loads from caches.
+    a result is made of comes from registers and one tile, and elements of other loads from caches
+    or from shared memory.
     Each iteration costs STEP besides.
     """
     rates = Rates()
@@ -205,5 +219,6 @@ def cycles(shape: Shape, choice: Choice) -> float:
     n, width = choice.stream, padded(shape.width)
     scores = shape.scores * (padded(shape.depth) // DEPTH) * product(n, GROUP_ROWS + n)
     results = shape.results * n / DEPTH * product(width, width)
-    beside = GROUP_ROWS * (1 / rates.special + shape.loads / LOADED_AT_ONCE)
+    read = shape.loads / LOADED_AT_ONCE + shape.boxes * ELEMENT / rates.shared
+    beside = GROUP_ROWS * (1 / rates.special + read)
     return (scores + results + STEP / (choice.rows // GROUP_ROWS)) / n + beside

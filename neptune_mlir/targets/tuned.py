@@ -43,7 +43,9 @@ class Shape:
             stream need not grow with it.
         scores: products that make tiles for each step of the stream.
         results: products that sum over the stream, into accumulators of their own.
-        loads: tiles of rows and streamed points that are loaded for anything but a product.
+        loads: tiles of rows and streamed points that are loaded for anything but a product, by the
+            threads that compute.
+        boxes: those that the copy engine brings to shared memory.
     """
 
     depth: int
@@ -54,21 +56,24 @@ class Shape:
     scores: int = 1
     results: int = 1
     loads: int = 0
+    boxes: int = 0
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         if (self.scores, self.results) != (1, 1):
             marks.append(f"{self.scores} scores {self.results} results")
-        if self.loads:
-            marks.append(f"{self.loads} loads")
+        marks += [f"{n} {name}" for name in ("loads", "boxes") if (n := getattr(self, name))]
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
     def as_json(self) -> dict[str, Any]:
         made = asdict(self)
-        for name, usual in (("scores", 1), ("results", 1), ("loads", 0)):  # of most streams
+        for name, usual in _COUNTS.items():  # of most streams
             if made[name] == usual:
                 del made[name]
         return made
+
+
+_COUNTS = {"scores": 1, "results": 1, "loads": 0, "boxes": 0}  # of a Shape, at least
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,7 @@ class Entry:
         start = _number(left, "from", 0)
         given = {f.name: left.pop(f.name) for f in fields(Shape) if f.name in left}
         counts = {name: _number(given, name, least)
-                  for name, least in (("scores", 1), ("results", 1), ("loads", 0))
-                  if name in given}  # fmt: skip
+                  for name, least in _COUNTS.items() if name in given}  # fmt: skip
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
                       _truth(given, "triangle"), _truth(given, "light"),
                       _truth(given, "band") if "band" in given else False, **counts)  # fmt: skip

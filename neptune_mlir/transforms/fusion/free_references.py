@@ -112,7 +112,7 @@ def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> O
     at = next((n for n in T.walk(before) if n.op == "ref" and n.attr == name), T.ref(name))
     there = T.ref(("new", name), dtype=at.dtype)
     table: dict[Term, Term] = {at: there}
-    positive: dict[Term, Term] = {}
+    scales: set[Term] = set()
     for j in range(len(algebra.accumulations)):
         references = _references(algebra, j)
         if name not in references:
@@ -129,22 +129,37 @@ def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> O
         for n in T.walk(before):
             if n.op == "ref" and n.attr == f"r{j}":
                 table[n] = h
-                if _scales(h, n, facts):
-                    zero = T.const(0.0, n.dtype)
-                    positive[T.make("eq", h, zero)] = T.make("eq", n, zero)
-    after = T.substitute(T.substitute(before, table), positive)
+                scales |= _scales(h, n)
     normal = Normaliser(facts, reals=True)
     normal.dtype = result.dtype
-    for value, alike in outcomes(before, after):
-        obligation = discharge(Obligation("free", name, alike, value), normal)
+    alike = _alike_zeros(before, table, scales, normal)
+    after = T.substitute(T.substitute(before, table), alike)
+    for value, other in outcomes(before, after):
+        obligation = discharge(Obligation("free", name, other, value), normal)
         if obligation.status != PROVED:
             return obligation
     return obligation
 
 
-def _scales(h: Term, a: Term, facts: Facts) -> bool:
-    """Whether h is `a` times an exponential: then one is zero where the other is."""
-    return h.op == "mul" and any(
-        x is T.ref(a.attr, dtype=x.dtype) and y.op in ("exp", "exp2")
-        for x, y in (h.args, h.args[::-1])
-    )
+def _scales(h: Term, a: Term) -> set[Term]:
+    """The exponential that h is `a` times, if it is."""
+    pairs = (h.args, h.args[::-1]) if h.op == "mul" else ()
+    return {y for x, y in pairs if x is T.ref(a.attr, dtype=x.dtype) and y.op in ("exp", "exp2")}
+
+
+def _alike_zeros(
+    t: Term, table: dict[Term, Term], scales: set[Term], normal: Normaliser
+) -> dict[Term, Term]:
+    """Comparisons with zero of what stands for values of `t` by a table, and those of the values:
+    of a value that becomes itself times an exponential, one is zero where the other is."""
+    found: dict[Term, Term] = {}
+    for n in T.walk(t):
+        if n.op != "eq" or not n.args[1].is_const or n.args[1].value != 0:
+            continue
+        value, zero = n.args
+        moved = T.substitute(value, table)
+        for scale in scales if moved is not value else ():
+            scaled = Obligation("free", "zero", moved, T.make("mul", value, scale))
+            if discharge(scaled, normal).status == PROVED:
+                found[T.make("eq", moved, zero)] = n
+    return found

@@ -13,21 +13,23 @@ stand side by side in memory, so a row is a number: `hi = h mod 8 * extent of i 
 or a bias computes with positions, `i` is `hi mod (extent of i)`.
 
 All nests that have one of the axes have to have both, side by side in their results, and read
-tensors by both or by neither; else the function stays as it is. It does, too, where the inner axis
+tensors by both or by neither; else the function stays as it is. What is read by one of them and by
+no other axis than `q` has (a sink or a slope of each head, a number of each query) is made a tensor
+that has both, by a small kernel. The function stays as it is, too, where the inner axis
 has more than MOST points, and where it has one point and the outer axis is divided (`tile` takes
 these as rows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups, position_of
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import MERGED_ROWS
+from neptune_mlir.dialects.attributes import MERGED_ROWS, SPREADS
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import (
     ExtentClasses,
@@ -49,11 +51,12 @@ MOST = 64  # rows of one axis that leave a product with too few
 @dataclass(frozen=True)
 class _Pair:
     """Two axes by their classes of extents. So many points of the outer one (`group`) share an
-    operand; 0: all of them."""
+    operand; 0: all of them. `rows`: all axes of the other operand, which has both."""
 
     outer: Any
     inner: Any
     group: int
+    rows: frozenset[Any]
 
 
 @register(
@@ -86,7 +89,8 @@ def _pairs(program: NestProgram, classes: ExtentClasses) -> Iterator[_Pair]:
                 beside = _beside(mine, outer, inner) is not None
                 if beside and inner not in other.axes and group is not None:
                     of = [classes.of_loop(key, loop) for loop in (outer, inner)]
-                    yield _Pair(of[0], of[1], group)
+                    rows = frozenset(classes.of_loop(key, loop) for loop in mine.axes)
+                    yield _Pair(of[0], of[1], group, rows)
 
 
 def _read(factor: Term) -> Term | None:
@@ -135,6 +139,7 @@ class _Merged:
     def __init__(self, program: NestProgram, pair: _Pair, loops: dict[str, _Loops]):
         self._program, self._pair, self._loops = program, pair, loops
         self._views: dict[str, str] = {}  # key of a tensor -> key of what stands for it
+        self._spread: dict[Any, str] = {}  # a tensor by one of the axes -> key of one by both
 
     @classmethod
     def of(cls, program: NestProgram, classes: ExtentClasses, pair: _Pair) -> _Merged | None:
@@ -156,7 +161,11 @@ class _Merged:
                 return None
             if result[result.index(outer) + 1] != inner:
                 return None
-            if not all(_allows(r, outer, inner, pair.group) for r in T.reads(nest.body)):
+            small = {k for k, c in enumerate(kinds) if c in pair.rows}
+            if not all(
+                _allows(r, outer, inner, pair.group) or _is_of_one(r, {outer, inner}, small)
+                for r in T.reads(nest.body)
+            ):
                 return None
             loops[key] = _Loops(nest, outer, inner, pair.group > 0)
         return cls(program, pair, loops) if loops else None
@@ -170,6 +179,8 @@ class _Merged:
             self._nest(key)
         known = self._rows if ix.is_static(self._rows) else 0
         MERGED_ROWS.set(self._program.function.operation, known)
+        if self._spread:
+            SPREADS.set(self._program.function.operation)
         fold_dims(self._program.block)
         erase_dead(self._program.block)
 
@@ -224,6 +235,9 @@ class _Merged:
                 table[read] = T.rename_axes(read, loops.number)
                 continue
             at = _beside(read, loops.outer, loops.inner)
+            if at is None and _is_of_one(read, {loops.outer, loops.inner}, read.axes):
+                table[read] = self._by_both(read, nest, loops)
+                continue
             if at is None:  # by the outer axis, divided
                 found = [self._divided(i, loops) for i in read.args]
                 table[read] = T.read(read.attr, *found, dtype=read.dtype)
@@ -244,6 +258,28 @@ class _Merged:
             head = T.make("add", T.make("mul", place[loops.outer], group), head)
         place[loops.outer] = head
         return _replaced(nest.body, table, place)
+
+    def _by_both(self, read: Term, nest: Nest, loops: _Loops) -> Term:
+        """What is read by one of the axes, of a tensor that has both: its elements, each as often
+        as the other axis has points."""
+        (at,) = [k for k, i in enumerate(read.args) if i.axes & {loops.outer, loops.inner}]
+        axes = [i.attr for i in read.args]
+        axes[at : at + 1] = [loops.outer, loops.inner]
+        here = (read.attr, at, loops.outer in read.axes)
+        if here not in self._spread:
+            extents = [_extents(nest)[a] for a in axes]
+            place = {a: T.index(k) for k, a in enumerate(axes)}
+            made = build_map(
+                self._program.values, T.rename_axes(read, place),
+                [e if ix.is_static(e) else DYNAMIC for e in extents],
+                [e for e in extents if not ix.is_static(e)], result_axes=[*range(len(axes))],
+            )  # fmt: skip
+            key = f"spread {len(self._spread)}"  # (an op that is gone may have left its place)
+            self._program.values.bind(key, made)
+            self._spread[here] = self._view(key, at)
+        row = [loops.number[k] for k in (loops.outer, loops.inner) if k in loops.number]
+        rest = [T.rename_axes(i, loops.number) for i in read.args]
+        return T.read(self._spread[here], *rest[:at], *row, *rest[at + 1 :], dtype=read.dtype)
 
     def _divided(self, position: Term, loops: _Loops) -> Term:
         """A position that has the outer axis divided by a multiple of the group."""
@@ -284,6 +320,14 @@ def _allows(read: Term, outer: int, inner: int, group: int) -> bool:
         return not any(lookup.axes & {outer, inner} for lookup in lookups(read))
     shared = _shared(read, outer)
     return inner not in read.axes and bool(group) and bool(shared) and (shared or 0) % group == 0
+
+
+def _is_of_one(read: Term, pair: set[int], axes: Collection[int]) -> bool:
+    """Whether a read has one of a pair of axes, once, and beside it some of `axes`, each alone."""
+    plain = all(i.op == "index" for i in read.args)
+    return plain and len(read.axes & pair) == 1 and len(read.axes) == len(read.args) and (
+        read.axes <= {*axes, *pair}
+    )  # fmt: skip
 
 
 def _extents(nest: Nest) -> list[Index]:

@@ -16,6 +16,7 @@ in the IR.
 from __future__ import annotations
 
 import importlib.util
+import math
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -103,10 +104,19 @@ def unguarded(term: Term, facts: Facts) -> Term:
         if n.op != "select" or n.args[0].op != "eq":
             return None
         left, right = n.args[0].args
-        guarded = left.op == "ref" and right.is_const and facts.identity(left) == right.value
+        guarded = right.is_const and _is_unmoved(left, right.value, facts)
         return n.args[2] if guarded else None
 
     return T.rewrite(term, rule)
+
+
+def _is_unmoved(t: Term, value: Any, facts: Facts) -> bool:
+    """Whether a term has a value only where a reference in it still is its identity: the reference,
+    or the larger of it and anything else, where nothing is less than the identity."""
+    if t.op == "ref":
+        return bool(facts.identity(t) == value)
+    extreme = {"max": -math.inf, "min": math.inf}.get(t.op)
+    return extreme == value and any(_is_unmoved(a, value, facts) for a in t.args)
 
 
 def stream_obligations(stream: Any) -> list[tuple[Any, Obligation, Facts]]:

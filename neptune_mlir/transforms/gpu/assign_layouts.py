@@ -68,7 +68,7 @@ from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
-from neptune_mlir.transforms.gpu.layout_stages import is_staged, stages_of
+from neptune_mlir.transforms.gpu.layout_stages import is_boxed, is_staged, stages_of
 from neptune_mlir.transforms.gpu.layout_work import held_in, loaded_in, sums_rows, work_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
@@ -554,17 +554,17 @@ class _Assignment:
                 STAGES.set(loop, stages)
 
     def _write_loads(self) -> None:
-        """Loads that products and loops read go to shared memory, or to registers for good; so do
-        those of a loop that a factor is made from."""
+        """What goes to shared memory or to registers for good: loads that products and loops
+        read, those of a loop that a factor is made from, and what the copy engine brings."""
         wanted: dict[Any, set[str]] = {}
         for g in self.generics:
             for k, value in enumerate(g.inputs):
                 if not g.is_read(k) or load_window(value, self.forall) is None:
                     continue
-                streamed = value in self.read_as and owner(value).block != self.body
+                made_from = value in self.read_as and owner(value).block != self.body
+                streamed = made_from or is_boxed(self.forall, value)
                 if g.result in self.matrix or self.via[g.result] == "loop" or streamed:
-                    resident = self._resident(g, k)
-                    text = str(self._shared(value) if resident is None else resident)
+                    text = str(self._resident(g, k) or self._shared(value))
                     wanted.setdefault(value, set()).add(text)
         for value, texts in wanted.items():
             text = texts.pop() if len(texts) == 1 else str(self._shared(value))

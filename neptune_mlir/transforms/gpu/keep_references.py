@@ -378,8 +378,10 @@ def _readers(value: Any) -> list[Any]:
 
 
 def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
-    """Whether a tile op of two values gives 1 where they are equal, by a select that says so."""
-    if op is None or op.name != "linalg.generic" or {*list(op.operands)[:-1]} != {a, b}:
+    """Whether a tile op of two values gives 1 where they are equal, by a select that says so, and
+    whatever else it reads."""
+    inputs = list(op.operands)[:-1] if op is not None and op.name == "linalg.generic" else []
+    if inputs.count(a) != 1 or inputs.count(b) != 1:
         return False
     block, chosen = op.regions[0].blocks[0], _last(op)
     if chosen is None or chosen.name != "arith.select":
@@ -388,7 +390,7 @@ def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
     equal = (
         condition is not None and condition.name == "arith.cmpf"
         and ir.IntegerAttr(condition.attributes["predicate"]).value == 1  # ordered, equal
-        and set(condition.operands) == set(list(block.arguments)[:2])
+        and {*condition.operands} == {block.arguments[inputs.index(v)] for v in (a, b)}
     )  # fmt: skip
     return (
         equal and one is not None and one.name == "arith.constant"

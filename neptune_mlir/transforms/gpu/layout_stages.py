@@ -10,7 +10,9 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
+    element_of,
     load_window,
+    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -20,7 +22,7 @@ from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED, panel_of, tile_bytes
+from neptune_mlir.targets.warp_groups import CHUNK, RESERVED_BYTES, STAGED, panel_of, tile_bytes
 from neptune_mlir.transforms import fast_paths
 
 Size = Callable[[Any], int]  # bytes of a load in shared memory
@@ -65,6 +67,21 @@ def _is_shared(loop: Any) -> bool:
             if sum(read_contraction(g) is not None for g in generics) > 1:
                 return True
     return False
+
+
+def is_boxed(forall: Any, value: Any) -> bool:
+    """Whether a load that no product reads comes to shared memory all the same, by the copy engine:
+    a tile of rows and columns that a loop of warp groups brings, where `tile` reckoned with it."""
+    level, op = tuned(forall, "boxes", 0), owner(value)
+    window = load_window(value, forall) if level and op is not None else None
+    if window is None or op.block == forall.regions[0].blocks[0]:
+        return False
+    kind = ir.RankedTensorType(window.tensor.type)
+    last = kind.rank - 1
+    if len(window.shape) != 2 or window.dims[-1] != last or min(window.shape) == 1:
+        return False
+    whole = level > 1 if kind.is_dynamic_dim(last) else kind.shape[last] % CHUNK == 0
+    return whole and element_of(value) in ("f16", "bf16")
 
 
 def is_staged(op: Any) -> bool:

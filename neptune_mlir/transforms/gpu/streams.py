@@ -103,8 +103,11 @@ def read_accumulation(loop: Any) -> Accumulation:
     first = [] if leading is None else [v for v in loads if _read_only_by(v, leading)]
     if leading is None and all(v in loads for v in list(delayed.operands)[:-1]):
         raise Unfit("its product takes loaded tiles, so that nothing runs beside it")
-    if (leading is not None and len(first) + len(last) != len(loads)) or len(last) != 1:
-        raise Unfit("a loaded tile that both products read, or neither")
+    beside = [v for v in loads if v not in (*first, *last)]
+    if leading is not None and any(owner(v).name != GET or _read_by(v, products) for v in beside):
+        raise Unfit("a loaded tile that both products read, or that no ring brings beside them")
+    if len(last) != 1:
+        raise Unfit("the last product has no loaded tile of its own")
     for value in [] if leading is None else list(leading.operands)[:-1]:
         source = owner(value)
         if source is None or not _is_load(source):
@@ -185,6 +188,10 @@ def _is_load(op: Any) -> bool:
 
 def _is_tile_op(op: Any) -> bool:
     return op.name == "linalg.generic"
+
+
+def _read_by(value: Any, ops: Sequence[Any]) -> bool:
+    return any(use.owner.operation in ops for use in value.uses)
 
 
 def _read_only_by(value: Any, op: Any) -> bool:

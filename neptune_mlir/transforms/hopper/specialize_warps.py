@@ -301,12 +301,13 @@ def _check_load(load: Load, forall: Any) -> None:
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
-    if tensor.is_dynamic_dim(inner):
+    aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
+    if tensor.is_dynamic_dim(inner) and not aligned:
         raise Unshared(
             "rows have a length that only a call knows; compile it in",
             "a static innermost extent of that tensor",
         )
-    if tensor.shape[inner] % CHUNK or shape[-1] % CHUNK:
+    if (not aligned and tensor.shape[inner] % CHUNK) or shape[-1] % CHUNK:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"

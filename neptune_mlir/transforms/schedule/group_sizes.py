@@ -43,6 +43,7 @@ from neptune_mlir.targets.group_tiles import (
 )
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
+    CHUNK,
     LONG,
     LONG_TRIANGLE,
     PANEL,
@@ -60,9 +61,15 @@ ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 
 
 def shape_of(
-    nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None
-) -> Shape:
-    """`stream`, `column`: the streamed axis, and the result's column axis unless it is cut."""
+    nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None,
+    aligned: bool = False,
+) -> Shape:  # fmt: skip
+    """What a stream is like.
+
+    Args:
+        stream, column: the streamed axis, and the result's column axis unless it is cut.
+        aligned: whether rows whose length only a call knows begin at multiples of 16 bytes.
+    """
     depths = [
         math.prod(domain[a] for a in nest.reduced_axes if a != stream and domain[a] != DYNAMIC)
         for nest, *_ in contractions(nests)
@@ -84,11 +91,21 @@ def shape_of(
         if r.attr not in made and r not in factors
         and stream in T.axes_of(r) and T.axes_of(r) & (row_axes - {stream})
     }  # fmt: skip
+    boxes = {r for r in loads if _is_box(r, domain, aligned)}
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
-        max(1, summed.count(False)), max(1, summed.count(True)), len(loads),
+        max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
     )  # fmt: skip
+
+
+def _is_box(read: T.Term, domain: Sequence[int], aligned: bool) -> bool:
+    """Whether the copy engine can bring tiles of a tensor to the panels that factors have, too."""
+    last = read.args[-1]
+    if read.dtype not in ("f16", "bf16") or last.op != "index":
+        return False
+    extent = domain[last.attr]
+    return aligned if extent == DYNAMIC else extent % CHUNK == 0
 
 
 def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:

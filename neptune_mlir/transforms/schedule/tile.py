@@ -48,7 +48,15 @@ from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import CHIP, FEW_ROWS, LONGER, LONGER_FEW, TILE, TILE_FEW
+from neptune_mlir.dialects.attributes import (
+    ALIGNABLE,
+    CHIP,
+    FEW_ROWS,
+    LONGER,
+    LONGER_FEW,
+    TILE,
+    TILE_FEW,
+)
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
@@ -98,6 +106,7 @@ class Wishes:
     length: int = 0
     few: int = 0
     products: int = 0
+    aligned: int = 0
 
     def sizes(self, products: bool) -> tuple[int, int]:
         """Rows and streamed elements, of a kernel with products or without."""
@@ -109,7 +118,7 @@ class Wishes:
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
-    few: int = 0, products: int = 0,
+    few: int = 0, products: int = 0, aligned: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -125,8 +134,12 @@ def tile(
         few: 1 for such sizes where a launch has few programs, 2 where their streams are short too.
         length: the least extent of streamed axes that such sizes are for, where only a call says.
         products: instead of the rule's sizes for rows and streamed axes of streams with products.
+        aligned: 1 if rows whose length only a call knows begin at multiples of 16 bytes. Warp
+            groups have tiles of them brought by the copy engine. (`neptune.alignable`: it helps.)
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few, products)
+    wishes = Wishes(
+        rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned
+    )
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
@@ -370,16 +383,21 @@ def _group_sizes(
     """For warp groups, a tile's rows, points of the stream and columns, and whether products sum
     over more than the stream; notes what later passes are to know. `column` is uncut."""
     domain, axis = list(op.domain), op.axis.value
-    shape = group_sizes.shape_of(nests, domain, axis, column)
+    aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
+    shape = aligned if wishes.aligned else group_sizes.shape_of(nests, domain, axis, column)
+    if aligned != shape:
+        ALIGNABLE.set(op.operation)
     known = domain[axis] != DYNAMIC
     length = domain[axis] if known else wishes.length
     chip = _chip_of(op)
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
     choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream)
-    if more := choice.beyond_sizes():
+    brought = {"boxes": 1 + wishes.aligned} if shape.boxes else {}
+    if more := choice.beyond_sizes() | brought:
         note_choices(op.operation, more)
     if not known and not wishes.length and not wishes.few:
-        _note_lengths(op, group_sizes.lengths(chip, shape))
+        starts = {n for s in (shape, aligned) for n in group_sizes.lengths(chip, s)}
+        _note_lengths(op, sorted(starts))
     cut = choice.columns or group_tiles.columns(shape)
     return choice.rows, choice.stream, cut, shape.depth > 1
 

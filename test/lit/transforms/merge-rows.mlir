@@ -71,9 +71,16 @@ func.func @shared(%q: tensor<4x3x8xf16>, %k: tensor<16x8xf16>) -> tensor<4x3x16x
   return %s : tensor<4x3x16xf32>
 }
 
-// A scale that one of the axes has alone: nothing changes.
+// A scale that one of the axes has alone: a kernel makes a tensor of it that has both.
 // CHECK-LABEL: func.func @scaled
-// CHECK-NOT: tensor.expand_shape
+// CHECK-SAME: neptune.merged_rows = 12
+// CHECK-SAME: neptune.spreads
+// CHECK: %[[BOTH:.*]] = "neptune.map"()
+// CHECK: "neptune.read"(%arg2) {map = #{{.*}}} : (tensor<4xf32>) -> f32
+// CHECK-NEXT: "neptune.yield"
+// CHECK-NEXT: domain = array<i64: 4, 3>
+// CHECK: %[[ROWS:.*]] = tensor.collapse_shape %[[BOTH]] {{.*}} : tensor<4x3xf32> into tensor<12xf32>
+// CHECK: "neptune.read"(%[[ROWS]])
 // CHECK: return
 func.func @scaled(%q: tensor<4x3x8xf16>, %k: tensor<16x8xf16>, %a: tensor<4xf32>) -> tensor<4x3x16xf32> {
   %s = "neptune.reduce"() ({

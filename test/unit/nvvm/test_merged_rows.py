@@ -30,6 +30,9 @@ class Variant(Specialised):
             self.finish()
 
 
+LAST = {}  # case of a program and a target
+
+
 @cache
 def kernels(name, target="sm_90a"):
     """The kernels for calls with few rows, and whether their warps are specialised, by rows of a
@@ -39,6 +42,7 @@ def kernels(name, target="sm_90a"):
     base = next(raised.lowerings(target, nvvm.ways(target)))
     found = {}
     for case, variant in raised.variants(base, "", target):
+        LAST[name, target] = case
         if case.merged:
             special = "neptune.consumers" in str(variant.module)
             made = Variant(variant.module) if special else Simulated(variant.module, target=target)
@@ -59,7 +63,9 @@ PROGRAMS = {
         latent_dim=64, rope_dim=16, page_size=16, scale=0.1, q_len=None, dtype="f16"
     ),
     "shared": lambda: ops.attention(head_dim=16, group=1, causal=True, dtype="f16"),
-    "biased": lambda: ops.attention(head_dim=16, group=2, alibi=True, dtype="f16"),
+    "of heads": lambda: ops.attention(
+        head_dim=DIM, heads=4, kv_heads=2, alibi=True, sink=True, causal=True, dtype="f16"
+    ),
 }  # fmt: skip
 
 
@@ -80,7 +86,7 @@ def test_which_rows_have_kernels():
     assert list(kernels("causal")) == [*SHARED, *portable[1:]]
     assert list(kernels("paged")) == list(kernels("latent")) == portable
     assert list(kernels("three", "sm_80")) == [(16, CHUNKS)]
-    assert not kernels("shared", "sm_80") and not kernels("biased", "sm_80")
+    assert not kernels("shared", "sm_80")
     for kind, (_, special) in kernels("causal").items():
         assert special == (kind in SHARED)
 
@@ -92,6 +98,24 @@ def test_causal(kind, queries):
     kernel, _ = kernels("causal")[kind]
     q, k, v = f16(1, 8, queries, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
+
+
+@pytest.mark.parametrize("kind", [SHARED[0], (16, CHUNKS)])
+def test_numbers_of_each_head(kind):
+    """Slopes and sinks, of which a kernel makes one for each row."""
+    kernel, _ = kernels("of heads")[kind]
+    q, k, v = f16(1, 4, 5, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
+    slope, sink = np.float32([0.5, 0.1, 0.02, 0.3]), np.float32([-np.inf, 3, 0, 40])
+    wanted = PROGRAMS["of heads"]().reference(q, k, v, slope, sink)
+    close(kernel(q, k, v, slope, sink).astype(np.float64), wanted)
+
+
+def test_one_row_of_each_head_takes_no_kernel_more():
+    kernels("of heads"), kernels("causal")
+    last = LAST["of heads", "sm_90a"]
+    assert (last.knob, last.merged) == ("rows:1", False)
+    assert last.condition == ["le", ["dim", 0, 2], 1]
+    assert LAST["causal", "sm_90a"].merged
 
 
 def test_queries_that_see_no_key():

@@ -314,6 +314,20 @@ def test_both_runtimes_encode_the_same_maps(built, tmp_path, fake_driver, box):
     assert f" {driver.text} " in second
 
 
+def test_images_by_alignment(built, tmp_path, fake_driver):
+    """One for some calls that counts on more than that for any call; rows have 512 bytes."""
+    bundle = gpu_bundle()
+    *_, new = bundle.facts["images"]
+    kernels = {**new["kernels"], "first": {**new["kernels"]["first"], "threads": 256}}
+    for unit, threads in ((512, 256), (1024, 128)):
+        own = {**new, "kernels": kernels, "when": 1, "alignment": [["argument", 0, unit]]}
+        facts = {**bundle.facts, "images": [*bundle.facts["images"], own]}
+        (tmp_path / "g.bundle").write_bytes(replace(bundle, facts=facts).to_bytes())
+        lines = run(built / "gpu", tmp_path / "g.bundle", "call", LD_LIBRARY_PATH=fake_driver,
+                    FAKE_CHIP="90", FAKE_PARAMETERS="first:8,8,4,8,8,4,8;second:128,8,8,4,8")
+        assert f"launch first grid 150 block {threads} " in lines
+
+
 def test_images_by_chip(built, tmp_path, fake_driver):
     assert "load old!" in gpu_call(built, tmp_path, fake_driver, "call", chip="86")
     said = gpu_call(built, tmp_path, fake_driver, "call", chip="75")[-1]

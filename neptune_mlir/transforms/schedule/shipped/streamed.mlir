@@ -33,14 +33,17 @@ module attributes {transform.with_named_sequence} {
     // Rows and streamed elements of streams with products.
     %products = transform.tune.knob<"products"> = 0 from options = [0, 64, 128, 256]
         -> !transform.any_param
+    // 1: rows whose length only a call knows are aligned to 16 bytes.
+    %aligned = transform.tune.knob<"aligned"> = 0 from options = [0, 1] -> !transform.any_param
     %split = "transform.neptune.apply_pass"(%pruned, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products"]}
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }
