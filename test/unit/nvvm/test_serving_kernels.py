@@ -52,6 +52,23 @@ def test_sequences_one_behind_the_other(target):
         np.testing.assert_allclose(out[mine], wanted, atol=3e-3)
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 40}])
+def test_sequences_one_behind_the_other_on_specialised_warps(options):
+    """Tiles of queries have two sequences, and the bounds of their loops come from a kernel ahead.
+    Tokens behind the last sequence (a batch that is padded) see nothing."""
+    rng = np.random.default_rng(0)
+    queries, keys = [70, 0, 1, 130], [75, 4, 0, 200]
+    starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
+    q = rng.standard_normal((sum(queries) + 3, 2, 64)).astype(np.float16)
+    k, v = (rng.standard_normal((sum(keys), 1, 64)).astype(np.float16) for _ in range(2))
+    kernel = Specialised(ops.ragged_attention(head_dim=64, group=2, dtype="f16", **options))
+    assert not [r for r in kernel.remarks if "specialised" in r.message]
+    out = kernel(q, k, v, *starts)
+    for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
+        np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
+    assert not out[sum(queries) :].any()
+
+
 @pytest.mark.parametrize(
     ("target", "kind", "scales"),
     [("sm_80", "int8", "head"), ("sm_80", "e4m3", "page"), ("sm_90a", "e4m3", "token"),
