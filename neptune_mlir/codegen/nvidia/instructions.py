@@ -283,7 +283,7 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
         element = [*position, s.mul(chunk, CHUNK // size)]
-        if r and len(window.shape) == 2:
+        if r and len(window.shape) == 2 and window.pages is None:
             stride = array.strides[window.dims[0]]
             step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
             sources.append(memory.offset_pointer(sources[-1], step, array.pointer.type))

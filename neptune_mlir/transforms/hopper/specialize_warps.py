@@ -298,6 +298,8 @@ def _check_load(load: Load, forall: Any) -> None:
             f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it",
             "inputs of f16 or bf16",
         )
+    if window.pages is not None:
+        raise Unshared("rows of a tile are looked up one by one", "pages of whole tiles")
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")

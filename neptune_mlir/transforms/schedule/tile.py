@@ -59,6 +59,7 @@ from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.page_sizes import spans_pages
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
     contractions,
@@ -220,9 +221,12 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             _fit_join(sizes, domain, parallel, inner, wishes)
     divisors = _divisors(nests)
     sizes.update(dict.fromkeys(divisors, 1))
+    spanning = False
     if axis is not None:
         size = stream or (64 if free else _equal_quotients(axis, nests) or 256)
         sizes[axis] = _part_of(divisors.get(axis), size)
+        spanning = bool(free) and spans_pages(op, nests, axis, size)
+        sizes[axis] = size if spanning else sizes[axis]
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
@@ -231,7 +235,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
-    return _within_pages(chosen, nests, domain)
+    within = _within_pages(chosen, nests, domain)
+    return [chosen[a] if spanning and a == axis else n for a, n in enumerate(within)]
 
 
 def _inner(
