@@ -14,7 +14,7 @@ from neptune_mlir.ir.bindings import ext, ir
 
 class PagedOp(Neptune.Operation, name="paged", traits=[ext.Pure]):
     """The rows of a tensor in pages, one behind the other, as a table says: row `r` of dimension
-    `dim` is slot `r mod page_size` (dimension `slot`) of page `table[.., r floordiv page_size, ..]`.
+    `dim` is slot `r mod page_size` (dimension `slot`) of page `table[r floordiv page_size]`.
 
     Nothing moves: a tile of it (`tensor.extract_slice`) is a load whose rows are looked up one by
     one. So a tile may have rows of several pages. `at` are the positions in the table along its

@@ -16,6 +16,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.pages import Looked, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.ir.bindings import ir, scf
 
@@ -104,6 +105,7 @@ class Memory:
         self.unsafe = False  # some thread may still read memory at or above `top`
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
+        self.looked = Looked()
 
     # ---- shared memory
 
@@ -304,31 +306,13 @@ class Memory:
         inside = [(p, window.dims[k]) for k, p in enumerate(position)]
         if window.pages is not None:
             row = window.dims.index(window.pages.dim)
-            moving += self._page(window, row, inside.pop(row)[0])
+            moving += place_row(self, window, row, inside.pop(row)[0])
         pointer = array.pointer
         for terms in (still, inside, moving):
             if terms:
                 offset = self._bytes(array, terms)
                 pointer = self.offset_pointer(pointer, offset, array.pointer.type)
         return pointer
-
-    def _page(self, window: Window, dim: int, row: Index) -> list[tuple[Index, int]]:
-        """Where a row of a window in pages stands: its page, and its slot in that.
-
-        Rows that do not exist are the last one, so that nothing is read behind the table's row.
-        """
-        s, pages, end = self.s, window.pages, window.valid[dim]
-        assert pages is not None
-        if end is not None:
-            row = s.minimum(row, s.sub(end, 1))
-        row = s.add(pages.start, row)
-        at = list(pages.at)
-        at.insert(pages.column, s.div(row, pages.size))
-        page = s.value(self.load_one(pages.table, at))
-        page = s.op("arith.minsi", [page, s.value(s.sub(pages.count, 1))], s.index)
-        page = s.op("arith.maxsi", [page, s.value(0)], s.index)
-        slot = [] if pages.slot is None else [(s.mod(row, pages.size), pages.slot)]
-        return [(page, pages.dim), *slot]
 
     @staticmethod
     def _stays(position: Index) -> bool:

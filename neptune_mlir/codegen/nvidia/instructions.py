@@ -279,6 +279,7 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
     period = max(1, (layout.mask + 1 << layout.shift) // rows) if layout.mask else 1
     sources: list[Any] = []
     targets: list[Index] = []
+    elements: list[list[Index]] = []
     for r in range(-(-layout.rows // rows)):
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
@@ -293,11 +294,14 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
             targets.append(s.add(memory.shared_offset(layout, element), tile.offset))
         else:
             targets.append(s.add(targets[r - period], period * rows * layout.pitch))
+        elements.append(element)
+    for r, element in enumerate(elements):  # all rows are looked up before the first copy
+        row = s.add(first, r * rows)
         past_end = (r + 1) * rows > layout.rows
         taking = s.both(working, s.less(row, layout.rows) if past_end else None)
         with under(s, taking):
             inside = memory.in_bounds(element, window.valid)
-            _copy_chunk(memory, targets[-1], sources[-1], inside)
+            _copy_chunk(memory, targets[r], sources[r], inside)
 
 
 def _copy_chunk(memory: Memory, target: Index, source: Any, inside: Any) -> None:
