@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
+from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify import Rejected, check_counts, checked
 from neptune_mlir.ir.bindings import ir
 
 LOADS = ("tensor.extract_slice", "tensor.pad")
 _LOOPS = ("scf.for", "scf.yield")
+_NUMBERS = ("tensor.dim", "tensor.extract")
 
 
 def ring_type(kind: Any) -> tuple[Any, int]:
@@ -76,8 +77,8 @@ def producer_region(op: Any) -> None:
     for inner in _inside(blocks[0]):
         if inner.name == "scf.for" and len(inner.results):
             raise Rejected(inner, "carries a value in a neptune.producer; its loops only load")
-        scalar = inner.name.startswith(("arith.", "affine.")) or inner.name == "tensor.dim"
-        if not scalar and inner.name not in (*LOADS, *_LOOPS, PUT):
+        scalar = inner.name.startswith(("arith.", "affine.")) or inner.name in _NUMBERS
+        if not scalar and inner.name not in (*LOADS, *_LOOPS, PAGED, PUT):
             raise Rejected(
                 inner, "stands in a neptune.producer, which holds loops, loads, puts and index "
                 "computations",

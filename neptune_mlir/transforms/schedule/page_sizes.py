@@ -12,17 +12,30 @@ from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.paged_reads import read_pages, spans
 
 WIDE = 64  # rows of a page from which on a tile lies in one
+BOXED = 16  # rows of a page from which on the copy engine brings pages one by one
 
 
-def spans_pages(op: Any, nests: Sequence[FusedNest], axis: int, size: int) -> bool:
-    """Whether tiles of `size` along the streamed axis lie in several pages: where pages have fewer
-    rows, where every read along the axis that is through a table can be looked up row by row, and
-    on chips whose loads do that."""
+def size_across_pages(
+    op: Any, nests: Sequence[FusedNest], axis: int, size: int, boxed: bool
+) -> int:
+    """The size of tiles along the streamed axis that lie in several pages, `size` at most; 0 where
+    a tile lies in one. They do where pages have fewer rows, where every read along the axis that
+    is through a table can be looked up row by row, and on chips whose loads do that.
+
+    Args:
+        boxed: the copy engine brings the tiles, so they are whole pages.
+    """
     reads = dict.fromkeys(read for nest in nests for read in nest.reads)
     found = [read for read in reads if _looks_up(read, axis)]
     pages = [read_pages(read, axis) for read in found]
-    known = [p.size for p in pages if p is not None]
-    return len(known) == len(pages) > 0 and max(known) < min(size, WIDE) and spans(op)
+    known = {p.size for p in pages if p is not None}
+    if None in pages or not known or not spans(op):
+        return 0
+    if boxed:
+        (page, *others) = known
+        fits = not others and page % BOXED == 0 and page < size
+        return size // page * page if fits else 0
+    return size if max(known) < min(size, WIDE) else 0
 
 
 def _looks_up(read: Term, axis: int) -> bool:

@@ -59,7 +59,7 @@ from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
-from neptune_mlir.transforms.schedule.page_sizes import spans_pages
+from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
     contractions,
@@ -225,8 +225,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if axis is not None:
         size = stream or (64 if free else _equal_quotients(axis, nests) or 256)
         sizes[axis] = _part_of(divisors.get(axis), size)
-        spanning = bool(free) and spans_pages(op, nests, axis, size)
-        sizes[axis] = size if spanning else sizes[axis]
+        across = size_across_pages(op, nests, axis, size, bool(wishes.warp_groups)) if free else 0
+        sizes[axis], spanning = across or sizes[axis], across > 0
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
