@@ -189,7 +189,8 @@ def _paged_window(
     )
     own[dim] = 0
     along = tuple(through[d] for d in dims)
-    multiple = row_multiple(tensor, own, along)
+    looked_up = bool(along) and along[-1] == dim  # neighbours stand anywhere
+    multiple = 1 if looked_up else row_multiple(tensor, own, along)
     return Window(tensor, tuple(own), along, shape, valid, multiple, pages)
 
 

@@ -52,7 +52,9 @@ CHIP = Attribute(
     "chip", TEXT, "builtin.module",
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
-    readers=("transforms.schedule.tile", "transforms.tiling.skip_dead_tiles"),
+    readers=(
+        "analysis.paged_reads", "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
+    ),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",

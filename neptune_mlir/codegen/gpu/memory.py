@@ -16,7 +16,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
-from neptune_mlir.codegen.gpu.pages import Looked, place_row
+from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.ir.bindings import ir, scf
 
@@ -105,7 +105,7 @@ class Memory:
         self.unsafe = False  # some thread may still read memory at or above `top`
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
-        self.looked = Looked()
+        self.looked = LookedUp()
 
     # ---- shared memory
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.memory import Memory
 
 
-class Looked:
+class LookedUp:
     """Pages that were looked up in the block at hand: keys and values have the same rows."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ class Piece:
     exist: Index | None
 
 
-class Pieces:
+class BoxPieces:
     """One tile, of tensor `number`; `load` starts a copy."""
 
     def __init__(

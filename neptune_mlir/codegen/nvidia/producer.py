@@ -11,7 +11,7 @@ from neptune_mlir.analysis.tiles import Window, load_window, nested
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
-from neptune_mlir.codegen.nvidia.pieces import Pieces, in_pieces
+from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
 from neptune_mlir.dialects.op_names import PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
@@ -110,4 +110,4 @@ class Producer:
             hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
 
         number = kernel.signature.tensors.index(window.tensor)
-        Pieces(kernel, number, window, ring.panel, load).bring()
+        BoxPieces(kernel, number, window, ring.panel, load).bring()
