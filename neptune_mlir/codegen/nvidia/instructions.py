@@ -280,6 +280,14 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
     sources: list[Any] = []
     targets: list[Index] = []
     elements: list[list[Index]] = []
+
+    def copy(r: int) -> None:
+        past_end = (r + 1) * rows > layout.rows
+        exists = s.less(s.add(first, r * rows), layout.rows) if past_end else None
+        with under(s, s.both(working, exists)):
+            inside = memory.in_bounds(elements[r], window.valid)
+            _copy_chunk(memory, targets[r], sources[r], inside)
+
     for r in range(-(-layout.rows // rows)):
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
@@ -295,13 +303,10 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         else:
             targets.append(s.add(targets[r - period], period * rows * layout.pitch))
         elements.append(element)
-    for r, element in enumerate(elements):  # all rows are looked up before the first copy
-        row = s.add(first, r * rows)
-        past_end = (r + 1) * rows > layout.rows
-        taking = s.both(working, s.less(row, layout.rows) if past_end else None)
-        with under(s, taking):
-            inside = memory.in_bounds(element, window.valid)
-            _copy_chunk(memory, targets[r], sources[r], inside)
+        if window.pages is None:
+            copy(r)
+    for r in range(len(elements) if window.pages is not None else 0):
+        copy(r)  # all rows are looked up before the first copy
 
 
 def _copy_chunk(memory: Memory, target: Index, source: Any, inside: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import position_of
+from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import nests
@@ -132,9 +132,12 @@ def _lower(
 
 def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
     """The axes of the grid, those last whose programs read the same streamed tiles: programs that
-    run side by side share what they stream."""
+    run side by side share what they stream. (Where a number bounds a stream that is another one
+    for each point of an axis, what is streamed depends on that axis.)"""
     grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
     streamed = {a for read in kernel.streamed_reads() for a in read.axes}
+    bounds = {a for read in elements(kernel.live) for a in read.axes}
+    streamed |= {a for a in bounds if kernel.axes[a].size == 1}
     return sorted(grid, key=lambda a: a not in streamed)
 
 
@@ -195,12 +198,13 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
 
 
 def _begins_anywhere(kernel: TileKernel, live: Sequence[Linear]) -> bool:
-    """Whether tiles of a stream need not begin at multiples of their size: data say where it
-    begins (a sequence among others), and no read asks that tiles are aligned: digits of positions
-    (pages), or elements that lie along the stream."""
+    """Whether tiles of a stream need not begin at multiples of their size: data of the rows of a
+    tile say where it begins (a sequence among others), and no read asks that tiles are aligned:
+    digits of positions (pages), or elements that lie along the stream."""
     stream = kernel.stream
-    begins = (form for form in live if form.coefficient(stream) > 0)
-    if not any(form.without(stream).reads for form in begins):
+    begins = [form.without(stream) for form in live if form.coefficient(stream) > 0]
+    found = {a for form in begins for read in form.reads for a in read.axes}
+    if not any(kernel.axes[a].size > 1 for a in found):
         return False
     for read in kernel.streamed_reads():
         positions = [position_of(index) for index in read.args]
