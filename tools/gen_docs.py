@@ -50,7 +50,8 @@ def passes() -> str:
 
 def dialect() -> str:
     parts = ["# The `neptune` dialect", MADE]
-    parts += [block(inspect.getdoc(module) or "") for module in (neptune, paged, aref, matmul, warps)]
+    modules = (neptune, paged, aref, matmul, warps)
+    parts += [block(inspect.getdoc(module) or "") for module in modules]
     for op in neptune.Neptune.operations:
         parts += [f"## `{op.OPERATION_NAME}`", block(inspect.getdoc(op) or "")]
     parts += ["## Attributes of passes", block(inspect.getdoc(attributes) or ""), _attributes()]
