@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from gen_reference import MADE, PAGES, block  # noqa: E402
 
-from neptune_mlir.dialects import aref, attributes, matmul, neptune, warps  # noqa: E402
+from neptune_mlir.dialects import aref, attributes, matmul, neptune, paged, warps  # noqa: E402
 from neptune_mlir.dialects.attribute_types import Attribute  # noqa: E402
 from neptune_mlir.dialects.context import make_context  # noqa: E402
 from neptune_mlir.ir.bindings import ext, ir  # noqa: E402
@@ -50,7 +50,8 @@ def passes() -> str:
 
 def dialect() -> str:
     parts = ["# The `neptune` dialect", MADE]
-    parts += [block(inspect.getdoc(module) or "") for module in (neptune, aref, matmul, warps)]
+    modules = (neptune, paged, aref, matmul, warps)
+    parts += [block(inspect.getdoc(module) or "") for module in modules]
     for op in neptune.Neptune.operations:
         parts += [f"## `{op.OPERATION_NAME}`", block(inspect.getdoc(op) or "")]
     parts += ["## Attributes of passes", block(inspect.getdoc(attributes) or ""), _attributes()]

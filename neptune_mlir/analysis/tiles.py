@@ -10,7 +10,7 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
 from neptune_mlir.dialects.attributes import TUNED
-from neptune_mlir.dialects.op_names import START
+from neptune_mlir.dialects.op_names import PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -101,12 +101,32 @@ def is_multiple(value: Any, n: int) -> bool:
 
 
 @dataclass(frozen=True)
+class Pages:
+    """How the rows of a tensor in pages are looked up (`neptune.paged`): row `start + r` is in page
+    `table[at]`, with `(start + r) floordiv size` at dimension `column`, of `count` pages.
+
+    `dim` and `slot` are the dimensions of the tensor that a page and the row's slot in it stand
+    along; a slot of None: rows of a page are the same.
+    """
+
+    table: Any
+    at: tuple[Any, ...]
+    column: int
+    size: int
+    count: Any
+    dim: int
+    slot: int | None
+    start: Any = 0
+
+
+@dataclass(frozen=True)
 class Window:
     """A static tile of an outside tensor: where it stands and how much of it exists.
 
     Entries are ints or index values. `dims[k]` is the dimension of the tensor that dimension k
     of the tile runs along; `valid[k]` is None where the whole extent exists. Where the tile
-    stands along its last dimension is a multiple of `multiple` (0: of any number).
+    stands along its last dimension is a multiple of `multiple` (0: of any number). Of a tensor in
+    `pages` the offsets are those within a page's first row, and rows are looked up.
     """
 
     tensor: Any
@@ -115,6 +135,7 @@ class Window:
     shape: tuple[int, ...]
     valid: tuple[Any, ...]
     multiple: int = 1
+    pages: Pages | None = None
 
 
 def load_window(value: Any, forall: Any) -> Window | None:
@@ -134,14 +155,43 @@ def load_window(value: Any, forall: Any) -> Window | None:
     if op is None or op.name != "tensor.extract_slice":
         return None
     source = op.operands[0]
-    if is_inside(source, forall):
+    made = owner(source)
+    paged = made if made is not None and made.name == PAGED else None
+    if paged is None and is_inside(source, forall):
         return None
     offsets, sizes, dims = slice_parts(op)
     valid = tuple(
         None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
         for d, n in zip(dims, shape, strict=True)
     )
+    if paged is not None:
+        return _paged_window(paged, offsets, dims, shape, valid)
     return Window(source, offsets, dims, shape, valid, row_multiple(source, offsets, dims))
+
+
+def _paged_window(
+    op: Any, offsets: Sequence[Any], dims: Sequence[int], shape: tuple[int, ...],
+    valid: tuple[Any, ...],
+) -> Window:  # fmt: skip
+    """The window of a slice of a view of a tensor in pages."""
+    tensor, table, count, *at = op.operands
+    dim, slot, column, size = (
+        int(ir.IntegerAttr(op.attributes[name]).value)
+        for name in ("dim", "slot", "column", "page_size")
+    )
+    rank = ir.RankedTensorType(tensor.type).rank
+    through = [d for d in range(rank) if d != slot]  # dimensions of the view, in the tensor
+    own: list[Any] = [0] * rank
+    for d, offset in zip(through, offsets, strict=True):
+        own[d] = offset
+    pages = Pages(
+        table, tuple(at), column, size, count, dim, slot if slot >= 0 else None, own[dim]
+    )
+    own[dim] = 0
+    along = tuple(through[d] for d in dims)
+    looked_up = bool(along) and along[-1] == dim  # neighbours stand anywhere
+    multiple = 1 if looked_up else row_multiple(tensor, own, along)
+    return Window(tensor, tuple(own), along, shape, valid, multiple, pages)
 
 
 def row_multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:

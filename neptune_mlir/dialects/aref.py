@@ -58,7 +58,8 @@ class ProducerOp(Neptune.Operation, name="producer", traits=[ir.NoTerminatorTrai
         }) : () -> ()
 
     Rejected: use outside the body of an `scf.forall`, a second producer, loops that carry values,
-    other ops than loops, loads, puts and index computations, values of the consumers.
+    other ops than loops, loads, puts, views of pages, reads of single numbers and index
+    computations, values of the consumers.
     """
 
     body: ext.Region

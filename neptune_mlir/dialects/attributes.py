@@ -52,7 +52,9 @@ CHIP = Attribute(
     "chip", TEXT, "builtin.module",
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
-    readers=("transforms.schedule.tile", "transforms.tiling.skip_dead_tiles"),
+    readers=(
+        "analysis.paged_reads", "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
+    ),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -239,16 +241,16 @@ KERNEL = Attribute(
     "kernel", TEXT, "scf.forall",
     "the name of the kernel",
     writers=(
-        "transforms.gpu.points_to_kernels", "transforms.tiling.extrema",
-        "transforms.tiling.lower_to_tiles",
+        "transforms.gpu.points_to_kernels", "transforms.hopper.positions_ahead",
+        "transforms.tiling.extrema", "transforms.tiling.lower_to_tiles",
     ),
-    readers=("transforms.tiling.host_plan",),
+    readers=("transforms.hopper.positions_ahead", "transforms.tiling.host_plan"),
 )  # fmt: skip
 OF_MASK = Mark(
     "of_mask", MARK, "scf.forall",
     "the kernel finds what a mask is made of, so that others skip tiles",
-    writers=("transforms.tiling.extrema",),
-    readers=("transforms.tiling.host_plan",),
+    writers=("transforms.hopper.positions_ahead", "transforms.tiling.extrema"),
+    readers=("transforms.hopper.positions_ahead", "transforms.tiling.host_plan"),
 )  # fmt: skip
 TARGET = Attribute(
     "target", TEXT, "scf.forall",

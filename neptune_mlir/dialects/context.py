@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects import aref, matmul, warps  # noqa: F401  (their ops belong to the dialect)
+from neptune_mlir.dialects import (  # noqa: F401  (their ops belong to the dialect)
+    aref,
+    matmul,
+    paged,
+    warps,
+)
 from neptune_mlir.dialects.neptune import Neptune
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import (

@@ -21,6 +21,9 @@ PRIVATE = "neptune.private"
 GLOBAL = "neptune.global"
 PRODUCE = "neptune.produce"
 
+# tensors that tile programs see otherwise than they lie
+PAGED = "neptune.paged"
+
 # asynchronous references
 CREATE = "neptune.aref_create"
 PRODUCER = "neptune.producer"

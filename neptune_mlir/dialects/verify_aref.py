@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
+from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify import Rejected, check_counts, checked
 from neptune_mlir.ir.bindings import ir
 
@@ -77,7 +77,8 @@ def producer_region(op: Any) -> None:
         if inner.name == "scf.for" and len(inner.results):
             raise Rejected(inner, "carries a value in a neptune.producer; its loops only load")
         scalar = inner.name.startswith(("arith.", "affine.")) or inner.name == "tensor.dim"
-        if not scalar and inner.name not in (*LOADS, *_LOOPS, PUT):
+        scalar = scalar or (inner.name == "tensor.extract" and _is_above(inner.operands[0], op))
+        if not scalar and inner.name not in (*LOADS, *_LOOPS, PAGED, PUT):
             raise Rejected(
                 inner, "stands in a neptune.producer, which holds loops, loads, puts and index "
                 "computations",
@@ -86,6 +87,16 @@ def producer_region(op: Any) -> None:
             made = None if isinstance(value.owner, ir.Block) else value.owner.operation
             if made is not None and made.parent == op.parent and made.name != CREATE:
                 raise Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
+
+
+def _is_above(value: Any, op: Any) -> bool:
+    """Whether a value is made outside of the region of an op, and of what is beside the op."""
+    block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    while block.owner is not None and block.owner.operation.name != "func.func":
+        if block.owner.operation == op.parent:
+            return False
+        block = block.owner.operation.block
+    return True
 
 
 def _inside(block: Any) -> Iterator[Any]:

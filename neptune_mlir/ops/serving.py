@@ -34,6 +34,7 @@ _CACHES = {
     **{name: name for name in ("f16", "bf16", "f32", "f64")}, "e4m3": FLOAT8, "int8": "i8",
 }  # fmt: skip
 _BYTES = ("e4m3", "int8")
+_FAR = 2**30  # keys: no sequence has as many
 
 
 @dataclass(frozen=True)
@@ -311,15 +312,8 @@ def ragged_attention(
     v = p.input("v", j, hk, e, dtype=_CACHES[numbers.kv_dtype])
     q_starts = p.input("q_starts", ends, dtype="i32")
     kv_starts = p.input("kv_starts", ends, dtype="i32")
-    mask = _Mask(causal, _window(p, window))
     slope, sink_logit = _of_heads(p, h, alibi, sink)
-    here = (q_starts[n] <= t) & (t < q_starts[n + 1])  # in one sequence for each token
-
-    def of_sequence(number: Expr) -> Expr:
-        return sum(where(here, number, 0), n)
-
-    first, end = of_sequence(kv_starts[n]), of_sequence(kv_starts[n + 1])
-    position = t + of_sequence(kv_starts[n + 1] - q_starts[n + 1])
+    first, end, position = _seen(p, t, n, (q_starts, kv_starts), causal, _window(p, window))
     shared = h // group if group > 1 else h
     of_key = of_value = None
     if kv_scales:
@@ -329,9 +323,33 @@ def ragged_attention(
     s = sum(q[t, h, d] * numbers.widened(k[j, shared, d]), d)
     s = _scaled(s, of_key) * _scale(scale, head_dim)
     s = shaped(s, j - position, softcap, slope)
-    s = mask.of(s, (first <= j) & (j < end), j, position)
+    s = where((first <= j) & (j < end), s, -inf)
     value, at_end = numbers.values(v[j, shared, e], of_value)
     return _give(p, s, j, value, sink_logit, (t, h), e, dtype, return_lse, at_end)
+
+
+def _seen(
+    p: Program, t: Axis, n: Axis, starts: tuple[Tensor, Tensor], causal: bool,
+    window: Expr | int | None,
+) -> tuple[Expr, Expr, Expr]:  # fmt: skip
+    """The keys that a token sees, from the first to one behind the last, and its own position.
+
+    Each is found once for each token, so that a mask compares positions with two numbers. A token
+    of no sequence sees none.
+    """
+    q_starts, kv_starts = starts
+    here = (q_starts[n] <= t) & (t < q_starts[n + 1])  # in one sequence for each token
+    stands = cast(t, "i32") + kv_starts[n + 1] - q_starts[n + 1]  # if it is in sequence n
+
+    def of_sequence(number: Expr) -> Expr:
+        return sum(where(here, number, 0), n)
+
+    seen_from = kv_starts[n]
+    if window is not None:
+        near = cast(minimum(window, p.constant(_FAR, "index")), "i32")
+        seen_from = maximum(seen_from, stands + 1 - near)
+    end = of_sequence(stands + 1 if causal else kv_starts[n + 1])
+    return of_sequence(seen_from), end, end - 1 if causal else of_sequence(stands)
 
 
 _WORD = 64  # bits that say which keys a query of a tree sees

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from neptune_mlir.dialects.op_names import MULTIPROCESSORS
+from neptune_mlir.dialects.op_names import MULTIPROCESSORS, PAGED
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -19,7 +19,7 @@ LEGAL: dict[str, frozenset[str]] = {
     # linalg that could not be raised stays as it is, outside the nests
     "neptune": _HOST | {"neptune", "linalg", "affine"},
     "fused": _HOST | {"neptune", "linalg", "affine"},
-    "tile": _HOST | {"scf", "linalg", "affine", MULTIPROCESSORS},
+    "tile": _HOST | {"scf", "linalg", "affine", MULTIPROCESSORS, PAGED},
 }
 
 

@@ -61,7 +61,10 @@ def ways(target: str) -> tuple[Way, ...]:
     )
     if not nvidia(target).warp_groups:
         return portable
-    steps = (*gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("specialize-warps"))
+    steps = (
+        *gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"),
+        Step("specialize-warps"),
+    )  # fmt: skip
     groups = Way(
         CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups"
     )

@@ -58,6 +58,7 @@ _MODULES: dict[str, str] = {
     "sink-reads": "neptune_mlir.transforms.gpu.sink_reads",
     "points-to-kernels": "neptune_mlir.transforms.gpu.points_to_kernels",
     "assign-layouts": "neptune_mlir.transforms.gpu.assign_layouts",
+    "positions-ahead": "neptune_mlir.transforms.hopper.positions_ahead",
     "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
     "lazy-rescaling": "neptune_mlir.transforms.hopper.lazy_rescaling",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -55,7 +55,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
     WARPS,
 )
-from neptune_mlir.dialects.op_names import JOIN
+from neptune_mlir.dialects.op_names import JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
@@ -280,9 +280,13 @@ class KernelWriter:
         def here(entry: Any) -> Any:
             return entry if entry is None or isinstance(entry, int) else self.scalar(entry, local)
 
+        pages = found.pages and replace(
+            found.pages, table=self.arrays[found.pages.table], at=tuple(map(here, found.pages.at)),
+            count=here(found.pages.count), start=here(found.pages.start),
+        )  # fmt: skip
         return Window(
             found.tensor, tuple(map(here, found.offsets)), found.dims, found.shape,
-            tuple(map(here, found.valid)), found.multiple,
+            tuple(map(here, found.valid)), found.multiple, pages,
         )  # fmt: skip
 
     # ---- ops
@@ -546,6 +550,7 @@ EMITTERS: dict[str, Emitter] = {
     "tensor.pad": KernelWriter._load,
     "scf.for": KernelWriter._for,
     JOIN: KernelWriter._join,
+    PAGED: lambda _writer, _op: None,  # its slices are loads
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.ir.bindings import ir, scf
 
@@ -104,6 +105,7 @@ class Memory:
         self.unsafe = False  # some thread may still read memory at or above `top`
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
+        self.looked = LookedUp()
 
     # ---- shared memory
 
@@ -302,6 +304,9 @@ class Memory:
         still = [at for at in offsets if self._stays(at[0])]
         moving = [at for at in offsets if at not in still]
         inside = [(p, window.dims[k]) for k, p in enumerate(position)]
+        if window.pages is not None:
+            row = window.dims.index(window.pages.dim)
+            moving += place_row(self, window, row, inside.pop(row)[0])
         pointer = array.pointer
         for terms in (still, inside, moving):
             if terms:

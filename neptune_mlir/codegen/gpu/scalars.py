@@ -226,6 +226,9 @@ class Scalars:
     def minimum(self, a: Index, b: Index) -> Index:
         return self._fold("arith.minsi", a, b, min)
 
+    def maximum(self, a: Index, b: Index) -> Index:
+        return self._fold("arith.maxsi", a, b, max)
+
     def less(self, a: Index, b: Index) -> Any:
         predicate = ir.IntegerAttr.get(self.i64, 2)
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)

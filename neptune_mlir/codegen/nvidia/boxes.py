@@ -52,6 +52,7 @@ class BoxTile:
     Attributes:
         dims: of rows and columns, or of columns alone.
         panel: columns of its panels.
+        apart: rows of a panel in shared memory, where they are more than those of the tile.
     """
 
     tensor: int
@@ -60,6 +61,7 @@ class BoxTile:
     rows: int
     columns: int
     panel: int = PANEL
+    apart: int = 0
 
 
 def in_one_box(kind: Any, offset: Any, columns: int, panel: int = PANEL) -> bool:
@@ -94,7 +96,7 @@ class Boxes:
         ]  # fmt: skip
         for k, start in enumerate(starts):
             where = [s.value(x, s.i32) for x in (*start, *rest)]
-            yield Copy(self._map(box), where, k * tile.rows * panel * ELEMENT)
+            yield Copy(self._map(box), where, k * (tile.apart or tile.rows) * panel * ELEMENT)
 
     def _map(self, box: Box) -> Any:
         if box not in self.maps:

@@ -279,11 +279,20 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
     period = max(1, (layout.mask + 1 << layout.shift) // rows) if layout.mask else 1
     sources: list[Any] = []
     targets: list[Index] = []
+    elements: list[list[Index]] = []
+
+    def copy(r: int) -> None:
+        past_end = (r + 1) * rows > layout.rows
+        exists = s.less(s.add(first, r * rows), layout.rows) if past_end else None
+        with under(s, s.both(working, exists)):
+            inside = memory.in_bounds(elements[r], window.valid)
+            _copy_chunk(memory, targets[r], sources[r], inside)
+
     for r in range(-(-layout.rows // rows)):
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
         element = [*position, s.mul(chunk, CHUNK // size)]
-        if r and len(window.shape) == 2:
+        if r and len(window.shape) == 2 and window.pages is None:
             stride = array.strides[window.dims[0]]
             step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
             sources.append(memory.offset_pointer(sources[-1], step, array.pointer.type))
@@ -293,11 +302,11 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
             targets.append(s.add(memory.shared_offset(layout, element), tile.offset))
         else:
             targets.append(s.add(targets[r - period], period * rows * layout.pitch))
-        past_end = (r + 1) * rows > layout.rows
-        taking = s.both(working, s.less(row, layout.rows) if past_end else None)
-        with under(s, taking):
-            inside = memory.in_bounds(element, window.valid)
-            _copy_chunk(memory, targets[-1], sources[-1], inside)
+        elements.append(element)
+        if window.pages is None:
+            copy(r)
+    for r in range(len(elements) if window.pages is not None else 0):
+        copy(r)  # all rows are looked up before the first copy
 
 
 def _copy_chunk(memory: Memory, target: Index, source: Any, inside: Any) -> None:

@@ -10,7 +10,8 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window, load_window, nested
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.codegen.nvidia.boxes import BoxTile, in_one_box
+from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
+from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
 from neptune_mlir.dialects.op_names import PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
@@ -30,7 +31,10 @@ def source_of(forall: Any, put: Any) -> Window:
 def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
     """Where the tiles stand that loops of the producer load."""
     puts = [op for op in nested(producer) if op.name == PUT]
-    return [source_of(forall, op).offsets for op in puts if op.block != producer]
+    found = [source_of(forall, op) for op in puts if op.block != producer]
+    return [
+        (*w.offsets, *((*w.pages.at, w.pages.start) if w.pages is not None else ())) for w in found
+    ]
 
 
 class Producer:
@@ -81,6 +85,9 @@ class Producer:
         hopper.expect_bytes(full, ring.bytes, lane)
         kernel.memory.needs(kernel.arrays[window.tensor], L.CHUNK)
         target = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
+        if in_pieces(window, kernel.forall):
+            self._put_pieces(window, ring, target, full, lane)
+            return
         *rows, columns = window.shape
         number, kind = kernel.signature.tensors.index(window.tensor), window.tensor.type
         offsets, inner = kernel.window(window).offsets, window.dims[-1]
@@ -92,3 +99,15 @@ class Producer:
             if copy.behind:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
             hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
+
+    def _put_pieces(self, window: Window, ring: Any, target: Any, full: Any, lane: Any) -> None:
+        """Start the copies of a tile to address `target`; their bytes count on `full`."""
+        kernel, s = self.kernel, self.kernel.s
+
+        def load(copy: Copy, behind: Any) -> None:
+            place = s.value(s.add(behind, copy.behind), s.i32)
+            place = s.op("arith.addi", [target, place], s.i32)
+            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
+
+        number = kernel.signature.tensors.index(window.tensor)
+        BoxPieces(kernel, number, window, ring.panel, load).bring()

@@ -20,7 +20,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
 from neptune_mlir.dialects.aref import ArefType
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, RESIDENT, STAGES, TARGET, WARPS
-from neptune_mlir.dialects.op_names import CREATE, GET, PRODUCER, PUT, RELEASE
+from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
@@ -221,7 +221,7 @@ class _Partition:
     def _erase_dead(self) -> None:
         """Loads that only the producer still does, and what only these needed."""
         for op in reversed(list(nested(self.body))):
-            pure = op.name in LOADS or op.name.startswith(("arith.", "affine."))
+            pure = op.name in (*LOADS, PAGED) or op.name.startswith(("arith.", "affine."))
             if pure and not any(True for v in op.results for _ in v.uses):
                 op.erase()
 

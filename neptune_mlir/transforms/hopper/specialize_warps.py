@@ -36,6 +36,7 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     foralls,
     is_inside,
+    is_multiple,
     load_window,
     nested,
     owner,
@@ -60,6 +61,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.warp_groups import (
     CHUNK,
     DEEP,
+    PANEL,
     REGISTERS,
     WIDE,
     WIDEST,
@@ -72,6 +74,7 @@ from neptune_mlir.transforms.registry import collect_remarks, register
 
 GROUP = 4  # warps
 ROWS = 64  # of a product, a group
+SWIZZLED = 8  # rows after which a swizzle comes round
 
 
 class Unshared(Exception):
@@ -299,6 +302,8 @@ def _check_load(load: Load, forall: Any) -> None:
             "inputs of f16 or bf16",
         )
     shape, inner = window.shape, tensor.rank - 1
+    if window.pages is not None:
+        _check_pages(window)
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
     aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
@@ -317,6 +322,10 @@ def _check_load(load: Load, forall: Any) -> None:
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
+        if k == 0 and len(shape) == 2 and ends_early(window, forall):
+            if panel_of(shape[-1], tensor.shape[inner]) < PANEL:
+                raise Unshared("a tile of narrow panels that ends before its tensor does")
+            continue  # it comes in pieces
         if valid is not None and not _ends_with_tensor(window, k, forall):
             raise Unshared(
                 "a load ends before its tensor does, where TMA does not clip",
@@ -329,9 +338,32 @@ def _check_load(load: Load, forall: Any) -> None:
                 "factors that products alone read",
             )
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
-    for entry in (*window.offsets, *bounds):
+    ends = [end for end in window.valid if end is not None]
+    looked = (window.pages.start, window.pages.count, *window.pages.at) if window.pages else ()
+    for entry in (*window.offsets, *ends, *looked, *bounds):
         if not isinstance(entry, int):
             _check_position(entry, forall)
+
+
+def _check_pages(window: Window) -> None:
+    """Whether pages of a tile are boxes: rows of whole swizzled groups, from a page's start on."""
+    pages, rows = window.pages, window.shape[0]
+    assert pages is not None
+    if pages.slot is None or pages.size % SWIZZLED or rows % pages.size or len(window.shape) != 2:
+        raise Unshared(
+            f"a tile of {rows} rows lies in pages of {pages.size}, which are no boxes of it",
+            f"pages of a multiple of {SWIZZLED} rows, and tiles of whole pages",
+        )
+    if not is_multiple(pages.start, pages.size):
+        raise Unshared("a tile that may begin within a page")
+
+
+def ends_early(window: Window, forall: Any) -> bool:
+    """Whether a tile of rows may end before its tensor does, so that what is behind has to become
+    0."""
+    if len(window.shape) != 2 or window.valid[0] is None:
+        return False
+    return window.pages is not None or not _ends_with_tensor(window, 0, forall)
 
 
 def _check_position(value: Any, forall: Any) -> None:
@@ -509,4 +541,7 @@ def _affine(e: Any, op: Any) -> Linear | None:
     return None
 
 
-__all__ = ["GROUP", "ROWS", "Load", "ends_with_tensor", "loads_of", "shape_of", "specialize_warps"]
+__all__ = [
+    "GROUP", "ROWS", "Load", "ends_early", "ends_with_tensor", "loads_of", "shape_of",
+    "specialize_warps",
+]  # fmt: skip

@@ -28,7 +28,8 @@ looks at the part that an axis plays, never at what the program is for:
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
-  divides both, so that a tile lies in one page;
+  divides both, so that a tile lies in one page; on GPUs tiles of a stream lie in several small
+  pages (`page_sizes.py`);
 * an axis that is also read divided by a constant: 1, a streamed one what divides the constant. But
   where the target asks for at least so many rows (`least`), and the rows of a contraction would be
   one, they are the points of that axis that read the same; without such an axis the one row is
@@ -67,6 +68,7 @@ from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
     contractions,
@@ -233,9 +235,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             _fit_join(sizes, domain, parallel, inner, wishes)
     divisors = _divisors(nests)
     sizes.update(dict.fromkeys(divisors, 1))
+    across = None  # the axis whose tiles lie in several pages
     if axis is not None:
-        size = stream or (64 if free else _equal_quotients(axis, nests) or 256)
-        sizes[axis] = _part_of(divisors.get(axis), size)
+        sizes[axis], across = _stream_size(op, nests, axis, stream, bool(wishes.warp_groups))
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
@@ -244,7 +246,22 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         shared = {a: n for a, n in divisors.items() if a in parallel}
         chosen |= _few_rows(op, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
-    return _within_pages(chosen, nests, domain)
+    return _within_pages(chosen, nests, domain, across)
+
+
+def _stream_size(
+    op: Any, nests: Sequence[FusedNest], axis: int, asked: int, boxed: bool
+) -> tuple[int, int | None]:  # fmt: skip
+    """The size of tiles along the streamed axis, and the axis if they lie in several pages.
+
+    Args:
+        asked: 0 for nothing.
+        boxed: the copy engine brings tiles.
+    """
+    free = _free_axes(nests)
+    size = asked or (64 if free else _equal_quotients(axis, nests) or 256)
+    across = size_across_pages(op, nests, axis, size, boxed) if free else 0
+    return (across, axis) if across else (_part_of(_divisors(nests).get(axis), size), None)
 
 
 def _inner(
@@ -562,14 +579,15 @@ def _part_of(divisor: int | None, size: int) -> int:
 
 
 def _within_pages(
-    chosen: dict[int, int], nests: Sequence[FusedNest], domain: Sequence[int]
+    chosen: dict[int, int], nests: Sequence[FusedNest], domain: Sequence[int], across: int | None
 ) -> list[int]:
     """The sizes of all axes, smaller for those that are read modulo a constant, or by which numbers
-    are looked up: a tile lies in one page, and what is looked up is one number for it."""
+    are looked up: a tile lies in one page, and what is looked up is one number for it. Not those of
+    the axis `across`, whose rows are looked up one by one."""
     found: dict[int, int] = {}
 
     def within(axis: int | None, most: int) -> None:
-        if axis is not None and not _at_most(domain[axis], most):
+        if axis is not None and axis != across and not _at_most(domain[axis], most):
             size = found.get(axis, chosen[axis]) or domain[axis]
             found[axis] = math.gcd(size, most)
 

@@ -52,7 +52,7 @@ def tail_ranges(extent: Index, size: int, split: bool, known: Linear) -> list[Ra
 
 def live_ranges(
     start: Index, stop: Index, size: int, axis: int, live: Sequence[Linear], box: Box,
-    *, divides: bool, exists: Linear, from_end: bool = False,
+    *, divides: bool, exists: Linear, from_end: bool = False, anywhere: bool = False,
 ) -> list[Range]:  # fmt: skip
     """The tiles between `start` and `stop` that may hold a live point: partial, full, partial, or
     with `from_end` partial, partial, full.
@@ -65,6 +65,7 @@ def live_ranges(
         divides: whether all tiles up to `stop` are whole.
         exists: the form `extent - 1 - position`.
         from_end: begin with the partial tiles where `live` ends the stream.
+        anywhere: tiles are counted from the first live point, wherever that is.
     """
     lows, highs, low_full, high_full, some, every = [], [], [], [], [], []
     begins, ends = False, False  # inside of a tile
@@ -82,14 +83,20 @@ def live_ranges(
         else:
             some.append(most)
             every.append(least)
-    first = ix.maximum(start, *(ix.round_down(low, size) for low in lows))
+    first = ix.maximum(start, *(low if anywhere else ix.round_down(low, size) for low in lows))
+    base = first if anywhere else 0
+
+    def between(position: Index, rounded: Callable[[Index, int], Index]) -> Index:
+        return ix.add(rounded(ix.sub(position, base), size), base)
+
     last = ix.maximum(first, ix.minimum(stop, *highs))
     if some:
         last = _where(_all_nonnegative(some), last, first)
     full_from = first
     if begins:
-        full_from = ix.minimum(last, ix.maximum(first, *(ix.round_up(n, size) for n in low_full)))
-    full_to = ix.maximum(full_from, ix.round_down(ix.minimum(stop, *high_full), size))
+        whole = (between(n, ix.round_up) for n in low_full)
+        full_from = ix.minimum(last, ix.maximum(first, *whole))
+    full_to = ix.maximum(full_from, between(ix.minimum(stop, *high_full), ix.round_down))
     if every:
         condition = _all_nonnegative(every)
         full_from = _where(condition, full_from, first)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import (
     FusedNest,
@@ -71,6 +72,13 @@ class TileKernel:
     def reduces(self, axis: int) -> bool:
         """Whether some nest reduces over `axis`."""
         return any(axis in nest.reduced_axes for nest in self.nests.values())
+
+    def streamed_reads(self) -> list[Term]:
+        """The distinct reads along the stream of tensors from outside the kernel."""
+        own = {*self.nests, *self.finish_keys, *(r.key for r in self.running)}
+        bodies = [nest.body for nest in self.nests.values() if nest.body is not None]
+        found = dict.fromkeys(read for body in bodies for read in elements(body))
+        return [r for r in found if r.attr not in own and self.stream in r.axes]
 
     def error(self, message: str, hint: str | None = None) -> LoweringError:
         return LoweringError(message, loc=location_text(self.op.operation.location), hint=hint)

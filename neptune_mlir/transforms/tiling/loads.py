@@ -3,7 +3,8 @@
 
 A position is affine, or a lookup plus that (`algebra/access.py`). A lookup is one number for the
 tile at hand, read by the program (`tensor.extract`) and clamped to what exists, so that a tile
-through a table is a slice like any other: a tile of keys lies in one page.
+through a table is a slice like any other: a tile of keys lies in one page. Where a tile lies in
+several (`paged_view.py`), it is a slice of a view of the tensor.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from neptune_mlir.dialects.scalars import Emitter, cast
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, tensor
+from neptune_mlir.transforms.tiling import paged_view
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, pad
 
@@ -147,18 +149,32 @@ class Loads:
         kept: list[int] = []
         tiles: list[Tile] = []
         axes: list[int] = []
+        source = self._values[read.attr]
+        pages = paged_view.find(read, frame, self._kernel)
         for dim, index in enumerate(read.args):
-            place = self._place(index, read, dim, frame)
+            if pages is not None and dim == pages.slot:
+                continue
+            if pages is not None and dim == pages.dim:
+                place = _Place(frame.tile(pages.axis).offset, pages.axis, frame.tile(pages.axis))
+            else:
+                place = self._place(index, read, dim, frame)
             offsets.append(place.offset)
             if place.tile is None or place.axis is None:
                 sizes.append(1)
                 continue
             tile = self._limited(place.tile, place.axis, limits, frame)
             sizes.append(tile.valid)
-            kept.append(dim)
+            kept.append(len(offsets) - 1)
             tiles.append(tile)
             axes.append(place.axis)
-        loaded = extract_slice(self._values[read.attr], offsets, sizes, kept)
+        if pages is not None:
+            at = [
+                self._place(index, pages.lookup, d, frame).offset
+                for d, index in enumerate(pages.lookup.args) if d != pages.column
+            ]  # fmt: skip
+            count = self._extent(read, pages.dim, frame)
+            source = paged_view.write(source, self._values[pages.lookup.attr], pages, at, count)
+        loaded = extract_slice(source, offsets, sizes, kept)
         return pad(loaded, tiles), axes
 
     def _limited(self, tile: Tile, axis: int, limits: Sequence[Linear], frame: Frame) -> Tile:

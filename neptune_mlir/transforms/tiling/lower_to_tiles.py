@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import nests
@@ -95,7 +96,7 @@ def _lower(
     drop_shared_axes(kernel)
     # an axis that no nest runs over (of a shared domain) would only repeat programs
     used = {a for nest in kernel.nests.values() for a in nest.loops} | T.axes_of(kernel.live)
-    grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
+    grid = _neighbours_last(kernel, used)
     chunked = kernel.chunks is not None
     bounds: list[Index] = [kernel.chunks] if chunked else []
     bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
@@ -129,6 +130,17 @@ def _lower(
     return list(forall.results)
 
 
+def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
+    """The axes of the grid, those last whose programs read the same streamed tiles: programs that
+    run side by side share what they stream. (Where a number bounds a stream that is another one
+    for each point of an axis, what is streamed depends on that axis.)"""
+    grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
+    streamed = {a for read in kernel.streamed_reads() for a in read.axes}
+    bounds = {a for read in elements(kernel.live) for a in read.axes}
+    streamed |= {a for a in bounds if kernel.axes[a].size == 1}
+    return sorted(grid, key=lambda a: a not in streamed)
+
+
 def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
     chunks = [] if kernel.chunks is None else [kernel.chunks]
     return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
@@ -160,6 +172,7 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     start, stop = 0, axis.extent
     exists = program.exists(kernel.stream)
     live = [form for form in affine_part(kernel.live) if program.bounds(form)]
+    anywhere = chunk is None and _begins_anywhere(kernel, live)
     with root.here():
         if chunk is not None:  # chunks are cut between tiles, and differ by one at most
             tiles = ix.ceildiv(axis.extent, axis.size)
@@ -180,8 +193,27 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
         return live_ranges(
             start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
-            exists=exists, from_end=_begins_at_end(kernel, live),
+            exists=exists, from_end=_begins_at_end(kernel, live), anywhere=anywhere,
         )  # fmt: skip
+
+
+def _begins_anywhere(kernel: TileKernel, live: Sequence[Linear]) -> bool:
+    """Whether tiles of a stream need not begin at multiples of their size: data of the rows of a
+    tile say where it begins (a sequence among others), and no read asks that tiles are aligned:
+    digits of positions (pages), or elements that lie along the stream."""
+    stream = kernel.stream
+    begins = [form.without(stream) for form in live if form.coefficient(stream) > 0]
+    found = {a for form in begins for read in form.reads for a in read.axes}
+    if not any(kernel.axes[a].size > 1 for a in found):
+        return False
+    for read in kernel.streamed_reads():
+        positions = [position_of(index) for index in read.args]
+        along = [p for p in positions if p is not None and stream in p.term().axes]
+        if any(p.is_digit or p.lookup is not None for p in along) or None in positions:
+            return False
+        if stream in read.args[-1].axes:
+            return False
+    return True
 
 
 def _begins_at_end(kernel: TileKernel, live: Sequence[Linear]) -> bool:

@@ -213,7 +213,7 @@ class HopperBlock(simt.Block):
     def _load_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert len(self._warps(mask)) == 1
         target, number, *where, barrier = (self._one(v, mask) for v in operands[:-1])
-        assert f".{len(where)}d." in text and target % 1024 == 0
+        assert f".{len(where)}d." in text and target % 128 == 0
         tensor_map = self.maps.made[number]
         end = target + tensor_map.bytes
         busy = [x for warp in self.read for product in warp for x in product]

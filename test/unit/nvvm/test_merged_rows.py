@@ -82,13 +82,13 @@ SHARED = [(128, CHUNKS), (128, "streamed"), (64, "streamed")]  # by groups of wa
 
 
 def test_which_rows_have_kernels():
-    portable = [(64, CHUNKS), (32, CHUNKS), (16, CHUNKS)]
-    assert list(kernels("causal")) == [*SHARED, *portable[1:]]
-    assert list(kernels("paged")) == list(kernels("latent")) == portable
+    for name in ("causal", "paged", "latent"):
+        assert list(kernels(name)) == [*SHARED, (32, CHUNKS), (16, CHUNKS)]
     assert list(kernels("three", "sm_80")) == [(16, CHUNKS)]
     assert not kernels("shared", "sm_80")
-    for kind, (_, special) in kernels("causal").items():
-        assert special == (kind in SHARED)
+    for name in ("causal", "paged"):
+        for kind, (_, special) in kernels(name).items():
+            assert special == (kind in SHARED)
 
 
 @pytest.mark.parametrize("queries", [1, 3, 7])
@@ -144,17 +144,18 @@ def test_rows_that_the_program_knows():
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
 
 
-@pytest.mark.parametrize("rows", [16, 64])
-def test_pages(rows):
+@pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS), (64, "streamed")])
+def test_pages(kind):
     """Lengths at the edges of pages; what no sequence uses is NaN, infinity and garbage."""
-    kernel, _ = kernels("paged")[rows, CHUNKS]
+    kernel, _ = kernels("paged")[kind]
     case = Paged([3, 15, 16, 17, 48, 3], 16, heads=8, group=4, dim=DIM, q_len=3, dtype=np.float16)
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
 
-def test_latents():
+@pytest.mark.parametrize("kind", [(16, CHUNKS), (64, "streamed")])
+def test_latents(kind):
     """All heads share the cache: they are rows with the queries, whatever their number is."""
-    kernel, _ = kernels("latent")[16, CHUNKS]
+    kernel, _ = kernels("latent")[kind]
     rng = np.random.default_rng(0)
     q, r, rows = f16(2, 3, 2, 64), f16(2, 3, 2, 16), f16(4, 16, 80)
     table, lengths = np.array([[2, 0], [1, 3]], np.int32), np.array([20, 16], np.int32)

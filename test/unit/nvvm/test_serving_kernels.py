@@ -38,6 +38,30 @@ def test_several_queries_in_small_pages(target):
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(("target", "page_size"), [("sm_80", 1), ("sm_80", 4), ("gfx942", 1)])
+def test_tiles_that_lie_in_several_pages(target, page_size):
+    """Rows are looked up one by one, and none behind a sequence's end."""
+    case = Paged(LENGTHS, page_size, heads=16, group=16, dim=32, dtype=np.float16)
+    program = ops.paged_attention(head_dim=32, page_size=page_size, group=16, dtype="f16")
+    module, _ = compiler.lower_text(program.to_mlir(), "test", target, None, "tile", "")
+    assert "neptune.paged" in str(module)
+    kernel = Simulated(module, target=target)
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("page_size", [16, 128])
+def test_pages_by_the_copy_engine(page_size):
+    """Prefill on specialised warps: a box a page, and of a page that ends early boxes of 1, 2, 4,
+    ... rows; what stands behind the end is NaN."""
+    lengths = [71, 130, 143, 70]
+    case = Paged(lengths, page_size, heads=2, group=2, dim=64, q_len=70, dtype=np.float16)
+    kernel = Specialised(
+        ops.paged_attention(head_dim=64, page_size=page_size, group=2, q_len=None, dtype="f16")
+    )
+    assert not [r for r in kernel.remarks if "specialised" in r.message]
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_sequences_one_behind_the_other(target):
     """The loop over keys is bounded by numbers that the program finds in its tile of queries."""
@@ -50,6 +74,23 @@ def test_sequences_one_behind_the_other(target):
     out = kernel(q, k, v, *starts)
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts):
         np.testing.assert_allclose(out[mine], wanted, atol=3e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 40}])
+def test_sequences_one_behind_the_other_on_specialised_warps(options):
+    """Tiles of queries have two sequences, and the bounds of their loops come from a kernel ahead.
+    Tokens behind the last sequence (a batch that is padded) see nothing."""
+    rng = np.random.default_rng(0)
+    queries, keys = [70, 0, 1, 130], [75, 4, 0, 200]
+    starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
+    q = rng.standard_normal((sum(queries) + 3, 2, 64)).astype(np.float16)
+    k, v = (rng.standard_normal((sum(keys), 1, 64)).astype(np.float16) for _ in range(2))
+    kernel = Specialised(ops.ragged_attention(head_dim=64, group=2, dtype="f16", **options))
+    assert not [r for r in kernel.remarks if "specialised" in r.message]
+    out = kernel(q, k, v, *starts)
+    for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
+        np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
+    assert not out[sum(queries) :].any()
 
 
 @pytest.mark.parametrize(
