@@ -90,6 +90,12 @@ EQUAL_DIMS = Attribute(
     writers=("transforms.linalg.equal_extents",),
     readers=("transforms.hopper.specialize_warps", "transforms.tiling.host_plan"),
 )  # fmt: skip
+MULTIPLES = Attribute(
+    "multiples", LISTS, "func.func",
+    "dimensions of arguments and what they are multiples of: argument, dimension, factor of each",
+    writers=("transforms.schedule.assume_chunks",),
+    readers=("analysis.tiles", "pipelines.lowering"),
+)  # fmt: skip
 
 # ---- nests and fused ops
 

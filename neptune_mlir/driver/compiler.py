@@ -161,7 +161,7 @@ def compile_text(
     with bindings.source_name(source):
         program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
-            bundles = [_compile_family(program, family, entry, cases) for family in families]
+            bundles = [_compile_calls(program, family, entry, cases) for family in families]
         findings = [f for f in map(program.finding, families) if f]
     bundle = bundles[0]
     if len(bundles) > 1:
@@ -192,6 +192,20 @@ def families_of(target: str) -> list[str]:
         else:
             alike.append(name)
     return [",".join(names) for _, names in families]
+
+
+def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
+    """The bundle of a program for targets of one pipeline, with kernels for rows of whole chunks
+    where the pipeline makes such."""
+    bundle = _compile_family(program, target, entry, cases)
+    chunks = getattr(pipeline_of(target), "CHUNKS", False) and not program.schedule
+    chunked = program.of_chunks() if cases and chunks else None
+    if chunked is None:
+        return bundle
+    try:
+        return add(bundle, _compile_family(chunked[0], target, entry, cases), chunked[1])
+    except (OutOfMemory, Refused):
+        return bundle
 
 
 def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:

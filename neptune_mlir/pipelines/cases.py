@@ -289,7 +289,8 @@ def _argument_of(extent: Any) -> tuple[int, int] | None:
 
 def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     """The bundle with the images of a variant of its program, each for calls that meet the
-    condition (an expression of the launch plan); of several that do, the last one counts."""
+    condition (an expression of the launch plan), and its own if it has one; of several images that
+    serve a call the last one counts."""
     if "images" not in bundle.facts:
         made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
         facts = {**bundle.facts, "variants": [*bundle.facts.get("variants", ()), made]}
@@ -300,7 +301,10 @@ def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     if variant.facts["alignment"] != bundle.facts["alignment"]:
         own["alignment"] = variant.facts["alignment"]
     images = [
-        {**own, **image, "when": condition, "offset": image["offset"] + len(bundle.code)}
+        {
+            **own, **image, "offset": image["offset"] + len(bundle.code),
+            "when": ["and", condition, image["when"]] if "when" in image else condition,
+        }
         for image in variant.facts["images"]
     ]
     facts = {**bundle.facts, "images": [*bundle.facts["images"], *images]}

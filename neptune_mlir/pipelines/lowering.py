@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS
+from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, MULTIPLES
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
@@ -38,6 +38,7 @@ from neptune_mlir.pipelines.cases import (
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
+from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.findings import ProgramFinding, program_digest, schedule_digest
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -223,6 +224,20 @@ class RaisedProgram:
         if found is None or self.schedule:
             return list(ways)
         return [way.bound(found.schedule, found.knobs) for way in ways]
+
+    def of_chunks(self) -> tuple[RaisedProgram, Expression] | None:
+        """The program for calls whose rows have whole chunks of 16 bytes (`assume-chunks`), and
+        which calls these are; None, where no call decides how long rows are."""
+        raised = self._raised.copy()
+        raised.run([Step("assume-chunks")])
+        found = [MULTIPLES.find(f.operation, ()) for f in functions(raised.module)]
+        if len(found) != 1 or not found[0]:
+            return None
+        whole = [["eq", ["mod", ["dim", a, d], n], 0] for a, d, n in found[0]]
+        made = copy.copy(self)
+        made.__dict__.pop("_merged", None)
+        made._raised, made._fused = raised, {}
+        return made, functools.reduce(lambda a, b: ["and", a, b], whole)
 
     @functools.cached_property
     def _merged(self) -> tuple[Lowering, tuple[Case, ...]]:

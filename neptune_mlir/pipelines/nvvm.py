@@ -43,6 +43,7 @@ CUT_PORTABLE = (
     Way({"private": PRIVATE}, most=16, smaller=("stream:16",)),
 )  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
+CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 

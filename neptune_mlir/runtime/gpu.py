@@ -234,8 +234,12 @@ class GpuExecutable:
         shapes = tuple(None if v is None else v.shape for v in views)
         key: tuple[Any, ...] = (images[0].context, shapes, *map(number_key, scalars))
         given: list[ArrayView | None] = []
-        if any(image.views for image in images[1:]):  # strides count too
+        if len(images) > 1:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
+            fitting = [image.takes(views, given) for image in images]
+            images = [image for image, fits in zip(images, fitting, strict=True) if fits]
+            key += tuple(fitting)
+        if any(image.views for image in images[1:]):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)
         if found is None:

@@ -12,6 +12,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.memory import is_aligned, root
 from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Expression, Plan, evaluate
 from neptune_mlir.targets.chips import gpu_target, is_known
@@ -63,6 +64,21 @@ class LoadedImage:
         """Whether it is for a call with these shapes and numbers."""
         when = self.when
         return when is None or bool(evaluate(when, shapes, scalars, self.multiprocessors))
+
+    def takes(
+        self, arguments: Sequence[ArrayView | None], out: Sequence[ArrayView | None]
+    ) -> bool:
+        """Whether arrays lie in memory as its kernels need it. (An image for any call says what is
+        wrong with arrays instead.)"""
+        if self.when is None:
+            return True
+        given = {("argument", k): view for k, view in enumerate(arguments)}
+        places = [root(self.plan, reference) for reference in self.plan.results]
+        given |= dict(zip(places, out, strict=False))
+        return all(
+            view is None or is_aligned(view, self.alignment.get(place, 1))
+            for place, view in given.items()
+        )
 
 
 def load_images(

@@ -247,6 +247,14 @@ def _bind_results(
             raise ArgumentError(f"{label} and {labels[place]} are one result: pass one array")
 
 
+def is_aligned(view: ArrayView, unit: int) -> bool:
+    """Whether the address and the outer strides of an array are multiples of `unit` bytes."""
+    steps = zip(view.strides[:-1], view.shape, strict=False)
+    size = SIZES[view.dtype]
+    rows = all(stride * size % unit == 0 or extent <= 1 for stride, extent in steps)
+    return 0 in view.shape or (view.address % unit == 0 and rows)
+
+
 def _check_layout(view: ArrayView, name: str, unit: int) -> None:
     """Strides and alignment that kernels count on: whole multiples of `unit` bytes."""
     shape, strides, size = view.shape, view.strides, SIZES[view.dtype]

@@ -10,6 +10,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
+    extent_multiple,
     load_window,
     read_contraction,
     read_generic,
@@ -17,7 +18,6 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED, panel_of, tile_bytes
@@ -87,7 +87,7 @@ def _in_panels(forall: Any, op: Any) -> int:
     if window is None:
         return _with_pitch(op)
     *rows, columns = window.shape
-    row = ir.RankedTensorType(window.tensor.type).shape[-1]
+    row = extent_multiple(window.tensor, -1)
     return tile_bytes(math.prod(rows), columns, panel_of(columns, row))
 
 

@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     Window,
     element_of,
+    extent_multiple,
     foralls,
     is_inside,
     load_window,
@@ -198,7 +199,7 @@ class Load:
     @property
     def bytes(self) -> int:
         *rows, columns = self.window.shape
-        whole = ir.RankedTensorType(self.window.tensor.type).shape[-1]
+        whole = extent_multiple(self.window.tensor, -1)
         return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
 
 
@@ -301,12 +302,13 @@ def _check_load(load: Load, forall: Any) -> None:
     shape, inner = window.shape, tensor.rank - 1
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
-    if tensor.is_dynamic_dim(inner):
+    whole = extent_multiple(window.tensor, inner)
+    if tensor.is_dynamic_dim(inner) and whole % CHUNK:
         raise Unshared(
             "rows have a length that only a call knows; compile it in",
             "a static innermost extent of that tensor",
         )
-    if tensor.shape[inner] % CHUNK or shape[-1] % CHUNK:
+    if whole % CHUNK or shape[-1] % CHUNK:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
