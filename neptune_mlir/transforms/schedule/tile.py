@@ -17,9 +17,8 @@ looks at the part that an axis plays, never at what the program is for:
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
   if it reads along these: a tile of ROW elements, or fewer where registers are few. On chips where
   a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
-  read again after it was reduced is held whole up to 8 ROW elements (2 ROW beside functions); and
-  rows that nothing divides, or whose length only a call knows, take ROW_TILES, by that length.
-  For calls with long and few rows there is a tile of FEW_ROW elements (`neptune.longer_few`);
+  read again after it was reduced is held whole; and rows that nothing divides, or whose length only
+  a call knows, have a tile by that length (`row_tiles.py`);
 * parallel axes without a contraction: outside a stream (on GPUs also in one that reads do not run
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
@@ -55,10 +54,10 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
-from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.row_tiles import FEW_FROM, RowCalls, row_tile
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
     contractions,
@@ -70,13 +69,6 @@ WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
-ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
-WARP_ROW = 1024  # elements of a tile of rows for each warp
-# from which length of a row on a tile has so many rows and elements of each, where no number of
-# elements divides all rows (measured on an H200)
-ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
-FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
-FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
@@ -316,52 +308,12 @@ def _long_rows(
     if asked or not (wishes.held or wishes.warp_groups) or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
-    extent = list(op.domain)[axis]
-    rows, elements = _whole_rows(op, nests, axis, extent, wishes)
-    if streamed and elements and extent == DYNAMIC and not wishes.length:
-        _note_lengths(op, [start for start, *_ in ROW_TILES[-2::-1]])
+    asked_for = RowCalls(wishes.held, wishes.length, bool(wishes.few))
+    rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
+    if starts:
+        _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)
     return (axis, rows, elements) if elements else None
-
-
-def _whole_rows(
-    op: Any, nests: Sequence[FusedNest], axis: int, extent: int, wishes: Wishes
-) -> tuple[int, int]:  # fmt: skip
-    """Rows and elements along an axis of a tile that reads a row once, or seldom; 0, 0: by the
-    rule."""
-    held, wide = wishes.held, _has_wide_rows(op)
-    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
-    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
-        return 0, 0
-    most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
-    if extent == DYNAMIC:
-        if wishes.few and wishes.length:
-            return 1, FEW_ROW
-        rows, stream = next(t for start, *t in ROW_TILES if start <= wishes.length)
-        return rows, min(most, stream)
-    if wide and 256 < extent <= _whole_row(nests, axis):
-        return max(1, most // _power(extent)), extent
-    stream = math.gcd(extent, most)
-    if stream <= 256 and wide:  # the last tile is not full
-        rows, stream = next(t for start, *t in ROW_TILES if start <= extent)
-        return rows, min(most, stream)
-    return (most // stream, stream) if stream > 256 else (0, 0)
-
-
-def _has_wide_rows(op: Any) -> bool:
-    """Whether a row may have a program of many warps, on the chip that an op is for."""
-    chip = _chip_of(op)
-    return is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
-
-
-def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
-    """The longest row that is held whole: one that is read again once it was reduced, longer where
-    a thread holds no results of functions beside its elements."""
-    if not any(axis in nest.result_axes and not nest.in_body for nest in nests):
-        return 0
-    terms = {t for nest in nests if nest.body is not None for t in T.walk(nest.body)}
-    functions = any(t.op in FUNCTIONS and axis in T.axes_of(t) for t in terms)
-    return 2 * ROW if functions else 8 * ROW
 
 
 def _group_sizes(
