@@ -86,9 +86,7 @@ class Lowering:
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
-        return replace(
-            self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts)
-        )
+        return replace(self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts))
 
     def run(self, steps: Sequence[Step]) -> None:
         with registry.collect_remarks() as remarks:
@@ -133,7 +131,7 @@ class Lowering:
         }  # fmt: skip
         short = (case for case in self.short() if case.condition)
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
-        self.cut_cases = few_rows(self.module) if self.way.cut else ()
+        self.cut_cases = few_rows(self.module, schedule) if self.way.cut else ()
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
@@ -279,19 +277,18 @@ class RaisedProgram:
             else:
                 refused += remarks
 
-    def variants(
-        self, base: Lowering, tiles: str, target: str
-    ) -> Iterator[tuple[Case, Lowering]]:
+    def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
         """The tile programs of the variants that are selected at launch.
 
         Args:
             base: that for any, and `tiles` its text.
         """
         name = base.facts["schedule"]
-        knobs = base.way.few.get(name, ()) if base.alone else ()
+        last = base.alone or bool(base.cut_cases)  # its stream is the last kernel
+        knobs = base.way.few.get(name, ()) if last else ()
         seen = {tiles}
         some = (Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs))
-        cut = base.cut_cases if base.alone and not self.schedule else ()
+        cut = base.cut_cases if not self.schedule else ()
         if base.way.cut and not self.schedule:
             cut = self._merged[1] or cut
         widest = False

@@ -2,15 +2,15 @@
 """Tiles of rows that are read along the axis that is reduced: how many rows, how many elements.
 
 A program has whole rows, or what divides them: ROW elements, or fewer where registers are few. On
-chips where a row may have a program of many warps (`row_warps`) a row that is read again once it was
-reduced is held whole, up to 8 ROW elements (2 ROW beside functions), and rows that nothing divides
-take ROW_TILES by their length.
+chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
+was reduced is held whole, up to 8 ROW elements (2 ROW beside functions), and rows that nothing
+divides take ROW_TILES by their length.
 
 Where only a call knows the length, kernels for several lengths stand side by side
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
-time: there a row that is read again has one tile, the last reads of which come from near caches, and
-a row that is read once has small tiles, so that many programs load while others compute. All tables
-were measured on an H200.
+time: there a row that is read again has one tile, the last reads of which come from near caches,
+and a row that is read once has small tiles, so that many programs load while others compute. All
+tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ ONCE_TILES = ((16384, 1, 2048), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
+PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -45,8 +46,8 @@ Tiles = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class RowCalls:
-    """The calls that a tile is for: rows of at least `length`, `few` of them; `held` as of the pass
-    `tile`."""
+    """The calls that a tile is for: rows of at least `length`, and whether these are few; `held` as
+    of the pass `tile`."""
 
     held: int
     length: int
@@ -67,7 +68,7 @@ def row_tile(
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
-        if calls.few and calls.length:
+        if calls.few:
             return 1, FEW_ROW, starts
         rows, elements = _of_length(tiles, calls.length)
         if not streamed:  # nothing is kept but a number for each row

@@ -44,7 +44,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import AccessIndex, position_of
-from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import CHIP, FEW_ROWS, LONGER, LONGER_FEW, TILE, TILE_FEW
@@ -57,10 +57,14 @@ from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
-from neptune_mlir.transforms.schedule.row_tiles import FEW_FROM, RowCalls, row_tile
+from neptune_mlir.transforms.schedule.row_tiles import (
+    FEW_FROM,
+    PRODUCT_ROW,
+    RowCalls,
+    row_tile,
+)
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
-    contractions,
     fitting_sizes,
     narrow_axes,
 )
@@ -90,18 +94,28 @@ class Wishes:
     length: int = 0
     few: int = 0
     products: int = 0
+    chunks: int = 0
+    product_rows: int = 0
+    product_stream: int = 0
+    beside_products: bool = False  # another kernel of the program has products
 
     def sizes(self, products: bool) -> tuple[int, int]:
         """Rows and streamed elements, of a kernel with products or without."""
         given = self.products if products else 0
         return self.rows or given, self.stream or given
 
+    def of_products(self) -> Wishes:
+        """What is asked of a stream with products."""
+        rows, stream = self.rows or self.product_rows, self.stream or self.product_stream
+        return replace(self, rows=rows, stream=stream)
+
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
-    few: int = 0, products: int = 0,
+    few: int = 0, products: int = 0, chunks: int = 0, product_rows: int = 0,
+    product_stream: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -117,12 +131,19 @@ def tile(
         few: 1 for such sizes where a launch has few programs, 2 where their streams are short too.
         length: the least extent of streamed axes that such sizes are for, where only a call says.
         products: instead of the rule's sizes for rows and streamed axes of streams with products.
+        chunks: 1 where streams are cut into chunks behind this.
+        product_rows: as `rows`, of streams with products alone; and `product_stream`, as `stream`.
     """
-    wishes = Wishes(rows, stream, columns, held, shared, least, warp_groups, length, few, products)
+    wishes = Wishes(
+        rows, stream, columns, held, shared, least, warp_groups, length, few, products, chunks,
+        product_rows, product_stream,
+    )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
+        products = [op for op in kernel_ops(function) if _free_axes(nests_of(op, values))]
         for op in kernel_ops(function):
+            wishes = replace(wishes, beside_products=any(other is not op for other in products))
             if TILE.on(op.operation):
                 continue
             is_stream = isinstance(op, N.StreamOp)
@@ -170,6 +191,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
+    if free and axis is not None:
+        wishes = wishes.of_products()
     rows, stream = wishes.sizes(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
@@ -221,7 +244,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
     elif row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
-        chosen |= _few_rows(op, row[0], shared, wishes)
+        chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain)
 
@@ -305,10 +328,12 @@ def _long_rows(
     streamed = isinstance(op, N.StreamOp)
     alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
-    if asked or not (wishes.held or wishes.warp_groups) or not (streamed or alone):
+    ruled = wishes.held or wishes.warp_groups or wishes.product_rows
+    if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
-    asked_for = RowCalls(wishes.held, wishes.length, bool(wishes.few))
+    length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
+    asked_for = RowCalls(wishes.held, length, bool(wishes.few and wishes.length))
     rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
     if starts:
         _note_lengths(op, starts)
@@ -327,7 +352,7 @@ def _group_sizes(
     length = domain[axis] if known else wishes.length
     chip = _chip_of(op)
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
-    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream)
+    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream, bool(wishes.chunks))
     if more := choice.beyond_sizes():
         note_choices(op.operation, more)
     if not known and not wishes.length and not wishes.few:
@@ -380,16 +405,20 @@ def _whole_pieces(
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 
-def _few_rows(op: Any, row: int, shared: dict[int, int], wishes: Wishes) -> dict[int, int]:
+def _few_rows(
+    op: Any, nests: Sequence[FusedNest], row: int, shared: dict[int, int], wishes: Wishes
+) -> dict[int, int]:
     """The tile that gives a product of one row, along `row`, more of them. Where only a call says
-    how many rows there are, a stream gets a note of sizes for calls with few.
+    how many rows there are, a stream gets a note of sizes for calls with few; one of products that
+    sum over nothing but the stream of larger ones too, for only there programs repeat no work.
 
     `shared`: axes of which so many points read the same operand. As many of the points become
     rows as fit the rows of instructions; else the one row is padded to the least.
     """
     extent, least = op.domain[row], wishes.least
     if extent == DYNAMIC and isinstance(op, N.StreamOp) and not wishes.rows:
-        FEW_ROWS.set(op.operation, FEW)
+        plain = all({*nest.reduced_axes} <= {op.axis.value} for nest, *_ in contractions(nests))
+        FEW_ROWS.set(op.operation, (2 * FEW[0], *FEW) if plain else FEW)
     if not least or 1 not in (extent, wishes.rows):
         return {}
     best, points = row, 1
