@@ -196,16 +196,19 @@ def families_of(target: str) -> list[str]:
 
 def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
     """The bundle of a program for targets of one pipeline, with kernels for rows of whole chunks
-    where the pipeline makes such."""
-    bundle = _compile_family(program, target, entry, cases)
+    where the pipeline makes such. Where the copy engine moves those, other rows have kernels for
+    any call alone: without it they are slow whatever the tiles, and their code is long."""
     chunks = getattr(pipeline_of(target), "CHUNKS", False) and not program.schedule
     chunked = program.of_chunks() if cases and chunks else None
     if chunked is None:
-        return bundle
+        return _compile_family(program, target, entry, cases)
     try:
-        return add(bundle, _compile_family(chunked[0], target, entry, cases), chunked[1])
+        some = _compile_family(chunked[0], target, entry, cases)
     except (OutOfMemory, Refused):
-        return bundle
+        return _compile_family(program, target, entry, cases)
+    kernels = [k for image in some.facts["images"] for k in image["kernels"].values()]
+    moved = any(kernel["consumers"] for kernel in kernels)
+    return add(_compile_family(program, target, entry, cases and not moved), some, chunked[1])
 
 
 def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:

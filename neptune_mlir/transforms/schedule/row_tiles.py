@@ -33,8 +33,8 @@ WARP_ROW = 1024  # elements of a tile of rows for each warp
 # from which length of a row on a tile has so many rows and elements of each
 ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
 # the same for rows of whole chunks: those that are read again, and those that are read once
-AGAIN_TILES = ((4097, 1, 8192), (2049, 1, 4096), (1025, 1, 2048), (513, 1, 1024), (0, 4, 256))
-ONCE_TILES = ((16384, 1, 2048), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
+AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1, 1024), (0, 4, 256))
+ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few

@@ -99,15 +99,14 @@ class Wishes:
     product_stream: int = 0
     beside_products: bool = False  # another kernel of the program has products
 
-    def sizes(self, products: bool) -> tuple[int, int]:
-        """Rows and streamed elements, of a kernel with products or without."""
-        given = self.products if products else 0
-        return self.rows or given, self.stream or given
-
-    def of_products(self) -> Wishes:
-        """What is asked of a stream with products."""
-        rows, stream = self.rows or self.product_rows, self.stream or self.product_stream
-        return replace(self, rows=rows, stream=stream)
+    def of(self, products: bool) -> tuple[Wishes, int, int]:
+        """What is asked of a kernel, with products or without; of these rows and streamed
+        elements."""
+        if not products:
+            return self, self.rows, self.stream
+        rows = self.rows or self.product_rows or self.products
+        stream = self.stream or self.product_stream or self.products
+        return replace(self, rows=rows, stream=stream), rows, stream
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
@@ -191,9 +190,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
-    if free and axis is not None:
-        wishes = wishes.of_products()
-    rows, stream = wishes.sizes(bool(free) and axis is not None)
+    wishes, rows, stream = wishes.of(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
