@@ -21,7 +21,6 @@ from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT
 from neptune_mlir.dialects.verify_aref import ring_type
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
-    extent_multiple,
     Window,
     element_type,
+    extent_multiple,
     read_generic,
     shape_of,
     tuned,

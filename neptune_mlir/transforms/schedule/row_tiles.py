@@ -37,6 +37,7 @@ AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1,
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
+LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
@@ -91,7 +92,7 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     """By length, of rows whose length only a call knows."""
     operands = iter(op.operation.operands)
     extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
-    if not is_multiple(extents[axis], CHUNK):
+    if not is_multiple(extents[axis], LEAST_CHUNK):
         return ROW_TILES
     if isinstance(op, N.StreamOp) and not _is_read_again(nests, axis):
         return ONCE_TILES
