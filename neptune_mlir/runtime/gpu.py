@@ -37,6 +37,7 @@ from neptune_mlir.runtime.memory import (
     can_view,
     new_results,
     results_of,
+    root,
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
@@ -96,9 +97,18 @@ class GpuExecutable:
             call, bound = self._prepare(arguments, out, workspace, stream, kept=False)
             call()
             made = call.results
-            if key and again is None and CallAgain.is_possible(bound):
+            if key and again is None and CallAgain.is_possible(bound) and self._is_best(bound):
                 self._remember(key, CallAgain(bound, self._driver))
         return made[0] if len(made) == 1 else made
+
+    def _is_best(self, bound: Bound) -> bool:
+        """Whether no image was left because of where the arrays of a call lie: those of a call like
+        it may lie better."""
+        plan = bound.image.plan
+        given = [bound.arrays.get(("argument", k)) for k in range(len(plan.arguments))]
+        out = [bound.arrays.get(root(plan, reference)) for reference in plan.results]
+        images = self._images_for(bound.image.device)
+        return all(image.takes(given, out) for image in images)
 
     def _calls(self) -> dict[Any, CallAgain]:
         """This thread's calls that may come again, by what decides how they go."""
