@@ -85,39 +85,53 @@ static neptune_status can_view(call *c, bool *can) {
   return NEPTUNE_OK;
 }
 
-/* The bytes that an array's address and outer strides are to be multiples of, by a list of the
- * bundle's. */
-static int64_t unit_of(const np_json *list, const char *kind, size_t number) {
+static const char *const KINDS[] = {"argument", "constant", "buffer"};
+
+/* Bytes that the address and the outer strides of an array must be multiples of. */
+static int64_t unit_of(const np_image *image, np_place place) {
+  const np_json *list = image->alignment;
   int64_t unit = 1;
   for (size_t k = 0; list && k < list->count; ++k) {
     const np_json *row = list->items[k].items;
     if (list->items[k].kind == NP_ARRAY && list->items[k].count == 3 &&
-        row[0].kind == NP_STRING && strcmp(row[0].string, kind) == 0 &&
-        row[1].integer == (int64_t)number && row[2].integer > 0)
+        row[0].kind == NP_STRING && strcmp(row[0].string, KINDS[place.kind]) == 0 &&
+        row[1].integer == (int64_t)place.number && row[2].integer > 0)
       unit = row[2].integer;
   }
   return unit;
 }
 
-/* Whether the arguments are aligned as an image counts on, where that for any call does not. */
-static bool is_aligned(const call *c, const np_image *image) {
-  const np_plan *plan = c->given.plan;
+static bool is_aligned(const void *data, const char *dtype, int32_t rank, const int64_t *shape,
+                       const int64_t *strides, int64_t unit) {
+  bool aligned = (uintptr_t)data % (uintptr_t)unit == 0;
+  for (int32_t d = 0; strides && d + 1 < rank; ++d)
+    aligned = aligned && (shape[d] <= 1 || strides[d] * (int64_t)np_size_of(dtype) % unit == 0);
+  return aligned || np_elements(rank, shape) == 0;
+}
+
+/* Whether arrays lie in memory as the kernels of an image need it. (`results`: NULL where nobody
+ * has any yet.) */
+static bool takes(const call *c, const np_image *image, const neptune_array *results) {
+  const np_plan *plan = &image->plan;
   for (size_t k = 0; k < plan->arguments; ++k) {
-    const np_view *view = &c->given.views[k];
-    int64_t unit = unit_of(image->alignment, "argument", k);
-    if (!plan->argument[k].is_array || np_elements(view->rank, view->shape) == 0 ||
-        unit <= unit_of(c->loaded->image[0].alignment, "argument", k))
-      continue;
-    if ((uintptr_t)view->data % (uintptr_t)unit)
+    const np_view *v = &c->given.views[k];
+    np_place place = {.kind = NP_ARGUMENT, .number = k};
+    if (plan->argument[k].is_array &&
+        !is_aligned(v->data, v->dtype, v->rank, v->shape, v->strides, unit_of(image, place)))
       return false;
-    for (int32_t d = 0; d + 1 < view->rank; ++d)
-      if (view->shape[d] > 1 && view->strides[d] * (int64_t)np_size_of(view->dtype) % unit)
-        return false;
+  }
+  for (size_t k = 0; results && k < plan->results; ++k) {
+    const neptune_array *r = &results[k];
+    np_place place = root(plan, plan->result[k]);
+    if (place.kind == NP_BUFFER && r->data && r->dtype && r->shape && r->rank >= 0 &&
+        r->rank <= NEPTUNE_MAX_RANK && np_size_of(r->dtype) &&
+        !is_aligned(r->data, r->dtype, r->rank, r->shape, r->strides, unit_of(image, place)))
+      return false;
   }
   return true;
 }
 
-static neptune_status choose_image(call *c) {
+static neptune_status choose_image(call *c, const neptune_array *results) {
   for (size_t k = c->loaded->images; k-- > 0;) {
     const np_image *image = &c->loaded->image[k];
     np_number holds = {false, 1, 0};
@@ -131,10 +145,8 @@ static neptune_status choose_image(call *c) {
       c->image = image;
       c->given.plan = &image->plan;
       bool some = image->when && image->when->kind != NP_NULL;
-      if (some && !is_aligned(c, image))
-        continue;
       neptune_status status = some ? can_view(c, &can) : NEPTUNE_OK;
-      if (status || can)
+      if (status || (can && (!some || takes(c, image, results))))
         return status;
     }
   }
@@ -177,7 +189,7 @@ static neptune_status find_sizes(call *c) {
 }
 
 static neptune_status begin(call *c, neptune_kernel *kernel, const neptune_value *arguments,
-                            size_t count) {
+                            size_t count, const neptune_array *results) {
   const np_driver *driver = np_open_driver();
   int device = 0;
   if (!driver)
@@ -193,7 +205,7 @@ static neptune_status begin(call *c, neptune_kernel *kernel, const neptune_value
   c->given.numbers = np_take(&c->arena, kernel->plan.arguments, sizeof *c->given.numbers);
   if (!c->given.views || !c->given.numbers)
     return no_memory();
-  if ((status = np_check(&c->given, arguments, count)) || (status = choose_image(c)))
+  if ((status = np_check(&c->given, arguments, count)) || (status = choose_image(c, results)))
     return status;
   return find_sizes(c);
 }
@@ -202,7 +214,7 @@ neptune_status np_cuda_requirements(neptune_kernel *kernel, const neptune_value 
                                     size_t count, neptune_result *results, size_t *workspace) {
   call c;
   memset(&c, 0, sizeof c);
-  neptune_status status = begin(&c, kernel, arguments, count);
+  neptune_status status = begin(&c, kernel, arguments, count, NULL);
   for (size_t k = 0; !status && k < kernel->plan.results; ++k)
     status = np_result_of(&c.given, k, &results[k]);
   if (workspace)
@@ -341,12 +353,9 @@ static neptune_status bind(call *c, const neptune_array *results, const neptune_
 
 /* Strides and alignment that a kernel counts on: whole multiples of `unit` bytes. */
 static neptune_status check_layout(const call *c, np_place place, const np_view *view) {
-  static const char *const kinds[] = {"argument", "constant", "buffer"};
-  const np_json *list = c->image->alignment;
-  int64_t unit = unit_of(list, kinds[place.kind], place.number);
-  int64_t size = (int64_t)np_size_of(view->dtype);
+  int64_t unit = unit_of(c->image, place), size = (int64_t)np_size_of(view->dtype);
   const char *name = place.kind == NP_ARGUMENT ? c->given.plan->argument[place.number].name
-                                               : kinds[place.kind];
+                                               : KINDS[place.kind];
   if (np_elements(view->rank, view->shape) == 0)
     return NEPTUNE_OK;
   if (view->rank && view->shape[view->rank - 1] > 1 && view->strides[view->rank - 1] != 1)
@@ -555,7 +564,7 @@ neptune_status np_cuda_call(neptune_kernel *kernel, const neptune_value *argumen
   int capturing = 0;
   bool first = true;
   memset(&c, 0, sizeof c);
-  neptune_status status = begin(&c, kernel, arguments, count);
+  neptune_status status = begin(&c, kernel, arguments, count, results);
   const np_driver *driver = np_open_driver();
   if (!status)
     status = bind(&c, results, options);

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.op_names import ACCUMULATE, CORRECT, MAP, PRODUCE, READ, READS, REDUCE
@@ -168,3 +169,30 @@ def nests_of(op: Any, values: nests.Values) -> list[FusedNest]:
     else:
         return [read_nest(op, values)]
     return [n for block in blocks for n in read_region(block, values, corrections=True)[0]]
+
+
+def contractions(nests: Sequence[FusedNest]) -> Iterator[tuple[FusedNest, Term, Term]]:
+    """The nests that sum products of two tensors, and the reads that are the factors."""
+    loaded = {nest.key: nest for nest in nests if nest.combiner is None}
+    for nest in nests:
+        if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
+            continue
+        left, right = (_read(a, loaded) for a in nest.body.args)
+        if left and right and T.axes_of(left) and T.axes_of(right):
+            yield nest, left, right
+
+
+def _read(factor: Term, maps: Mapping[str, FusedNest]) -> Term | None:
+    """The read that a factor is; of a map that only leaves out what does not exist, its load."""
+    while factor.op == "cast":
+        factor = factor.args[0]
+    if factor.op != "read":
+        return None
+    nest = maps.get(factor.attr)
+    found = masked_load(nest.body) if nest is not None and nest.body is not None else None
+    return factor if found is None else found[0]
+
+
+def multiplies_matrices(nests: Sequence[FusedNest]) -> bool:
+    """Whether nests have a contraction of two matrices."""
+    return any(left.axes != right.axes for _, left, right in contractions(nests))

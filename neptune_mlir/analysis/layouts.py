@@ -420,7 +420,7 @@ def access_width(window: Window, size: int) -> int:
     """Elements of so many bytes that one access to memory may take: a power of two that where the
     window stands, what exists of it and its extent are multiples of."""
     extent, valid = window.shape[-1], window.valid[-1]
-    whole = extent if valid is None else valid if isinstance(valid, int) else 1
+    whole = valid if isinstance(valid, int) else extent
     known = math.gcd(window.multiple, extent, whole)
     width = 1
     while known % (2 * width) == 0 and 2 * width * size <= CHUNK:

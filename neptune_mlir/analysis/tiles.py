@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
-from neptune_mlir.dialects.attributes import TUNED
+from neptune_mlir.dialects.attributes import MULTIPLES, TUNED
 from neptune_mlir.dialects.op_names import PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
@@ -125,8 +125,9 @@ class Window:
 
     Entries are ints or index values. `dims[k]` is the dimension of the tensor that dimension k
     of the tile runs along; `valid[k]` is None where the whole extent exists. Where the tile
-    stands along its last dimension is a multiple of `multiple` (0: of any number). Of a tensor in
-    `pages` the offsets are those within a page's first row, and rows are looked up.
+    stands along its last dimension, and what of it exists there where that is no int, are multiples
+    of `multiple` (0: of any number). Of a tensor in `pages` the offsets are those within a page's
+    first row, and rows are looked up.
     """
 
     tensor: Any
@@ -166,7 +167,7 @@ def load_window(value: Any, forall: Any) -> Window | None:
     )
     if paged is not None:
         return _paged_window(paged, offsets, dims, shape, valid)
-    return Window(source, offsets, dims, shape, valid, row_multiple(source, offsets, dims))
+    return Window(source, offsets, dims, shape, valid, row_multiple(source, offsets, dims, valid))
 
 
 def _paged_window(
@@ -190,20 +191,50 @@ def _paged_window(
     own[dim] = 0
     along = tuple(through[d] for d in dims)
     looked_up = bool(along) and along[-1] == dim  # neighbours stand anywhere
-    multiple = 1 if looked_up else row_multiple(tensor, own, along)
+    multiple = 1 if looked_up else row_multiple(tensor, own, along, valid)
     return Window(tensor, tuple(own), along, shape, valid, multiple, pages)
 
 
-def row_multiple(source: Any, offsets: Sequence[Any], dims: Sequence[int]) -> int:
-    """What the offset along the last of `dims` is a multiple of, where rows of the tensor have a
-    known number of elements; else 1: nothing is to be asked of how a row stands in memory."""
+def row_multiple(
+    source: Any, offsets: Sequence[Any], dims: Sequence[int], valid: Sequence[Any]
+) -> int:
+    """What the offset along the last of `dims`, the extent of the tensor, and what exists where
+    that is no int, are multiples of. (1 where nothing is known of a row: nothing is to be asked of
+    how it stands in memory.)"""
     if not dims:
         return 1
-    offset, kind = offsets[dims[-1]], ir.RankedTensorType(source.type)
-    if kind.is_dynamic_dim(dims[-1]):
-        return 1
+    offset, there = offsets[dims[-1]], valid[-1]
     known = offset if isinstance(offset, int) else multiple_of(offset)
-    return math.gcd(known, kind.shape[dims[-1]])
+    if there is not None and not isinstance(there, int):
+        known = math.gcd(known, multiple_of(there))
+    return math.gcd(known, extent_multiple(source, dims[-1]))
+
+
+def extent_multiple(tensor: Any, dim: int) -> int:
+    """What an extent of a tensor outside of kernels is certainly a multiple of: itself, where it is
+    known. (Dimension -1: the last.)"""
+    kind = ir.RankedTensorType(tensor.type)
+    dim %= kind.rank
+    if not kind.is_dynamic_dim(dim):
+        return int(kind.shape[dim])
+    made = owner(tensor)
+    if made is None:
+        return _assumed(tensor, dim)
+    if made.name == "tensor.empty":
+        return multiple_of(made.operands[sum(map(kind.is_dynamic_dim, range(dim)))])
+    if made.name == "scf.forall":
+        first = len(made.operands) - len(made.results)
+        return extent_multiple(made.operands[first + list(made.results).index(tensor)], dim)
+    return 1
+
+
+def _assumed(argument: Any, dim: int) -> int:
+    """What a dimension of an argument is a multiple of, as the function says."""
+    function = argument.owner.owner.operation
+    for flat in MULTIPLES.find(function, ()) if function.name == "func.func" else ():
+        if tuple(flat[:2]) == (argument.arg_number, dim):
+            return int(flat[2])
+    return 1
 
 
 def multiple_of(position: Any) -> int:
@@ -219,6 +250,8 @@ def multiple_of(position: Any) -> int:
     if made.name in ("affine.apply", "affine.min", "affine.max"):
         forms = ir.AffineMapAttr(made.attributes["map"]).value.results
         return math.gcd(*(_multiple_of_form(form, made) for form in forms))
+    if made.name == "tensor.dim" and (dim := owner(made.operands[1])).name == "arith.constant":
+        return extent_multiple(made.operands[0], ir.IntegerAttr(dim.attributes["value"]).value)
     if made.name in _FACTORS:
         return math.prod(map(multiple_of, made.operands))
     if made.name in _TERMS:

@@ -90,7 +90,16 @@ EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
     "dimensions of arguments that are equal: argument, dimension and factor of each",
     writers=("transforms.linalg.equal_extents",),
-    readers=("transforms.hopper.specialize_warps", "transforms.tiling.host_plan"),
+    readers=(
+        "transforms.hopper.specialize_warps", "transforms.schedule.assume_chunks",
+        "transforms.tiling.host_plan",
+    ),
+)  # fmt: skip
+MULTIPLES = Attribute(
+    "multiples", LISTS, "func.func",
+    "dimensions of arguments and what they are multiples of: argument, dimension, factor of each",
+    writers=("transforms.schedule.assume_chunks",),
+    readers=("analysis.tiles", "pipelines.lowering"),
 )  # fmt: skip
 
 # ---- nests and fused ops

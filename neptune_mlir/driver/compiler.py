@@ -161,7 +161,7 @@ def compile_text(
     with bindings.source_name(source):
         program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
-            bundles = [_compile_family(program, family, entry, cases) for family in families]
+            bundles = [_compile_calls(program, family, entry, cases) for family in families]
         findings = [f for f in map(program.finding, families) if f]
     bundle = bundles[0]
     if len(bundles) > 1:
@@ -192,6 +192,30 @@ def families_of(target: str) -> list[str]:
         else:
             alike.append(name)
     return [",".join(names) for _, names in families]
+
+
+def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
+    """The bundle of a program for targets of one pipeline, with kernels for rows of whole chunks
+    where the pipeline makes such. Where the copy engine moves those, other rows have kernels for
+    any call alone: without it they are slow whatever the tiles, and their code is long. (Tensors of
+    scores with aligned rows have cases of their own, `Lowering.alignable`.)"""
+    chunks = getattr(pipeline_of(target), "CHUNKS", False) and not program.schedule
+    chunked = program.of_chunks() if cases and chunks else None
+    if chunked is None or _is_alignable(program, target):
+        return _compile_family(program, target, entry, cases)
+    try:
+        some = _compile_family(chunked[0], target, entry, cases)
+    except (OutOfMemory, Refused):
+        return _compile_family(program, target, entry, cases)
+    kernels = [k for image in some.facts["images"] for k in image["kernels"].values()]
+    moved = any(kernel["consumers"] for kernel in kernels)
+    return add(_compile_family(program, target, entry, cases and not moved), some, chunked[1])
+
+
+def _is_alignable(program: RaisedProgram, target: str) -> bool:
+    """Whether a program has kernels for aligned rows of tensors of scores."""
+    ways = program.ways(target, ways_of(pipeline_of(target), target.partition(",")[0]))
+    return any(lowering.alignable for lowering in program.lowerings(target, ways[:1], "fused"))
 
 
 def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:

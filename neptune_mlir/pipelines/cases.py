@@ -26,15 +26,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from neptune_mlir.analysis.fused_nests import nests_of
+from neptune_mlir.analysis.fused_nests import multiplies_matrices, nests_of
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
-from neptune_mlir.dialects.program import streams
+from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
-from neptune_mlir.transforms.schedule.tile_room import contractions
+from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 SHORT = 1024  # points of a stream
 SMALL = 16  # rows of the smallest product
@@ -42,6 +42,7 @@ MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows 
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
 ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
 ALIGNED = "aligned:1"
+IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
@@ -120,13 +121,15 @@ def _rows_of(stream: Any) -> Expression | None:
     return _product(found) if found else None
 
 
-def few_rows(module: Any) -> tuple[Case, ...]:
-    """Calls with few rows of a fused program whose rows only a call knows."""
-    found = streams(module)
-    if len(found) != 1:
+def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
+    """Calls with few rows of a fused program, by a schedule, whose rows only a call knows: it ends
+    with the only stream whose rows are noted."""
+    last = [kernel_ops(function)[-1:] for function in functions(module)]
+    noted = [s for s in streams(module) if FEW_ROWS.on(s.operation)]
+    if len(noted) != 1 or last != [noted]:
         return ()
-    rows = FEW_ROWS.find(found[0].operation, ())
-    return tuple(Case(f"rows:{n}", schedule="private") for n in rows)
+    rows = FEW_ROWS.of(noted[0].operation)
+    return tuple(Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows)
 
 
 def one_row(module: Any) -> tuple[Case, ...]:
@@ -189,9 +192,7 @@ def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case,
 
 
 def _has_products(stream: Any) -> bool:
-    """Whether a stream has contractions of two matrices."""
-    products = contractions(nests_of(stream, Values()))
-    return any(left.axes != right.axes for _, left, right in products)
+    return multiplies_matrices(nests_of(stream, Values()))
 
 
 def stream_length(module: Any) -> Expression | None:
@@ -217,12 +218,45 @@ class Conditions:
         self._plan = plan
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
+        self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
 
     def of(self, case: Case, variant: Plan) -> Expression:
         """The calls that are to take a variant; of merged rows the largest tiles come first."""
         if case.merged:
             return self._merged(case, variant)
+        if case.schedule:
+            launch = variant.launches[len(self._plan.launches) - 1]
+            return self._in_chunks(case, _product(launch.grid[1:]))
         return case.condition or few(case, self._plan, variant)
+
+    def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
+        """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
+
+        * the largest tiles: where these leave half of the multiprocessors idle, of plain products;
+          else three quarters;
+        * those of half as many rows: where they hold all rows, and are no more than
+          multiprocessors;
+        * small ones: no more than the program for any call has, so nothing is loaded more often; or
+          no more than multiprocessors, where that program leaves seven eighths of them idle. Of
+          plain products they hold all rows;
+        * one row beside those that share its operand: fewer than the program for any call has.
+        """
+        rows, larger = case.rows, self._cut.copy()
+        self._cut[rows] = tiles
+        whole, chip = _programs(self._plan), ["multiprocessors"]
+        if rows > PORTABLE:
+            return ["le", ["mul", 2, tiles], chip]
+        if rows > SMALL:
+            if 2 * PORTABLE in larger:
+                return ["and", ["le", tiles, larger[2 * PORTABLE]], ["le", tiles, chip]]
+            return ["le", ["mul", 4, tiles], chip]
+        if rows == 1:
+            return ["lt", tiles, whole]
+        idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
+        some = ["or", ["le", tiles, whole], idle]
+        if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
+            return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
+        return some
 
     def _merged(self, case: Case, variant: Plan) -> Expression:
         """The largest tiles: no more than half as many as the program for any call has, or so few
@@ -261,33 +295,12 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
         variant: of that with smaller tiles.
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
-    if case.schedule:
-        tiles = _product(variant.launches[len(plan.launches) - 1].grid[1:])
-        return _in_chunks(case, plan, tiles)
     idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
     if case.blocks == 1 or case.length is None:
         return idle
     at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
     fits = ["and", ["le", case.length, SHORT], at_once]
     return fits if case.short else ["or", idle, fits]
-
-
-def _in_chunks(case: Case, plan: Plan, tiles: Expression) -> Expression:
-    """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
-
-    * large tiles: these leave three quarters of the multiprocessors idle;
-    * small ones: no more than the program for any call has, so nothing is loaded more often; or no
-      more than multiprocessors, where that program leaves seven eighths of them idle;
-    * one row beside those that share its operand: fewer than the program for any call has.
-    """
-    rows = case.rows
-    whole, chip = _programs(plan), ["multiprocessors"]
-    if rows > SMALL:
-        return ["le", ["mul", 4, tiles], chip]
-    if rows == 1:
-        return ["lt", tiles, whole]
-    idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
-    return ["or", ["le", tiles, whole], idle]
 
 
 def _programs(plan: Plan) -> Expression:
@@ -318,7 +331,8 @@ def _argument_of(extent: Any) -> tuple[int, int] | None:
 
 def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     """The bundle with the images of a variant of its program, each for calls that meet the
-    condition (an expression of the launch plan); of several that do, the last one counts."""
+    condition (an expression of the launch plan), and its own if it has one; of several images that
+    serve a call the last one counts."""
     if "images" not in bundle.facts:
         made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
         facts = {**bundle.facts, "variants": [*bundle.facts.get("variants", ()), made]}
@@ -329,7 +343,12 @@ def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
     if variant.facts["alignment"] != bundle.facts["alignment"]:
         own["alignment"] = variant.facts["alignment"]
     images = [
-        {**own, **image, "when": condition, "offset": image["offset"] + len(bundle.code)}
+        {
+            **own,
+            **image,
+            "offset": image["offset"] + len(bundle.code),
+            "when": ["and", condition, image["when"]] if "when" in image else condition,
+        }
         for image in variant.facts["images"]
     ]
     facts = {**bundle.facts, "images": [*bundle.facts["images"], *images]}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, SPREADS
+from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, MULTIPLES, SPREADS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
@@ -41,6 +41,7 @@ from neptune_mlir.pipelines.cases import (
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
+from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.findings import ProgramFinding, program_digest, schedule_digest
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -90,9 +91,7 @@ class Lowering:
 
     def copy(self) -> Lowering:
         """The same, to go on from in another way."""
-        return replace(
-            self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts)
-        )
+        return replace(self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts))
 
     def run(self, steps: Sequence[Step]) -> None:
         with registry.collect_remarks() as remarks:
@@ -137,7 +136,7 @@ class Lowering:
         }  # fmt: skip
         short = (case for case in self.short() if case.condition)
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
-        self.cut_cases = few_rows(self.module) if self.way.cut else ()
+        self.cut_cases = few_rows(self.module, schedule) if self.way.cut else ()
         self.one_row = one_row(self.module) if self.way.cut else ()
         self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
@@ -231,6 +230,20 @@ class RaisedProgram:
             return list(ways)
         return [way.bound(found.schedule, found.knobs) for way in ways]
 
+    def of_chunks(self) -> tuple[RaisedProgram, Expression] | None:
+        """The program for calls whose rows have whole chunks of 16 bytes (`assume-chunks`), and
+        which calls these are; None, where no call decides how long rows are."""
+        raised = self._raised.copy()
+        raised.run([Step("assume-chunks")])
+        found = [MULTIPLES.find(f.operation, ()) for f in functions(raised.module)]
+        if len(found) != 1 or not found[0]:
+            return None
+        whole = [["eq", ["mod", ["dim", a, d], n], 0] for a, d, n in found[0]]
+        made = copy.copy(self)
+        made.__dict__.pop("_merged", None)
+        made._raised, made._fused = raised, {}
+        return made, functools.reduce(lambda a, b: ["and", a, b], whole)
+
     @functools.cached_property
     def _merged(self) -> tuple[Lowering, tuple[Case, ...]]:
         """The program with two axes of rows as one, and the calls that it is for: none, where it
@@ -271,19 +284,18 @@ class RaisedProgram:
             else:
                 refused += remarks
 
-    def variants(
-        self, base: Lowering, tiles: str, target: str
-    ) -> Iterator[tuple[Case, Lowering]]:
+    def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
         """The tile programs of the variants that are selected at launch.
 
         Args:
             base: that for any, and `tiles` its text.
         """
         name = base.facts["schedule"]
-        knobs = base.way.few.get(name, ()) if base.alone else ()
+        last = base.alone or bool(base.cut_cases)  # its stream is the last kernel
+        knobs = base.way.few.get(name, ()) if last else ()
         seen = {tiles}
         some = [Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
-        cut = base.cut_cases if base.alone and not self.schedule else ()
+        cut = base.cut_cases if not self.schedule else ()
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))

@@ -25,24 +25,32 @@ from neptune_mlir.transforms.hopper.specialize_warps import suits
 # with tiles under way in each, keep it busy, and few chunks are cheap to join.
 CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
 PRIVATE = f"stream:32;least:16;chunks:0;{CUT};columns:32"
+
+
+def _cut(knobs: str) -> dict[str, str]:
+    """Of the schedules that cut streams."""
+    return dict.fromkeys(("private", "ahead_private"), knobs)
+
+
 # For calls with few rows, by rows of a tile: chunks that warp groups take, each with a
 # multiprocessor alone (or all of the stream at once); 2 programs a multiprocessor, or 4 small ones.
 CUT_GROUPS = {
-    "private": f"warp_groups:1;chunks:0;programs:{MULTIPROCESSORS};each:1;columns:32",
+    **_cut(f"warp_groups:1;chunks:0;programs:{MULTIPROCESSORS};each:1;columns:32"),
     "streamed": "warp_groups:1",
 }
 CUT_PORTABLE = (
     Way(
-        {"private": PRIVATE.replace("stream:32", "stream:64")}, least=64, most=64,
+        _cut(PRIVATE.replace("stream:32", "stream:64")), least=64, most=64,
         smaller=("stream:32", "stream:16"),
     ),
     Way(
-        {"private": PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")}, least=32,
+        _cut(PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")), least=32,
         most=32, smaller=("stream:16",),
     ),
-    Way({"private": PRIVATE}, most=16, smaller=("stream:16",)),
+    Way(_cut(PRIVATE), most=16, smaller=("stream:16",)),
 )  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
+CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -54,7 +62,8 @@ def ways(target: str) -> tuple[Way, ...]:
     portable = tuple(
         Way(
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
-            spills=held == PRODUCT_WORDS[-1], cut=cut,
+            spills=held == PRODUCT_WORDS[-1],
+            cut=cut,
         )
         for held, deep in zip(PRODUCT_WORDS, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
@@ -65,14 +74,12 @@ def ways(target: str) -> tuple[Way, ...]:
         *gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"),
         Step("specialize-warps"),
     )  # fmt: skip
-    groups = Way(
-        CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups"
-    )
+    groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
     cut = (groups, *cut)
     portable = tuple(replace(way, cut=cut) for way in portable)
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
-    few = {"streamed": ("few:1", "few:2")}
+    few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
     return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
 
 

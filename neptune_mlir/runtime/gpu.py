@@ -35,9 +35,9 @@ from neptune_mlir.runtime.memory import (
     Take,
     bind,
     can_view,
-    is_aligned,
     new_results,
     results_of,
+    root,
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
@@ -97,9 +97,18 @@ class GpuExecutable:
             call, bound = self._prepare(arguments, out, workspace, stream, kept=False)
             call()
             made = call.results
-            if key and again is None and CallAgain.is_possible(bound):
+            if key and again is None and CallAgain.is_possible(bound) and self._is_best(bound):
                 self._remember(key, CallAgain(bound, self._driver))
         return made[0] if len(made) == 1 else made
+
+    def _is_best(self, bound: Bound) -> bool:
+        """Whether no image was left because of where the arrays of a call lie: those of a call like
+        it may lie better."""
+        plan = bound.image.plan
+        given = [bound.arrays.get(("argument", k)) for k in range(len(plan.arguments))]
+        out = [bound.arrays.get(root(plan, reference)) for reference in plan.results]
+        images = self._images_for(bound.image.device)
+        return all(image.takes(given, out) for image in images)
 
     def _calls(self) -> dict[Any, CallAgain]:
         """This thread's calls that may come again, by what decides how they go."""
@@ -235,11 +244,13 @@ class GpuExecutable:
         shapes = tuple(None if v is None else v.shape for v in views)
         key: tuple[Any, ...] = (images[0].context, shapes, *map(number_key, scalars))
         given: list[ArrayView | None] = []
-        if any(image.views for image in images[1:]):  # strides count too
+        if len(images) > 1:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
+            fitting = [image.takes(views, given) for image in images]
+            images = [image for image, fits in zip(images, fitting, strict=True) if fits]
+            key += tuple(fitting)
+        if any(image.views for image in images[1:]):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
-        asked = dict.fromkeys(s for image in images[1:] for s in image.stricter)
-        key += tuple(is_aligned(views[k], unit) for k, unit in asked)
         found = self._sizes.get(key)
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
@@ -308,11 +319,9 @@ def _choose(
     images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
 ) -> tuple[LoadedImage, Sizes]:  # fmt: skip
-    """The last image for a call; of those for some calls alone, one that needs no copies and whose
-    arguments are aligned as it counts on."""
+    """The last image for a call; of those for some calls alone, one that needs no copies."""
     for image in reversed(images):
-        aligned = all(is_aligned(views[k], unit) for k, unit in image.stricter)
-        if not aligned or not image.serves(shapes, scalars):
+        if not image.serves(shapes, scalars):
             continue
         sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
         if image.when is None or can_view(image.plan, sizes, views, out):

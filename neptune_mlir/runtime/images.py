@@ -12,6 +12,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.memory import is_aligned, root
 from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Expression, Plan, evaluate
 from neptune_mlir.targets.chips import gpu_target, is_known
@@ -48,7 +49,6 @@ class LoadedImage:
     numbers: CallNumbers
     facts: dict[str, Any]
     constants: tuple[ArrayView, ...] = ()
-    stricter: tuple[tuple[int, int], ...] = ()  # arguments, and what only here they are aligned to
 
     @property
     def when(self) -> Expression:
@@ -64,6 +64,21 @@ class LoadedImage:
         """Whether it is for a call with these shapes and numbers."""
         when = self.when
         return when is None or bool(evaluate(when, shapes, scalars, self.multiprocessors))
+
+    def takes(
+        self, arguments: Sequence[ArrayView | None], out: Sequence[ArrayView | None]
+    ) -> bool:
+        """Whether arrays lie in memory as its kernels need it. (An image for any call says what is
+        wrong with arrays instead.)"""
+        if self.when is None:
+            return True
+        given = {("argument", k): view for k, view in enumerate(arguments)}
+        places = [root(self.plan, reference) for reference in self.plan.results]
+        given |= dict(zip(places, out, strict=False))
+        return all(
+            view is None or is_aligned(view, self.alignment.get(place, 1))
+            for place, view in given.items()
+        )
 
 
 def load_images(
@@ -99,11 +114,6 @@ def _load(
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}
-    any_call = {(kind, number): unit for kind, number, unit in bundle.facts["alignment"]}
-    stricter = tuple(
-        (number, unit) for (kind, number), unit in alignment.items()
-        if kind == "argument" and unit > any_call.get((kind, number), 1)
-    )  # fmt: skip
     plan = bundle.plan_of(image)
     numbers = CallNumbers()
     constants = tuple(
@@ -111,9 +121,8 @@ def _load(
         for c in plan.constants
     )
     return LoadedImage(
-        device, multiprocessors, context, plan, alignment, kernels, numbers, image, constants,
-        stricter,
-    )  # fmt: skip
+        device, multiprocessors, context, plan, alignment, kernels, numbers, image, constants
+    )
 
 
 def choose_images(images: Sequence[Any], architecture: str) -> list[Any]:

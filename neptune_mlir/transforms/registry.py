@@ -44,6 +44,7 @@ _MODULES: dict[str, str] = {
     "free-references": "neptune_mlir.transforms.fusion.free_references",
     "prune-masks": "neptune_mlir.transforms.schedule.prune_masks",
     "split-streams": "neptune_mlir.transforms.schedule.split_streams",
+    "assume-chunks": "neptune_mlir.transforms.schedule.assume_chunks",
     "tile": "neptune_mlir.transforms.schedule.tile",
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",

@@ -432,7 +432,7 @@ class KernelWriter:
             for d, n in zip(dims, shape, strict=True)
         )
         whole = self.signature.tensors[view.array.number]
-        multiple = row_multiple(whole, view.offsets, view.dims)
+        multiple = row_multiple(whole, view.offsets, view.dims, [sizes[d] for d in dims])
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)

@@ -550,8 +550,9 @@ def _is_part(window: Window) -> bool:
 
 
 def _ends_between(limit: Any, width: int) -> bool:
-    """Whether what exists along a dimension is a known number of runs of `width` elements."""
-    return limit is None or (isinstance(limit, int) and limit % width == 0)
+    """Whether what exists along a dimension is a number of runs of `width` elements; of what only a
+    call knows, the window says it (`Window.multiple`)."""
+    return not isinstance(limit, int) or limit % width == 0
 
 
 class _if:

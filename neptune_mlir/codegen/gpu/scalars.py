@@ -467,7 +467,13 @@ def _round(s: Scalars, x: Any) -> Any:
 
 def _widen(s: Scalars, x: Any) -> Any:
     rounded = s.parts(x, "arith.truncf")
-    return rounded[0] if rounded and rounded[0].type == s.f32 else None
+    if rounded:
+        return rounded[0] if rounded[0].type == s.f32 else None
+    chosen = s.parts(x, "arith.select")
+    if chosen is None or x.type == s.f32:
+        return None
+    # what is widened elsewhere is then widened once
+    return s.select(chosen[0], *(s.op("arith.extf", [v], s.f32) for v in chosen[1:]))
 
 
 _REWRITES: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.analysis.tiles import Window, extent_multiple
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
@@ -42,15 +42,17 @@ class BoxedResults:
         """Whether boxes describe what an insert slice op writes of a tile that
         `staged_rows.fits`."""
         kind, last = self._kind(array), window.dims[-1]
-        if array.dtype not in ("f16", "bf16") or kind.is_dynamic_dim(last):
+        tensor = self.kernel.signature.tensors[array.number]
+        if array.dtype not in ("f16", "bf16"):
             return False
         columns, offset = window.shape[1], window.offsets[last]
         together = in_one_box(kind, offset, columns)
-        ends = isinstance(offset, int) and offset + columns >= kind.shape[last]
+        known = isinstance(offset, int) and not kind.is_dynamic_dim(last)
+        ends = known and offset + columns >= kind.shape[last]
         return (
             self._parts(columns, together) > 0
             and kind.rank <= MOST_AXES
-            and kind.shape[last] % warp_groups.CHUNK == 0
+            and extent_multiple(tensor, last) % warp_groups.CHUNK == 0
             and (together or columns % warp_groups.PANEL == 0 or ends)  # a box has whole panels
             and ends_with_tensor(op, self.kernel.forall)
         )

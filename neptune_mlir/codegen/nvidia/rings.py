@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import element_of, nested, owner, shape_of
+from neptune_mlir.analysis.tiles import element_of, extent_multiple, nested, owner, shape_of
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT
 from neptune_mlir.dialects.verify_aref import ring_type
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
@@ -100,8 +99,8 @@ class Rings:
 
     def _panel(self, put: Any, columns: int) -> int:
         """Columns of a panel of what a put takes."""
-        kind = ir.RankedTensorType(source_of(self.kernel.forall, put).tensor.type)
-        return warp_groups.panel_of(columns, kind.shape[-1])
+        tensor = source_of(self.kernel.forall, put).tensor
+        return warp_groups.panel_of(columns, extent_multiple(tensor, -1))
 
     def place_barriers(self) -> None:
         """Shared memory for the barriers, behind all tiles."""

@@ -14,6 +14,7 @@ from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
     element_type,
+    extent_multiple,
     read_generic,
     shape_of,
     tuned,
@@ -182,8 +183,12 @@ class SpecializedWriter(KernelWriter):
         """Where results are staged, and how many panels at a time; None without room for one."""
         outputs = self.signature.tensors[len(self.signature.tensors) - self.signature.outputs :]
         kinds = [ir.RankedTensorType(t.type) for t in outputs]
-        static = [k.shape[-1] for k in kinds if k.rank and not k.is_dynamic_dim(k.rank - 1)]
-        most = max(map(warp_groups.panels, static), default=0)
+        rows = [
+            warp_groups.WIDEST if k.is_dynamic_dim(k.rank - 1) else k.shape[-1]
+            for k, t in zip(kinds, outputs, strict=True)
+            if k.rank and extent_multiple(t, -1) % warp_groups.CHUNK == 0
+        ]  # that leave in whole chunks
+        most = max(map(warp_groups.panels, rows), default=0)
         room = group_tiles.staged_panels(
             self.target, self.blocks, self.warps, self.memory.top, most
         )  # fmt: skip

@@ -31,7 +31,8 @@ def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstru
     if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % CHUNK:
         return False
     there = window.valid[1]
-    if shape[0] != ROWS * layout.warps or not (there is None or is_multiple(there, CHUNK)):
+    whole = there is None or window.multiple % CHUNK == 0 or is_multiple(there, CHUNK)
+    if shape[0] != ROWS * layout.warps or not whole:
         return False
     if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], CHUNK):
         return False

@@ -17,7 +17,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.analysis.fused_nests import nests_of
+from neptune_mlir.analysis.fused_nests import multiplies_matrices, nests_of
 from neptune_mlir.analysis.tile_axes import axes_of
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import AXES, TILE
@@ -224,9 +224,7 @@ def join(stream: Any, nests: list[tuple[Nest, Nest | None]], private: Any, value
             part = mine
             if correction is not None:
                 part = _rebased(region, correction, result, privates, joined, old_of, new_of)
-            value = region.reduce(
-                nest.combiner, part, result, reduced=[0], loc=nest.location
-            )
+            value = region.reduce(nest.combiner, part, result, reduced=[0], loc=nest.location)
             joined.append(region.read(value, result, nest.dtype, hint="joined"))
         _move_finish(operation.regions[1].blocks[0], block, [values[t.attr] for t in joined])
     return op
@@ -313,7 +311,13 @@ def privatize_stream(
     after=("rolling-update",),
 )  # fmt: skip
 def privatize(
-    module: Any, *, chunks: int = 8, programs: int = 0, tiles: int = 0, each: int = 0
+    module: Any,
+    *,
+    chunks: int = 8,
+    programs: int = 0,
+    tiles: int = 0,
+    each: int = 0,
+    products: bool = False,
 ) -> None:
     """
     Args:
@@ -324,8 +328,11 @@ def privatize(
         tiles: how many tiles a chunk has, where the stream's extent is known. Needs tile sizes.
         each: with `programs`, how many of them a multiprocessor of the device should have, where
             the number of chunks is known at a launch only. 0: the device is not asked.
+        products: whether streams without products of two matrices stay whole.
     """
     for stream in _streams(module):
+        if products and not multiplies_matrices(nests_of(stream, Values())):
+            continue
         privatize_stream(stream, chunks, programs, tiles, each)
 
 

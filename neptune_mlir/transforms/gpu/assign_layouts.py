@@ -414,7 +414,9 @@ class _Assignment:
                     self.factors.add(self._find(value))
 
     def _default(self, g: Generic) -> None:
-        dtype = element_of(g.inputs[0]) if g.inputs else element_of(g.result)
+        # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
+        most = [g.inputs[k] for k in self._full_rank(g)] or [*g.inputs, g.result]
+        dtype = element_of(most[0])
         iteration = self._blocked(g.extents, dtype, self._access(g))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
@@ -446,9 +448,7 @@ class _Assignment:
         """`most`: elements that a thread has side by side. Where memory is accessed element by
         element, neighbours go to neighbouring threads: together they take whole sectors."""
         vector = min(most, L.CHUNK // element_bytes(dtype))
-        points = 1
-        for n in shape:
-            points *= n
+        points = math.prod(shape)
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
         return L.blocked(shape, self.target.wave, self.warps, vector, sums_rows(self.generics))

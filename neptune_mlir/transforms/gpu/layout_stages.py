@@ -11,6 +11,7 @@ from typing import Any
 from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
     element_of,
+    extent_multiple,
     load_window,
     owner,
     read_contraction,
@@ -104,7 +105,7 @@ def _in_panels(forall: Any, op: Any) -> int:
     if window is None:
         return _with_pitch(op)
     *rows, columns = window.shape
-    row = ir.RankedTensorType(window.tensor.type).shape[-1]
+    row = extent_multiple(window.tensor, -1)
     return tile_bytes(math.prod(rows), columns, panel_of(columns, row))
 
 

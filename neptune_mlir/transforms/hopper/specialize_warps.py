@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     Window,
     element_of,
+    extent_multiple,
     foralls,
     is_inside,
     is_multiple,
@@ -201,7 +202,7 @@ class Load:
     @property
     def bytes(self) -> int:
         *rows, columns = self.window.shape
-        whole = ir.RankedTensorType(self.window.tensor.type).shape[-1]
+        whole = extent_multiple(self.window.tensor, -1)
         return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
 
 
@@ -306,13 +307,14 @@ def _check_load(load: Load, forall: Any) -> None:
         _check_pages(window)
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
+    whole = extent_multiple(window.tensor, inner)
     aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
-    if tensor.is_dynamic_dim(inner) and not aligned:
+    if tensor.is_dynamic_dim(inner) and whole % CHUNK and not aligned:
         raise Unshared(
             "rows have a length that only a call knows; compile it in",
             "a static innermost extent of that tensor",
         )
-    if (not aligned and tensor.shape[inner] % CHUNK) or shape[-1] % CHUNK:
+    if (whole % CHUNK and not aligned) or shape[-1] % CHUNK:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"

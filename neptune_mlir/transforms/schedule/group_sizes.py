@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned
@@ -54,7 +54,6 @@ from neptune_mlir.targets.warp_groups import (
     WORTH,
 )
 from neptune_mlir.transforms.registry import remark
-from neptune_mlir.transforms.schedule.tile_room import contractions
 
 ROWS = (0, *(GROUP_ROWS * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
@@ -77,7 +76,8 @@ def shape_of(
     terms = [t for nest in nests if nest.body is not None for t in T.walk(nest.body)]
     masks = {t for t in terms if t.op in ("lt", "le", "gt", "ge") and len(T.axes_of(t)) > 1}
     summed = [
-        stream in nest.reduced_axes for nest, left, right in contractions(nests)
+        stream in nest.reduced_axes
+        for nest, left, right in contractions(nests)
         if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left)
     ]  # a sum of squares is no product of a matrix instruction
     row_axes = {
@@ -156,8 +156,12 @@ def _long(shape: Shape) -> int:
     return LONG_TRIANGLE if shape.triangle and aligned else LONG
 
 
-def resized(shape: Shape, choice: Choice, rows: int, stream: int) -> Choice:
-    """A choice with the sizes that somebody asked for (0: did not) and what fits beside these."""
+def resized(shape: Shape, choice: Choice, rows: int, stream: int, chunks: bool = False) -> Choice:
+    """A choice with the sizes that somebody asked for (0: did not) and what fits beside these.
+    Where streams are cut into `chunks`, plain products have half as many columns: what programs
+    load more often is less than what fewer chunks store, and join."""
+    if chunks and is_plain(shape) and not choice.columns:
+        choice = replace(choice, columns=WIDEST // 2)
     if rows and rows != choice.rows:
         choice = replace(choice, rows=rows, stream=most_stream(shape, rows))
     choice = replace(choice, stream=stream or choice.stream)

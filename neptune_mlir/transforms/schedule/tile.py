@@ -17,9 +17,8 @@ looks at the part that an axis plays, never at what the program is for:
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
   if it reads along these: a tile of ROW elements, or fewer where registers are few. On chips where
   a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
-  read again after it was reduced is held whole up to 8 ROW elements (2 ROW beside functions); and
-  rows that nothing divides, or whose length only a call knows, take ROW_TILES, by that length.
-  For calls with long and few rows there is a tile of FEW_ROW elements (`neptune.longer_few`);
+  read again after it was reduced is held whole; and rows that nothing divides, or whose length only
+  a call knows, have a tile by that length (`row_tiles.py`);
 * parallel axes without a contraction: outside a stream (on GPUs also in one that reads do not run
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
@@ -46,7 +45,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import AccessIndex, position_of
-from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import (
@@ -64,14 +63,18 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
-from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
+from neptune_mlir.transforms.schedule.row_tiles import (
+    FEW_FROM,
+    PRODUCT_ROW,
+    RowCalls,
+    row_tile,
+)
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
-    contractions,
     fitting_sizes,
     narrow_axes,
 )
@@ -80,13 +83,6 @@ WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
-ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
-WARP_ROW = 1024  # elements of a tile of rows for each warp
-# from which length of a row on a tile has so many rows and elements of each, where no number of
-# elements divides all rows (measured on an H200)
-ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
-FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
-FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
@@ -109,18 +105,27 @@ class Wishes:
     few: int = 0
     products: int = 0
     aligned: int = 0
+    chunks: int = 0
+    product_rows: int = 0
+    product_stream: int = 0
+    beside_products: bool = False  # another kernel of the program has products
 
-    def sizes(self, products: bool) -> tuple[int, int]:
-        """Rows and streamed elements, of a kernel with products or without."""
-        given = self.products if products else 0
-        return self.rows or given, self.stream or given
+    def of(self, products: bool) -> tuple[Wishes, int, int]:
+        """What is asked of a kernel, with products or without; of these rows and streamed
+        elements."""
+        if not products:
+            return self, self.rows, self.stream
+        rows = self.rows or self.product_rows or self.products
+        stream = self.stream or self.product_stream or self.products
+        return replace(self, rows=rows, stream=stream), rows, stream
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
 def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
-    few: int = 0, products: int = 0, aligned: int = 0,
+    few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
+    product_stream: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -138,14 +143,19 @@ def tile(
         products: instead of the rule's sizes for rows and streamed axes of streams with products.
         aligned: 1 if rows whose length only a call knows begin at multiples of 16 bytes. Warp
             groups have tiles of them brought by the copy engine. (`neptune.alignable`: it helps.)
+        chunks: 1 where streams are cut into chunks behind this.
+        product_rows: as `rows`, of streams with products alone; and `product_stream`, as `stream`.
     """
     wishes = Wishes(
-        rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned
-    )
+        rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned,
+        chunks, product_rows, product_stream,
+    )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
+        products = [op for op in kernel_ops(function) if _free_axes(nests_of(op, values))]
         for op in kernel_ops(function):
+            wishes = replace(wishes, beside_products=any(other is not op for other in products))
             if TILE.on(op.operation):
                 continue
             is_stream = isinstance(op, N.StreamOp)
@@ -193,7 +203,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free_axes(nests)
-    rows, stream = wishes.sizes(bool(free) and axis is not None)
+    wishes, rows, stream = wishes.of(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
@@ -244,7 +254,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
     elif row:
         shared = {a: n for a, n in divisors.items() if a in parallel}
-        chosen |= _few_rows(op, row[0], shared, wishes)
+        chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain, across)
 
@@ -343,55 +353,17 @@ def _long_rows(
     streamed = isinstance(op, N.StreamOp)
     alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
-    if asked or not (wishes.held or wishes.warp_groups) or not (streamed or alone):
+    ruled = wishes.held or wishes.warp_groups or wishes.product_rows
+    if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
-    extent = list(op.domain)[axis]
-    rows, elements = _whole_rows(op, nests, axis, extent, wishes)
-    if streamed and elements and extent == DYNAMIC and not wishes.length:
-        _note_lengths(op, [start for start, *_ in ROW_TILES[-2::-1]])
+    length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
+    asked_for = RowCalls(wishes.held, length, bool(wishes.few and wishes.length))
+    rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
+    if starts:
+        _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)
     return (axis, rows, elements) if elements else None
-
-
-def _whole_rows(
-    op: Any, nests: Sequence[FusedNest], axis: int, extent: int, wishes: Wishes
-) -> tuple[int, int]:  # fmt: skip
-    """Rows and elements along an axis of a tile that reads a row once, or seldom; 0, 0: by the
-    rule."""
-    held, wide = wishes.held, _has_wide_rows(op)
-    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
-    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
-        return 0, 0
-    most = min(ROW, 1 << (held // 6).bit_length() - 1) if held else ROW
-    if extent == DYNAMIC:
-        if wishes.few and wishes.length:
-            return 1, FEW_ROW
-        rows, stream = next(t for start, *t in ROW_TILES if start <= wishes.length)
-        return rows, min(most, stream)
-    if wide and 256 < extent <= _whole_row(nests, axis):
-        return max(1, most // _power(extent)), extent
-    stream = math.gcd(extent, most)
-    if stream <= 256 and wide:  # the last tile is not full
-        rows, stream = next(t for start, *t in ROW_TILES if start <= extent)
-        return rows, min(most, stream)
-    return (most // stream, stream) if stream > 256 else (0, 0)
-
-
-def _has_wide_rows(op: Any) -> bool:
-    """Whether a row may have a program of many warps, on the chip that an op is for."""
-    chip = _chip_of(op)
-    return is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
-
-
-def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
-    """The longest row that is held whole: one that is read again once it was reduced, longer where
-    a thread holds no results of functions beside its elements."""
-    if not any(axis in nest.result_axes and not nest.in_body for nest in nests):
-        return 0
-    terms = {t for nest in nests if nest.body is not None for t in T.walk(nest.body)}
-    functions = any(t.op in FUNCTIONS and axis in T.axes_of(t) for t in terms)
-    return 2 * ROW if functions else 8 * ROW
 
 
 def _group_sizes(
@@ -408,7 +380,7 @@ def _group_sizes(
     length = domain[axis] if known else wishes.length
     chip = _chip_of(op)
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
-    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream)
+    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream, bool(wishes.chunks))
     brought = {"boxes": 1 + wishes.aligned} if shape.boxes else {}
     if more := choice.beyond_sizes() | brought:
         note_choices(op.operation, more)
@@ -463,16 +435,20 @@ def _whole_pieces(
     return {a: -(-domain[a] // unit) * unit for a in uncut if domain[a] % unit}
 
 
-def _few_rows(op: Any, row: int, shared: dict[int, int], wishes: Wishes) -> dict[int, int]:
+def _few_rows(
+    op: Any, nests: Sequence[FusedNest], row: int, shared: dict[int, int], wishes: Wishes
+) -> dict[int, int]:
     """The tile that gives a product of one row, along `row`, more of them. Where only a call says
-    how many rows there are, a stream gets a note of sizes for calls with few.
+    how many rows there are, a stream gets a note of sizes for calls with few; one of products that
+    sum over nothing but the stream of larger ones too, for only there programs repeat no work.
 
     `shared`: axes of which so many points read the same operand. As many of the points become
     rows as fit the rows of instructions; else the one row is padded to the least.
     """
     extent, least = op.domain[row], wishes.least
     if extent == DYNAMIC and isinstance(op, N.StreamOp) and not wishes.rows:
-        FEW_ROWS.set(op.operation, FEW)
+        plain = all({*nest.reduced_axes} <= {op.axis.value} for nest, *_ in contractions(nests))
+        FEW_ROWS.set(op.operation, (2 * FEW[0], *FEW) if plain else FEW)
     if not least or 1 not in (extent, wishes.rows):
         return {}
     best, points = row, 1

@@ -11,13 +11,11 @@ registers, and so does the address of each element.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.terms import Term
-from neptune_mlir.analysis.fused_nests import FusedNest
-from neptune_mlir.analysis.masks import masked_load
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.targets.resources import LOADED
 
 # Rows and streamed elements, the best first. Rows are worth more: each fragment of a streamed
@@ -35,28 +33,6 @@ class Room:
 
     registers: int
     shared: int
-
-
-def contractions(nests: Sequence[FusedNest]) -> Iterator[tuple[FusedNest, Term, Term]]:
-    """The nests that sum products of two tensors, and the reads that are the factors."""
-    loaded = {nest.key: nest for nest in nests if nest.combiner is None}
-    for nest in nests:
-        if nest.combiner != "add" or nest.body is None or nest.body.op != "mul":
-            continue
-        left, right = (_read(a, loaded) for a in nest.body.args)
-        if left and right and T.axes_of(left) and T.axes_of(right):
-            yield nest, left, right
-
-
-def _read(factor: Term, maps: Mapping[str, FusedNest]) -> Term | None:
-    """The read that a factor is; of a map that only leaves out what does not exist, its load."""
-    while factor.op == "cast":
-        factor = factor.args[0]
-    if factor.op != "read":
-        return None
-    nest = maps.get(factor.attr)
-    found = masked_load(nest.body) if nest is not None and nest.body is not None else None
-    return factor if found is None else found[0]
 
 
 def narrow_axes(nests: Sequence[FusedNest], deep: bool = False) -> set[int]:

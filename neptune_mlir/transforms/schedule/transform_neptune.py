@@ -83,6 +83,7 @@ class PrivatizeOp(TransformNeptune.Operation, name="privatize"):
     With 0 chunks, `programs` says how many programs there are to be, or, where that is 0 too,
     `tiles` how many tiles a chunk has; then the stream has to be tiled. `each` says how many
     programs each multiprocessor of the device is to have, where only a launch knows their number.
+    The flag `products`, which may be left out, leaves streams without products of matrices whole.
 
     Rejected: a number that is not one whole number, all under 1.
     """
@@ -182,7 +183,8 @@ def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
 def _privatize_options(op: Any, state: Any) -> dict[str, Any]:
     names = ("chunks", "programs", "tiles", "each")
     numbers = zip(names, list(op.operation.operands)[1:], strict=False)
-    return {name: _number(op, state, value, name) for name, value in numbers}
+    found: dict[str, Any] = {name: _number(op, state, value, name) for name, value in numbers}
+    return found | ({"products": True} if _attribute(op, "products", False) else {})
 
 
 def _tile_options(op: Any, state: Any) -> dict[str, Any]:

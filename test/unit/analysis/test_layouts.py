@@ -104,7 +104,7 @@ def test_warps_take_rows_of_their_own():
 @pytest.mark.parametrize(
     ("multiple", "valid", "size", "width"),
     [(0, None, 2, 8), (0, None, 4, 4), (6, None, 2, 2), (1, None, 2, 1), (8, 20, 2, 4),
-     (8, "a value", 2, 1)],
+     (8, "a value", 2, 8), (1, "a value", 2, 1)],
 )  # fmt: skip
 def test_what_one_access_may_take(multiple, valid, size, width):
     window = Window(None, (0, 0), (0, 1), (4, 256), (None, valid), multiple)

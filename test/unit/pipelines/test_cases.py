@@ -80,7 +80,7 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         ("rows:1", (8, fold, ["dim", 0, 2]), folded),
     ):
         variant = replace(PLAN, launches=(Launch("f_0", grid, ()),))
-        when = cases.few(cases.Case(knob, schedule="private"), whole, variant)
+        when = cases.Conditions(whole).of(cases.Case(knob, schedule="private"), variant)
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
 

@@ -116,6 +116,20 @@ def test_only_addresses_are_filled_in(run, gpu, checks):
     assert len({launch.values[0] for launch in gpu.launches[1::2]}) == 4, "that kernels receive"
 
 
+def test_a_call_whose_arrays_lie_badly_is_no_example(gpu, checks):
+    """It has the kernels for any call; one like it may have those for aligned arrays."""
+    facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
+    image = {"target": "sm_90a", "offset": 0, "size": 4, "kernels": dict.fromkeys(KERNELS, facts)}
+    best = {**image, "when": 1, "alignment": [["argument", 0, 64]]}
+    bundle = Bundle("sm_90a", PLAN, b"hopp", {"images": [image, best],
+                                              "alignment": [["argument", 0, 16]]})  # fmt: skip
+    run = GpuExecutable(bundle, gpu.driver)
+    apart = FakeTensor(aligned((5 * 64 + 16,), "f2")[16:].reshape(5, 64))
+    for x, count in ((apart, 1), (apart, 2), (tensor(), 3), (tensor(), 3), (apart, 4)):
+        assert np.array_equal(run(x, 2.0).array, x.array * np.float16(2))
+        assert len(checks) == count
+
+
 @pytest.mark.parametrize(
     "other", [(7, 1.0), (5, 3.0), (5, -0.0), (5, 1), (5, True)], ids=lambda other: str(other)
 )

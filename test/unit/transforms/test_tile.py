@@ -199,6 +199,28 @@ def test_rows_with_a_program_of_many_warps(
     assert LONGER_FEW.on(stream.operation) == noted
 
 
+@pytest.mark.parametrize(
+    ("body", "more", "want", "starts"),
+    [
+        (softmax, "", [1, 4, 256], (513, 1025, 2049, 4097)),
+        (softmax, " length=1025", [1, 1, 2048], ()),
+        (softmax, " length=4097", [1, 1, 8192], ()),
+        (softmax, " length=8192 few=1", [1, 1, 16384], ()),
+        (row_sum, " length=513", [4, 1024], ()),  # nothing but a number a row is kept
+    ],
+)  # fmt: skip
+def test_rows_of_whole_chunks(
+    body: Body, more: str, want: list[int], starts: tuple[int, ...]
+) -> None:
+    shape = [D] * len(want)
+    module = module_of(body, [(shape, "f32")], [(shape[: 3 if body is softmax else 1], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    found = tiles(module, f"assume-chunks,{FUSE},tile{{held=24576{more}}}")
+    assert found == [want]
+    assert not starts or LONGER.of(streams(module)[0].operation) == starts
+
+
 def test_a_sum_of_rows_alone_has_a_row_a_program() -> None:
     module = module_of(row_sum, [([D, 4096], "f32")], [([D], "f32")])
     with module.context:

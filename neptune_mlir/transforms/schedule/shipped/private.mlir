@@ -22,10 +22,11 @@ module attributes {transform.with_named_sequence} {
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
-    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups)
-        {axes = ["rows", "stream", "least", "warp_groups"]}
+    %in_chunks = transform.param.constant 1 : i64 -> !transform.any_param
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups, %in_chunks)
+        {axes = ["rows", "stream", "least", "warp_groups", "chunks"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
 
     // 0 chunks: as many as it takes for so many programs, a number that the extents decide; at a
     // launch, for so many on each multiprocessor of the device.

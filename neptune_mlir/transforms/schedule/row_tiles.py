@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles of rows that are read along the axis that is reduced: how many rows, how many elements.
+
+A program has whole rows, or what divides them: ROW elements, or fewer where registers are few. On
+chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
+was reduced is held whole, up to 8 ROW elements (2 ROW beside functions), and rows that nothing
+divides take ROW_TILES by their length.
+
+Where only a call knows the length, kernels for several lengths stand side by side
+(`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
+time: there a row that is read again has one tile, the last reads of which come from near caches,
+and a row that is read once has small tiles, so that many programs load while others compute. All
+tables were measured on an H200.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.analysis.tiles import is_multiple
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.warp_groups import CHUNK
+
+ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
+WARP_ROW = 1024  # elements of a tile of rows for each warp
+# from which length of a row on a tile has so many rows and elements of each
+ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
+# the same for rows of whole chunks: those that are read again, and those that are read once
+AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1, 1024), (0, 4, 256))
+ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
+LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
+FEW_ARRAYS = 2
+LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
+FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
+PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
+FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
+
+Tiles = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class RowCalls:
+    """The calls that a tile is for: rows of at least `length`, and whether these are few; `held` as
+    of the pass `tile`."""
+
+    held: int
+    length: int
+    few: bool
+
+
+def row_tile(
+    op: Any, nests: Sequence[FusedNest], axis: int, chip: str, calls: RowCalls
+) -> tuple[int, int, Sequence[int]]:
+    """Rows and elements along an axis of a tile that reads a row once, or seldom (0, 0: by another
+    rule), and from which lengths on others are better, where a stream can say so."""
+    extent, streamed = list(op.domain)[axis], isinstance(op, N.StreamOp)
+    wide = is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
+    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
+    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
+        return 0, 0, ()
+    most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
+    if extent == DYNAMIC:
+        tiles = _tiles(op, nests, axis)
+        starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
+        if calls.few:
+            return 1, FEW_ROW, starts
+        rows, elements = _of_length(tiles, calls.length)
+        if not streamed:  # nothing is kept but a number for each row
+            rows = max(rows, ROW // elements)
+        return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
+    if wide and 256 < extent <= _whole_row(nests, axis):
+        return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
+    elements = math.gcd(extent, most)
+    if elements <= 256 and wide:  # the last tile is not full
+        rows, elements = _of_length(ROW_TILES, extent)
+        return rows, min(most, elements), ()
+    return (most // elements, elements, ()) if elements > 256 else (0, 0, ())
+
+
+def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:
+    return next((rows, elements) for start, rows, elements in tiles if start <= length)
+
+
+def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
+    """By length, of rows whose length only a call knows."""
+    operands = iter(op.operation.operands)
+    extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
+    if not is_multiple(extents[axis], LEAST_CHUNK):
+        return ROW_TILES
+    if isinstance(op, N.StreamOp) and not _is_read_again(nests, axis):
+        return ONCE_TILES
+    arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
+    if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
+        return AGAIN_TILES
+    return (LONGEST_TILE, *AGAIN_TILES)
+
+
+def _is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
+    """Whether rows are read again once they were reduced: a result has their elements."""
+    return any(axis in nest.result_axes and not nest.in_body for nest in nests)
+
+
+def _has_functions(nests: Sequence[FusedNest], axis: int) -> bool:
+    terms = {t for nest in nests if nest.body is not None for t in T.walk(nest.body)}
+    return any(t.op in FUNCTIONS and axis in T.axes_of(t) for t in terms)
+
+
+def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
+    """The longest row that is held whole: one that is read again once it was reduced, longer where
+    a thread holds no results of functions beside its elements."""
+    if not _is_read_again(nests, axis):
+        return 0
+    return 2 * ROW if _has_functions(nests, axis) else 8 * ROW

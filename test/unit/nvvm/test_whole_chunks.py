@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows of whole chunks of 16 bytes whose length only a call knows: right on the simulators, by 16
+bytes at a time and by the copy engine, where tiles end beyond rows, columns and sums."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
+from support.chips.run_kernels import Maps, Simulated, Specialised
+
+
+class Variant(Specialised):
+    """A tile program with specialised warps."""
+
+    def __init__(self, module):
+        self.module, self.target = module, "sm_90a"
+        self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
+        nvvm.emit_tiles(module, "target", target="sm_90a")
+        with module.context, ir.Location.unknown():
+            self.finish()
+
+
+PROGRAMS = {
+    name: getattr(ops, name)(dtype="f16")
+    for name in ("softmax", "rms_norm", "cross_entropy", "rms_norm_matmul", "layer_norm_matmul")
+}
+
+
+@cache
+def lowered(name):
+    """The tile program for rows of whole chunks, its condition, and its variants by knob."""
+    raised, when = RaisedProgram(PROGRAMS[name].to_mlir(), name).of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
+    return {"": base, **found}, when
+
+
+@cache
+def kernel(name, knob=""):
+    module = lowered(name)[0][knob].copy().module
+    special = "neptune.consumers" in str(module)
+    return (Variant(module) if special else Simulated(module, target="sm_90a")), special
+
+
+def f16(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float16)
+
+
+def close(name, knob, *given):
+    found = kernel(name, knob)[0](*given)
+    wide = [x if x.dtype == np.int64 else x.astype(float) for x in given]
+    wanted = PROGRAMS[name].reference(*wide)
+    assert np.linalg.norm(found - wanted) <= 2e-3 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize(("knob", "length"), [("", 8), ("", 264), ("length:513", 1032)])
+def test_rows(knob, length):
+    rows = 5
+    close("softmax", knob, f16(rows, length))
+    close("rms_norm", knob, f16(rows, length), f16(length))
+    close("cross_entropy", knob, f16(rows, length), np.arange(rows, dtype=np.int64))
+
+
+def test_rows_move_sixteen_bytes_at_a_time():
+    text = nvvm.emit_tiles(
+        lowered("softmax")[0]["length:513"].copy().module, "ptx", target="sm_90a"
+    )
+    loads = [line for line in text.splitlines() if "ld.global" in line]
+    stores = [line for line in text.splitlines() if "st.global" in line]
+    assert loads and all("v4.b32" in line for line in loads)
+    assert stores and all("v4.b32" in line for line in stores)
+
+
+def test_which_calls_have_rows_of_whole_chunks():
+    _, when = lowered("rms_norm_matmul")
+    for inner, out, whole in ((64, 24, True), (64, 20, False), (60, 24, False)):
+        assert bool(evaluate(when, [(3, inner), (inner,), (inner, out)], ())) == whole
+    attention = ops.attention(head_dim=64, dtype="f16", alibi=True)
+    assert RaisedProgram(attention.to_mlir(), "attention").of_chunks() is None  # nothing to assume
+
+
+@pytest.mark.parametrize(
+    ("name", "knob", "rows"),
+    [
+        ("rms_norm_matmul", "", 130), ("rms_norm_matmul", "few:1", 70),
+        ("rms_norm_matmul", "rows:128", 70), ("rms_norm_matmul", "rows:64", 70),
+        ("rms_norm_matmul", "rows:16", 5), ("layer_norm_matmul", "", 70),
+        ("layer_norm_matmul", "rows:64", 70), ("layer_norm_matmul", "rows:16", 5),
+    ],
+)  # fmt: skip
+def test_products(name, knob, rows):
+    """Extents that end within a tile, and within a panel, along all axes."""
+    inner, out = 136, 328
+    vectors = [f16(inner)] * (2 if name.startswith("layer") else 1)
+    close(name, knob, f16(rows, inner), *vectors, f16(inner, out))
+    assert kernel(name, knob)[1] == (knob != "rows:16")  # warps are specialised
