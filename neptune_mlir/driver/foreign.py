@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.driver import straight_code, torch_mlir_opt
+from neptune_mlir.driver import torch_mlir_opt
 from neptune_mlir.errors import InputError, ToolError
 
 BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
@@ -54,7 +54,9 @@ def from_text(text: str, name: str) -> str:
         if _ODD.search(text):
             if "chlo." in text.replace("stablehlo.", ""):  # which only torch-mlir can parse
                 text = torch_mlir_opt.lower(text, "inline", name, located=True, generic=True)
-            text = straight_code.straightened(text, name, _register)
+            from neptune_mlir.driver.straight_code import straightened
+
+            text = straightened(text, name, _register)
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
         if left := re.search(r"\bstablehlo\.\w+", text):  # patterns take CHLO
             raise InputError(
@@ -127,6 +129,8 @@ def from_onnx(path: Path) -> str:
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
+    from neptune_mlir.driver.straight_code import straightened
+
     nodes = importlib.import_module("neptune_mlir.driver.onnx_nodes")
     try:
         model = nodes.prepared(onnx.load(str(path)), str(path))
@@ -139,7 +143,7 @@ def from_onnx(path: Path) -> str:
         text = _imported(model, path)
         try:
             text = torch_mlir_opt.lower(text, ONNX, str(path), located=True)
-            return straight_code.straightened(text, str(path)) if "scf.for" in text else text
+            return straightened(text, str(path)) if "scf.for" in text else text
         except InputError as error:
             problem = problem or error  # that of the model as it was given
         refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))

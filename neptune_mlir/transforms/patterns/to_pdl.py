@@ -142,7 +142,8 @@ class Rewriting:
             if fitting.keys() <= tried:
                 return
             tried |= fitting.keys()
-            self._apply(roots, fitting)
+            with roots[0].context:  # a schedule's step runs outside of any
+                self._apply(roots, fitting)
 
     def _fitting(self, names: Collection[str]) -> dict[tuple[str, Op], Pattern]:
         """The spellings whose ops all occur: the others need not be compiled."""
@@ -163,7 +164,8 @@ class Rewriting:
             texts.append(_pattern_text(k, pattern, spelling))
             functions.append((pattern, spelling))
         try:
-            declared = ir.Module.parse("\n".join(texts))  # `compiled` does not keep it alive
+            # `compiled` does not keep it alive
+            declared = ir.Module.parse("\n".join(texts))
         except ir.MLIRError:
             raise _unreadable(texts, [pattern for pattern, _ in functions]) from None
         compiled = rewrite.PDLModule(declared)
