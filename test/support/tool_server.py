@@ -42,8 +42,13 @@ def preload() -> None:
         importlib.import_module(name)
     apart = ("neptune_mlir.torch", "neptune_mlir.bench")
     for found in pkgutil.walk_packages(neptune_mlir.__path__, "neptune_mlir."):
-        if not found.name.startswith(apart) and not found.name.endswith("__main__"):
+        if found.name.startswith(apart) or found.name.endswith("__main__"):
+            continue
+        try:
             importlib.import_module(found.name)
+        except ModuleNotFoundError as error:  # of a package that is not asked of everybody
+            if str(error.name).startswith("neptune_mlir"):
+                raise
     importlib.import_module("support.kept_code").install()
 
 

@@ -13,7 +13,7 @@ from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
-from neptune_mlir.transforms.fusion import inline_maps
+from neptune_mlir.transforms.fusion import defer, inline_maps
 
 HEAD = """#m = affine_map<(i, j) -> (i, j)>
 #r = affine_map<(i, j) -> (i)>
@@ -196,6 +196,7 @@ def test_terms_go_with_their_users():
     def left(n: int) -> int:
         compiler.lower_text(norms(n), "norms", "cpu", None, "fused")
         accept.forget()  # the last programs
+        defer.forget()
         gc.collect()
         return len(T._interned)
 

@@ -138,6 +138,11 @@ def decide(function: Any, numerics: str) -> Decision:
     return found
 
 
+def forget() -> None:
+    """Forget what was decided of the last programs."""
+    _decided.clear()
+
+
 def _decide(function: Any, numerics: str) -> Decision:
     decision = Decision()
     whole = is_small(NestProgram(function))

@@ -168,6 +168,11 @@ class AmdBlock(simt.Block):
 
     # ---- the rest
 
+    def _rocdl_iglp_opt(self, op: Op, operands: Any, mask: Any) -> None:
+        """Says how instructions are to be ordered, and does nothing."""
+
+    _rocdl_s_setprio = _rocdl_iglp_opt
+
     def _llvm_mlir_zero(self, op: Op, operands: Any, mask: Any) -> Any:
         made = op.results[0]
         return np.zeros((self.threads, made.count), made.numpy or np.float32)
