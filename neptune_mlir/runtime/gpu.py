@@ -26,7 +26,7 @@ from neptune_mlir.runtime.checks import check, check_count, check_equal
 from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
 from neptune_mlir.runtime.gpu_again import Bound, CallAgain
 from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
-from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, load_images
+from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, is_met, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
 from neptune_mlir.runtime.memory import (
@@ -108,7 +108,7 @@ class GpuExecutable:
         given = [bound.arrays.get(("argument", k)) for k in range(len(plan.arguments))]
         out = [bound.arrays.get(root(plan, reference)) for reference in plan.results]
         images = self._images_for(bound.image.device)
-        return all(image.takes(given, out) for image in images)
+        return all(is_met(need, given, out) for image in images for need in image.needs)
 
     def _calls(self) -> dict[Any, CallAgain]:
         """This thread's calls that may come again, by what decides how they go."""
@@ -246,9 +246,10 @@ class GpuExecutable:
         given: list[ArrayView | None] = []
         if len(images) > 1:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
-            fitting = [image.takes(views, given) for image in images]
-            images = [image for image, fits in zip(images, fitting, strict=True) if fits]
-            key += tuple(fitting)
+            needs = dict.fromkeys(need for image in images for need in image.needs)
+            met = {need: is_met(need, views, given) for need in needs}
+            images = [image for image in images if all(met[need] for need in image.needs)]
+            key += tuple(met.values())
         if any(image.views for image in images[1:]):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
@@ -32,6 +33,9 @@ class LoadedKernel:
     hidden: int
     blocks: int
     follows: bool
+
+
+Need = tuple[bool, int, int]  # whether an array is a result, its number, bytes to be aligned to
 
 
 @dataclass(frozen=True)
@@ -65,20 +69,26 @@ class LoadedImage:
         when = self.when
         return when is None or bool(evaluate(when, shapes, scalars, self.multiprocessors))
 
-    def takes(
-        self, arguments: Sequence[ArrayView | None], out: Sequence[ArrayView | None]
-    ) -> bool:
-        """Whether arrays lie in memory as its kernels need it. (An image for any call says what is
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """How arrays have to lie in memory for its kernels. (An image for any call says what is
         wrong with arrays instead.)"""
         if self.when is None:
-            return True
-        given = {("argument", k): view for k, view in enumerate(arguments)}
-        places = [root(self.plan, reference) for reference in self.plan.results]
-        given |= dict(zip(places, out, strict=False))
-        return all(
-            view is None or is_aligned(view, self.alignment.get(place, 1))
-            for place, view in given.items()
-        )
+            return ()
+        arguments = [(False, k, ("argument", k)) for k in range(len(self.plan.arguments))]
+        results = [(True, k, root(self.plan, r)) for k, r in enumerate(self.plan.results)]
+        found = ((made, k, self.alignment.get(at, 1)) for made, k, at in (*arguments, *results))
+        return tuple(need for need in found if need[2] > 1)
+
+
+def is_met(
+    need: Need, arguments: Sequence[ArrayView | None], out: Sequence[ArrayView | None]
+) -> bool:
+    """Whether the arrays of a call lie as an image needs it; `out` has none where nobody has any
+    yet."""
+    made, k, unit = need
+    views = out if made else arguments
+    return k >= len(views) or is_aligned(views[k], unit)
 
 
 def load_images(

@@ -193,3 +193,14 @@ class Specialised(Simulated):
         parameters._maps.clear()  # addresses mean something else in each call
         self.blocks = []
         return super().__call__(*arguments)
+
+
+class Variant(Specialised):
+    """A tile program with specialised warps, as it is: the kernels for some calls, say."""
+
+    def __init__(self, module: Any):
+        self.module, self.target = module, "sm_90a"
+        self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
+        nvvm.emit_tiles(module, "target", target="sm_90a")
+        with module.context, ir.Location.unknown():
+            self.finish()

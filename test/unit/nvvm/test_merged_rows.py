@@ -10,24 +10,12 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
-from support.chips.run_kernels import Maps, Simulated, Specialised
+from support.chips.run_kernels import Simulated, Variant
 from support.serving_cases import Paged, formula
 
 DIM = 64
-
-
-class Variant(Specialised):
-    """A tile program with specialised warps."""
-
-    def __init__(self, module):
-        self.module, self.target = module, "sm_90a"
-        self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
-        nvvm.emit_tiles(module, "target", target="sm_90a")
-        with module.context, ir.Location.unknown():
-            self.finish()
 
 
 LAST = {}  # case of a program and a target
