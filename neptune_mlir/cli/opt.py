@@ -55,7 +55,7 @@ def _chunks(text: str, mark: str | None) -> Iterator[str]:
 def _instruments(options: argparse.Namespace) -> Any:
     """What upstream's pass manager is to show of the run."""
     from neptune_mlir.ir.bindings import passmanager
-    from neptune_mlir.pipelines.runner import ALL, Instruments, known_passes
+    from neptune_mlir.pipelines.runner import ALL, Instruments, UnknownPass, known_passes
 
     printing = {
         "print_after_change": bool(options.mlir_print_ir_after_change),
@@ -70,7 +70,7 @@ def _instruments(options: argparse.Namespace) -> Any:
         printing["tree_printing_dir_path"] = options.mlir_print_ir_tree_dir
     for name in (*options.mlir_print_ir_before, *options.mlir_print_ir_after):
         if name not in known_passes():
-            raise unknown(name, known_passes())
+            raise UnknownPass(name)
     statistics = None
     if options.mlir_pass_statistics:
         modes = passmanager.PassDisplayMode
@@ -186,7 +186,8 @@ class _Session:
                 )
 
     def _collect(self, diagnostic: Any) -> bool:
-        self.entries += diagnostics.of_diagnostic(diagnostic)
+        if not (self.options.run_reproducer and reproducer.is_unread(diagnostic.message)):
+            self.entries += diagnostics.of_diagnostic(diagnostic)
         return True
 
     def _printed(self, module: Any) -> str | bytes:
@@ -341,9 +342,9 @@ def _from_files(arguments: Sequence[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    parser = make_parser()
+    parser, given = make_parser(), list(sys.argv[1:] if argv is None else argv)
     try:
-        given = _from_files(sys.argv[1:] if argv is None else argv)
+        given = _from_files(given)
         options = parser.parse_args(parser.spelled(given))
         answer = _answer(parser, options)
         if answer is not None:
@@ -351,16 +352,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         return _run(options)
     except NeptuneError as error:
-        for entry in diagnostics.of_exception(_named(error, parser)):
+        for entry in diagnostics.of_exception(_named(error, parser, given)):
             print(f"neptune-opt: {entry}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _named(error: NeptuneError, parser: Any) -> NeptuneError:
-    """The error, an unknown pass as what it may be as well: an unknown option."""
+def _named(error: NeptuneError, parser: Any, given: Sequence[str]) -> NeptuneError:
+    """The error, an unknown pass that was typed as an option as what it may be as well: an unknown
+    option. (A pipeline names passes alone.)"""
     from neptune_mlir.pipelines.runner import UnknownPass, known_passes
 
-    if isinstance(error, UnknownPass):
+    if isinstance(error, UnknownPass) and any(
+        argument.lstrip("-").partition("=")[0] == error.name for argument in given
+    ):
         return unknown(error.name, [*parser.options(), *known_passes()])
     return error
 

@@ -45,7 +45,6 @@ UNSUPPORTED = {
     "mlir-print-stacktrace-on-diagnostic": "NEPTUNE_TRACEBACK=1 shows where an error came from",
     "mlir-print-unique-ssa-ids": _NO_API,
     "mlir-print-value-users": _NO_API,
-    "mlir-timing-display": "the bindings print times as a tree",
     "mlir-very-unsafe-disable-verifier-on-parsing": "the bindings always verify what they parse",
     "profile-actions-to": _NO_API,
     "remark-format": _NO_API,
@@ -74,6 +73,12 @@ def _size(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number")
     return int(text)
+
+
+def _tree(text: str) -> str:
+    if text != "tree":
+        raise argparse.ArgumentTypeError(f"'{text}' is refused: the bindings print times as a tree")
+    return text
 
 
 class _AddStep(argparse.Action):
@@ -218,6 +223,7 @@ def _add_instruments(parser: Parser) -> None:
     parser.flag("mlir-print-ir-module-scope", help="always print the whole module")
     parser.option("mlir-print-ir-tree-dir", metavar="DIR", help="into files, not to stderr")
     parser.flag("mlir-timing", help="how long each pass took")
+    parser.option("mlir-timing-display", type=_tree, metavar="tree", help="how to show them")
     parser.flag("mlir-pass-statistics", help="the statistics of passes")
     parser.option("mlir-pass-statistics-display", choices=("list", "pipeline"),
                   default="pipeline", help="how to show them")  # fmt: skip

@@ -10,10 +10,11 @@ from typing import Any
 
 from neptune_mlir.errors import InputError
 
+_NAME = "mlir_reproducer"
 _RESOURCE = """
 {{-#
   external_resources: {{
-    mlir_reproducer: {{
+    {name}: {{
       pipeline: {pipeline},
       disable_threading: true,
       verify_each: true
@@ -28,15 +29,18 @@ def text_of(module: Any, steps: Sequence[Any]) -> str:
     top = module.operation.name
     pipeline = json.dumps(f"{top}({','.join(map(str, steps))})")
     text = module.operation.get_asm(enable_debug_info=True, large_resource_limit=0)
-    return str(text).rstrip("\n") + _RESOURCE.format(pipeline=pipeline)
+    return str(text).rstrip("\n") + _RESOURCE.format(name=_NAME, pipeline=pipeline)
 
 
 def pipeline_of(text: str | bytes) -> str:
     """The pipeline that a reproducer holds. Raises InputError where there is none."""
     given = text if isinstance(text, str) else ""
-    found = re.search(
-        r'mlir_reproducer:\s*\{[^{}]*?pipeline:\s*("(?:[^"\\]|\\.)*")', given, re.DOTALL
-    )
+    found = re.search(_NAME + r':\s*\{[^{}]*?pipeline:\s*("(?:[^"\\]|\\.)*")', given, re.DOTALL)
     if found is None:
-        raise InputError("the input holds no mlir_reproducer", hint="leave out --run-reproducer")
+        raise InputError(f"the input holds no {_NAME}", hint="leave out --run-reproducer")
     return str(json.loads(found[1]))
+
+
+def is_unread(message: str) -> bool:
+    """Whether it is the parser's warning that it does not read what `pipeline_of` reads."""
+    return message == f"ignoring unknown external resources for '{_NAME}'"

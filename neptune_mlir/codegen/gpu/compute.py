@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
@@ -68,7 +68,20 @@ class Pieces:
         return Pieces({at: [next(rest) for _ in old] for at, old in self.pieces.items()})
 
 
-Tile = Held | Splat | Pending | SharedTile | Pieces
+class InMemory(Protocol):
+    """A tile in shared memory, whatever form it has there (`SharedTile`, say)."""
+
+    def read(self, memory: Memory, layout: Layout) -> list[Any]:
+        """The elements that the registers of `layout` need."""
+
+    def operand(
+        self, threads: Threads, memory: Memory, wanted: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """A function from the place of pieces (along m or n, along k, how many) to fragments of a
+        factor of a matrix product."""
+
+
+Tile = Held | Splat | Pending | InMemory | Pieces
 Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
 
 
@@ -132,7 +145,7 @@ class Compute:
             load = tile.load
             values = self.s.remember((id(tile), needed), lambda: load(needed))
         else:
-            values = self.memory.read_shared(tile, needed)
+            values = tile.read(self.memory, needed)
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
@@ -510,7 +523,7 @@ class Compute:
             for n in range(n_count)
         }
 
-    def operand_of(
+    def _operand_of(
         self, g: Generic, k: int, which: str, p: Contraction, grid: L.WarpGrid,
         i: MatrixInstruction,
     ) -> Operand:  # fmt: skip
@@ -528,10 +541,10 @@ class Compute:
             return lambda row, depth, count: [
                 tile.pieces[at, depth] for at in range(row, row + count)
             ]
-        chip, operand = self.s.chip, self.operand_of(g, k, which, p, grid, i)
+        chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
         free, deep, layout = operand.free, operand.deep, operand.layout
-        if isinstance(tile, SharedTile):
-            return chip.operand_from_shared(self.threads, self.memory, tile, operand)
+        if not isinstance(tile, (Held, Splat, Pending)):
+            return tile.operand(self.threads, self.memory, operand)
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
         piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))

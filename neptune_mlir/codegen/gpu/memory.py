@@ -16,6 +16,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.ir.bindings import ir, scf
@@ -38,6 +39,21 @@ class SharedTile:
     layout: Shared
     offset: Index
     dtype: str
+
+    def read(self, memory: Memory, layout: Layout) -> list[Any]:
+        """What a thread holds of it."""
+
+        def pointer(position: list[Index]) -> Any:
+            offset = memory.s.add(memory.shared_offset(self.layout, position), self.offset)
+            return memory.shared_pointer(offset)
+
+        return memory.read_tile(layout, self.dtype, pointer)
+
+    def operand(
+        self, threads: Threads, memory: Memory, wanted: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """`Chip.operand_from_shared`."""
+        return memory.s.chip.operand_from_shared(threads, memory, self, wanted)
 
 
 class Threads:
@@ -94,10 +110,16 @@ class Threads:
 
 
 class Memory:
-    """Emits loads, stores and copies, and keeps account of shared memory."""
+    """Emits loads, stores and copies, and keeps account of shared memory.
 
-    def __init__(self, scalars: Scalars, threads: Threads, smem: Any):
+    `meet` emits the barrier of the threads that use it (default: all of the block).
+    """
+
+    def __init__(
+        self, scalars: Scalars, threads: Threads, smem: Any, meet: Callable[[], None] | None = None
+    ):
         self.s = scalars
+        self.meet = meet or scalars.chip.barrier
         self.threads = threads
         self.smem = smem
         self.top = 0
@@ -121,7 +143,7 @@ class Memory:
             self.top, self.unsafe = top, True
 
     def barrier(self) -> None:
-        self.s.chip.barrier()
+        self.meet()
         self.unsafe = False
 
     def settle(self) -> None:
@@ -195,15 +217,6 @@ class Memory:
             )
             found.append(self.from_memory(value, tile.dtype))
         return found
-
-    def read_shared(self, tile: SharedTile, layout: Layout) -> list[Any]:
-        """What a thread holds of a tile."""
-
-        def pointer(position: list[Index]) -> Any:
-            offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
-            return self.shared_pointer(offset)
-
-        return self.read_tile(layout, tile.dtype, pointer)
 
     def read_tile(
         self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]

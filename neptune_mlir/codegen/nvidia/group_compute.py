@@ -1,66 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tiles of the consumers of a specialised kernel: matmuls of warp groups (wgmma), and barriers that
-leave the producer out."""
+"""Matmuls of the warp groups that consume, in a specialised kernel (wgmma)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Contraction, Generic, element_of
-from neptune_mlir.codegen.gpu.compute import Compute, Splat, Tile
-from neptune_mlir.codegen.gpu.memory import Memory, Threads
-from neptune_mlir.codegen.nvidia import hopper, panel_tiles
+from neptune_mlir.codegen.gpu.compute import Compute, Splat
+from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
-CONSUMER_BARRIER = 1  # the named barrier of all consumers
 
+class GroupProducts:
+    """Matmuls of warp groups by wgmma. (`Compute.matrix` is one that each warp does on its own.)
 
-class ConsumerMemory(Memory):
-    """Memory of the consumers: barriers leave the producer out."""
+    Attributes:
+        compute: the tiles of the consumers.
+        group: which consumer group this thread belongs to, i32.
+    """
 
-    def barrier(self) -> None:
-        hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
-        self.unsafe = False
-
-
-class ConsumerCompute(Compute):
-    """Matmuls of warp groups by wgmma; `matrix` is one that each warp does on its own."""
-
-    group: Any = None  # which consumer group this thread belongs to, i32
-    smem: Any = None
-
-    def registers(
-        self, tile: Tile | PanelTile, layout: Layout, dims: Sequence[int] | None = None
-    ) -> list[Any]:
-        if not isinstance(tile, PanelTile):
-            return super().registers(tile, layout, dims)
-        dims = tuple(range(len(layout.shape))) if dims is None else tuple(dims)
-        needed = layout.project(dims)
-        values = self.s.remember(
-            (tile.address, needed), lambda: panel_tiles.read(self.memory, tile, needed)
-        )
-        sources = layout.sources(needed, dims)
-        assert sources is not None
-        return [values[k] for k in sources]
-
-    def _operand(
-        self, g: Generic, k: int, tile: Any, which: str, p: Contraction, grid: L.WarpGrid,
-        i: Any,
-    ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
-        if not isinstance(tile, PanelTile):
-            return super()._operand(g, k, tile, which, p, grid, i)
-        operand = self.operand_of(g, k, which, p, grid, i)
-        # cold path: recompute addresses rather than keep them in registers
-        number = hopper.unknown(self.s.value(self.threads.id, self.s.i32))
-        threads = Threads(self.s, self.threads.lanes, self.threads.warps, number)
-        tile = replace(tile, address=hopper.unknown(tile.address))
-        return panel_tiles.operand(threads, self.memory, tile, operand)
+    def __init__(self, compute: Compute, group: Any):
+        self.s, self.compute, self.group = compute.s, compute, group
 
     def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
         """Start a product; `hopper.wait_products` gives its values."""
@@ -69,7 +33,7 @@ class ConsumerCompute(Compute):
         a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
         assert isinstance(b_tile, PanelTile)
         fresh = isinstance(start, Splat) and s.constant_of(start.value) == 0.0
-        acc = None if fresh else self.registers(start, layout)
+        acc = None if fresh else self.compute.registers(start, layout)
         # whether rows run along m, and along n
         turned = g.maps[p.a].index(p.k) == 0, g.maps[p.b].index(p.k) == 0
         b, b_steps = self._in_panels(b_tile, b_tile.address, k, turned[1])
@@ -81,7 +45,7 @@ class ConsumerCompute(Compute):
             address = s.op("arith.addi", [a_tile.address, moved], s.i32)
             a, a_steps = self._in_panels(a_tile, address, k, turned[0])
         else:
-            a = self.fragments(g, p, a_tile, layout)
+            a = self._fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
@@ -111,10 +75,11 @@ class ConsumerCompute(Compute):
         bits = s.constant(hopper.descriptor_bits(leading, tile.row_bytes), s.i64)
         return s.op("arith.ori", [wide, bits], s.i64)
 
-    def fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
+    def _fragments(self, g: Generic, p: Contraction, tile: Any, layout: Layout) -> list[Any]:
         """The words of operand A, as the accumulator's layout leaves them in this thread."""
         loops, shape = g.maps[p.a], [g.extents[d] for d in g.maps[p.a]]
-        grid = self.warp_grid(layout, g, p)
-        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, self.instruction(g))
-        values = self.registers(tile, needed)
-        return self.words(values)
+        grid = self.compute.warp_grid(layout, g, p)
+        instruction = self.compute.instruction(g)
+        needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, instruction)
+        values = self.compute.registers(tile, needed)
+        return self.compute.words(values)

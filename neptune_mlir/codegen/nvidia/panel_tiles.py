@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
+from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 
@@ -51,8 +52,22 @@ class PanelTile:
         kind = ir.Type.parse("!llvm.ptr<3>")
         return memory.s.op("llvm.inttoptr", [self.address], kind)
 
+    def read(self, memory: Memory, layout: Layout) -> list[Any]:
+        """What a thread holds of it; the second time, what it has from the first."""
+        return list(memory.s.remember((self.address, layout), lambda: _read(memory, self, layout)))
 
-def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
+    def operand(
+        self, threads: Threads, memory: Memory, wanted: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """`Chip.operand_from_shared`. (A cold path, warp groups multiply by descriptors: addresses
+        are computed again rather than kept in registers.)"""
+        s = memory.s
+        number = hopper.unknown(s.value(threads.id, s.i32))
+        again = Threads(s, threads.lanes, threads.warps, number)
+        return _operand(again, memory, replace(self, address=hopper.unknown(self.address)), wanted)
+
+
+def _read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
     """What a thread holds of a tile."""
     s = memory.s
     panels, width = tile.layout(tile.panels), tile.width
@@ -71,7 +86,7 @@ def read(memory: Memory, tile: PanelTile, layout: Layout) -> list[Any]:
     return memory.read_tile(layout, tile.dtype, pointer)
 
 
-def operand(
+def _operand(
     threads: Threads, memory: Memory, tile: PanelTile, wanted: Operand
 ) -> Callable[[int, int, int], list[Any]]:
     """`Chip.operand_from_shared` for a tile in panels."""

@@ -20,7 +20,7 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.codegen.gpu.chip import Chip
-from neptune_mlir.codegen.gpu.compute import Held, Pending
+from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
@@ -29,7 +29,7 @@ from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
-from neptune_mlir.codegen.nvidia.group_compute import ConsumerCompute, ConsumerMemory
+from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -51,6 +51,8 @@ from neptune_mlir.ir.bindings import gpu, ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
+
+CONSUMER_BARRIER = 1  # the named barrier of all consumers
 
 
 class SpecializedWriter(KernelWriter):
@@ -100,11 +102,10 @@ class SpecializedWriter(KernelWriter):
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
         self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
-        self.memory = ConsumerMemory(s, self.threads, smem)
-        self.consumer = ConsumerCompute(s, self.threads, self.memory, self.scalar)
-        self.compute = self.consumer
+        self.memory = Memory(s, self.threads, smem, self._consumers_meet)
+        self.compute = Compute(s, self.threads, self.memory, self.scalar)
         group = s.div(self.threads.id, self.group_threads)
-        self.consumer.group = self.uniform(s.value(group, s.i32))
+        self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
         self.order = order_of(self)
         self.program_position(block)
         self._place_rings()
@@ -112,7 +113,11 @@ class SpecializedWriter(KernelWriter):
             self.queue = ProgramQueue(self, list(block.arguments)[arguments - 1])
         with under(s, s.less(self.threads.id, 1)):
             self._start_barriers()
-        Memory.barrier(self.memory)
+        self.chip.barrier()
+        self.memory.unsafe = False
+
+    def _consumers_meet(self) -> None:
+        hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
 
     def _roles(self) -> None:
         """The branch of the consumers, and that of the producer."""
@@ -124,7 +129,7 @@ class SpecializedWriter(KernelWriter):
         with s.scope(role.then_block):
             hopper.set_registers(consuming, True)
             if TURNS.on(self.forall) and self.groups > 1:
-                group = self.consumer.group
+                group = self.products.group
                 self.turns = Turns.begin(s, group, self.groups, self.group_threads)
             self._programs(self._consume, producing=False)
             if self.boxed is not None:
@@ -253,7 +258,7 @@ class SpecializedWriter(KernelWriter):
     def _start(self, op: Any) -> None:
         g = read_generic(op)
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
-        begun = self.consumer.issue(g, self.oriented(g), tiles, layout)
+        begun = self.products.issue(g, self.oriented(g), tiles, layout)
         self.running[g.result] = Held(layout, begun)
 
     def _wait(self, op: Any) -> None:

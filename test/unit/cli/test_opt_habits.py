@@ -338,7 +338,8 @@ def test_a_file_of_a_failure_is_not_written(both, tmp_path):
 
 
 def test_times(both):
-    ours, stock = both(TWICE, ["--cse", "--canonicalize", "--mlir-timing"])
+    tree = ["--mlir-timing", "--mlir-timing-display=tree"]
+    ours, stock = both(TWICE, ["--cse", "--canonicalize", *tree])
 
     def passes(text):
         rows = [line.rpartition(") ")[2].strip() for line in lines(text)]
@@ -423,6 +424,7 @@ def test_reproducer(both, tmp_path, capfd):
     text = (tmp_path / "again.mlir").read_text()
     ours, stock = both(text, ["--run-reproducer"])
     assert ours[0] == stock[0] == 0
+    assert ours[2] == stock[2] == ""
     assert "@unused" not in ours[1]
     assert [x for x in normal(ours[1]) if "reproducer" not in x][:8] == normal(stock[1])[:8]
     registry.register("fail-here", "raises")(lambda module: 1 / 0)
@@ -453,7 +455,8 @@ def test_questions(capsys):
         (["--mlir-timming"], "unknown option or pass '--mlir-timming'", "'mlir-timing'"),
         (["--csee"], "unknown option or pass '--csee'", "'cse'"),
         (["--rolling-updat"], "unknown option or pass", "'rolling-update'"),
-        (["--pass-pipeline=builtin.module(csee)"], "unknown option or pass '--csee'", "'cse'"),
+        (["--pass-pipeline=builtin.module(csee)"], "error: unknown pass 'csee'", "'cse'"),
+        (["--mlir-timing-display=list"], "'list' is refused", "print times as a tree"),
         (["--privatize=chunk=2"], "no option 'chunk=2'", "'chunks'"),
         (["--load-pass-plugin=x.so"], "cannot work here", "entry points"),
         (["--mlir-print-value-users"], "cannot work here", "no access"),
@@ -464,7 +467,7 @@ def test_questions(capsys):
         (["--cse", "--no-implicit-module", "--tile"], "runs on builtin.module", "outside"),
         (["--pass-pipeline=func.func(rolling-update)"], "not on func.func", "outside"),
         (["--affine-loop-unroll"], "unable to schedule pass", "nest it, as in 'func.func(affine-"),
-        (["--cse", "--mlir-print-ir-after=csee"], "unknown option or pass '--csee'", "'cse'"),
+        (["--cse", "--mlir-print-ir-after=csee"], "error: unknown pass 'csee'", "'cse'"),
         (["--color"], "cannot work here", "no colours"),
         (["--irdl-file=nowhere.irdl"], "cannot open input file 'nowhere.irdl'", ""),
     ],
