@@ -68,7 +68,7 @@ class CpuCall:
         sizes: Sequence[tuple[int, ...]], targets: Sequence[ArrayView], arguments: Any, count: int,
     ):  # fmt: skip
         self._entry, self._plan, self._count = entry, plan, count
-        self._scratch = max(plan.scratch, 64)
+        self._scratch = max(-(-plan.scratch // workers.PAGE), 1) * workers.PAGE
         self._hand_out = host_results(arguments)
         self.lent: tuple[Any, ...] = ()
         # without owners: a call that is kept keeps nobody's memory
@@ -229,8 +229,7 @@ class CpuCall:
 
     def _enter(self, addresses: Sequence[int], entry: NativeEntry | None = None) -> None:
         helpers = workers.helpers()
-        helpers.at_least(self._most - 1)
-        memory = workers.scratch(self._scratch)
+        memory = helpers.ready(self._most, self._scratch)
         (entry or self._entry).call(
             self._template_address, self._count, helpers.state, helpers.share, memory,
             self._scratch, *addresses,

@@ -4,6 +4,9 @@
 A launch gives helpers its task and takes part in it; programs are taken from a counter, so any
 number of workers is right. Who launched waits only for helpers that have begun: a short launch is
 over before a helper wakes up. A launch that finds the helpers busy with another runs alone.
+
+Where torch has brought an OpenMP runtime, its threads are taken instead (`Team`). They wait in a
+loop for some time after each of torch's operations, and would keep helpers of ours off the CPUs.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 import threading
 from typing import Any
 
@@ -21,6 +25,7 @@ from neptune_mlir.runtime.loader import compile_text
 
 _local = threading.local()
 _lock = threading.Lock()
+PAGE = 4096  # bytes; scratch memory has whole ones
 
 
 def count() -> int:
@@ -39,9 +44,9 @@ def scratch(size: int) -> int:
     """The address of this thread's scratch memory: at least `size` bytes, aligned to a page."""
     held: tuple[int, int, Any] | None = getattr(_local, "scratch", None)
     if held is None or held[1] < size:
-        raw = np.zeros(size + 4096, np.uint8)
+        raw = np.zeros(size + PAGE, np.uint8)
         start = raw.__array_interface__["data"][0]
-        held = _local.scratch = (start + -start % 4096, size, raw)
+        held = _local.scratch = (start + -start % PAGE, size, raw)
     return held[0]
 
 
@@ -57,10 +62,14 @@ class Helpers:
         setup(self.state)
         self._threads = 0
 
-    def at_least(self, wanted: int) -> None:
-        """Start threads until there are so many."""
-        if self._threads >= wanted:
-            return
+    def ready(self, workers: int, size: int) -> int:
+        """Start threads until `workers` can work, the caller among them. The address of the
+        caller's scratch memory, of `size` bytes (whole pages)."""
+        if self._threads < workers - 1:
+            self._start(workers - 1)
+        return scratch(size)
+
+    def _start(self, wanted: int) -> None:
         with _lock:
             while self._threads < wanted:
                 self._threads += 1
@@ -70,15 +79,68 @@ class Helpers:
                 ).start()
 
 
-@functools.cache
-def helpers() -> Helpers:
+class Team:
+    """The threads of the OpenMP runtime that the process has. `state` and `share` as of `Helpers`.
+
+    A launch is a parallel region of the whole team, as torch's are: a runtime ends threads that a
+    smaller team leaves out. So there are never more workers than OpenMP has threads
+    (`torch.set_num_threads`), and in a parallel region there is one.
+
+    Args:
+        parallel, number: the addresses of GOMP_parallel and omp_get_thread_num.
+    """
+
+    state = 0
+
+    def __init__(self, parallel: int, number: int):
+        text = _TEAM_TEXT.replace("@parallel", f"inttoptr (i64 {parallel} to ptr)")
+        text = text.replace("@number", f"inttoptr (i64 {number} to ptr)")
+        engine, (self.share,) = compile_text(text, ["share"])
+        _alive.append(engine)
+
+    def ready(self, workers: int, size: int) -> int:
+        """The address of scratch memory for `workers`, of `size` bytes (whole pages) each."""
+        return scratch(workers * size)
+
+
+def helpers() -> Helpers | Team:
     """Those of this process."""
+    if "torch" in sys.modules and not _forked:
+        team = _team()
+        if team is not None:
+            return team
+    return _own()
+
+
+@functools.cache
+def _own() -> Helpers:
     return Helpers()
 
 
+@functools.cache
+def _team() -> Team | None:
+    """torch makes its OpenMP runtime's functions visible to the whole process, if it has one."""
+    everywhere = ctypes.CDLL(None)
+    try:
+        functions = everywhere.GOMP_parallel, everywhere.omp_get_thread_num
+    except AttributeError:
+        return None
+    return Team(*(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions))
+
+
+_forked = False
+
+
+def _after_fork() -> None:
+    """Threads do not survive a fork: the child makes its own. An OpenMP runtime makes none, and its
+    next parallel region would wait for ever."""
+    global _forked
+    _forked = True
+    _own.cache_clear()
+
+
 if hasattr(os, "register_at_fork"):
-    # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=helpers.cache_clear)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @functools.cache
@@ -209,4 +271,43 @@ end:
   call i32 @pthread_mutex_unlock(ptr %turn)
   ret void
 }}
+"""
+
+# What a region is given: task, record, counter, scratch memory, its bytes for each, workers.
+_TEAM_TEXT = """
+%region = type { ptr, ptr, ptr, ptr, i64, i64 }
+
+define internal void @work(ptr %at) {
+  %region = load %region, ptr %at
+  %most = extractvalue %region %region, 5
+  %short = call i32 @number()
+  %me = sext i32 %short to i64
+  %wanted = icmp slt i64 %me, %most
+  br i1 %wanted, label %take, label %end
+take:
+  %t = extractvalue %region %region, 0
+  %r = extractvalue %region %region, 1
+  %c = extractvalue %region %region, 2
+  %scratch = extractvalue %region %region, 3
+  %bytes = extractvalue %region %region, 4
+  %before = mul i64 %me, %bytes
+  %own = getelementptr i8, ptr %scratch, i64 %before
+  call void %t(ptr %r, ptr %c, ptr %own, i64 %bytes)
+  br label %end
+end:
+  ret void
+}
+
+define void @share(ptr %state, ptr %t, ptr %r, ptr %c, ptr %scratch, i64 %bytes, i64 %most) {
+  %at = alloca %region
+  %with0 = insertvalue %region poison, ptr %t, 0
+  %with1 = insertvalue %region %with0, ptr %r, 1
+  %with2 = insertvalue %region %with1, ptr %c, 2
+  %with3 = insertvalue %region %with2, ptr %scratch, 3
+  %with4 = insertvalue %region %with3, i64 %bytes, 4
+  %with5 = insertvalue %region %with4, i64 %most, 5
+  store %region %with5, ptr %at
+  call void @parallel(ptr @work, ptr %at, i32 0, i32 0)
+  ret void
+}
 """

@@ -120,6 +120,26 @@ def test_after_a_fork(run, monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_of_torch(run, threads, monkeypatch):
+    """Where torch is loaded its OpenMP threads run the programs, as many as it may use; a child
+    after a fork, which has none of them, uses its own."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(workers, "_forked", False)
+    monkeypatch.setenv("NEPTUNE_NUM_THREADS", "3")
+    if not isinstance(workers.helpers(), workers.Team):
+        pytest.skip("no OpenMP runtime in torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        monkeypatch.setattr(workers, "_own", None)
+        for seed in range(20):
+            x = rows(300, 300, seed)
+            np.testing.assert_allclose(run(x), softmax(x), rtol=1e-5, atol=1e-7)
+    finally:
+        torch.set_num_threads(before)
+
+
 def least(call, number=300):
     """The least CPU time of a call in seconds: other processes cost wall time, not this."""
     times = []
