@@ -172,3 +172,22 @@ def test_threads_compile_and_run():
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
+
+
+@pytest.mark.parametrize("extreme", ["maximumf", "minimumf"])
+def test_the_extreme_of_a_row_with_a_nan_is_nan(extreme):
+    worst = "0xFF800000" if extreme == "maximumf" else "0x7F800000"
+    kernel = neptune.compile(f"""
+      func.func @extreme(%x: tensor<33x300xf32>) -> tensor<33xf32> {{
+        %worst = arith.constant {worst} : f32
+        %e = tensor.empty() : tensor<33xf32>
+        %s = linalg.fill ins(%worst : f32) outs(%e : tensor<33xf32>) -> tensor<33xf32>
+        %y = linalg.reduce {{ arith.{extreme} }} ins(%x : tensor<33x300xf32>)
+            outs(%s : tensor<33xf32>) dimensions = [1]
+        return %y : tensor<33xf32>
+      }}""")
+    x = np.random.default_rng(0).standard_normal((33, 300)).astype(np.float32)
+    for row, place in enumerate((0, 17, 63, 255, 256, 299)):
+        x[row, place] = np.nan
+    x[7, 3], x[8, 299] = np.inf, -np.inf
+    np.testing.assert_array_equal(kernel(x), x.max(1) if extreme == "maximumf" else x.min(1))

@@ -10,11 +10,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.ir.bindings import ir, vector
+from neptune_mlir.ir.bindings import arith, ir, vector
+
+_BEYOND = {
+    "arith.maximumf": arith.CmpFPredicate.OGT,
+    "arith.minimumf": arith.CmpFPredicate.OLT,
+}
+
+
+def extreme(name: str, a: Any, b: Any) -> Any:
+    """The maximum or minimum of two vectors of floats, a NaN where one is; None: of another op.
+
+    x86 has one instruction for the inner choice, which gives `a` where either is a NaN. So only
+    `b` is tested for one, which does not wait for `a`, the value that a reduction carries. The NaN
+    is a constant: LLVM would join two choices of the same value into one of two comparisons.
+    """
+    if name not in _BEYOND:
+        return None
+    nan = arith.constant(a.type, ir.DenseElementsAttr.get_splat(
+        a.type, ir.FloatAttr.get(a.type.element_type, float("nan"))
+    ))  # fmt: skip
+    chosen = arith.select(arith.cmpf(_BEYOND[name], b, a), b, a)
+    return arith.select(arith.cmpf(arith.CmpFPredicate.UNO, b, b), nan, chosen)
 
 
 def combine(name: str, a: Any, b: Any) -> Any:
     """`a` and `b` by the op of this name."""
+    if isinstance(a.type, ir.VectorType) and (made := extreme(name, a, b)) is not None:
+        return made
     return ir.Operation.create(name, results=[a.type], operands=[a, b]).result
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.codegen.cpu import tile_positions
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_fold import combine, fold, fold_lines, fold_parts
+from neptune_mlir.codegen.cpu.tile_fold import combine, extreme, fold, fold_lines, fold_parts
 from neptune_mlir.codegen.cpu.tile_ops import (
     DIVISIONS,
     Allocate,
@@ -459,6 +459,10 @@ class TileLowering:
             # lanes past the end hold anything: do not divide by it
             one = em.constant(1, operands[1].type)
             operands[1] = arith.select(em.mask(self.live), operands[1], one)
+        chosen = extreme(op.name, *operands) if len(operands) == 2 else None
+        if chosen is not None:
+            env[op.results[0]] = chosen
+            return
         made = ir.Operation.create(
             op.name,
             results=[em.vector_type(result.type) for result in op.results],
