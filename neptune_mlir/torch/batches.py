@@ -21,7 +21,7 @@ _LARGEST = 448.0  # number of e4m3
 
 
 @dataclass(frozen=True)
-class Run:
+class AlikeRun:
     """Neighbouring sequences that one call serves.
 
     Attributes:
@@ -35,7 +35,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ServerStep:
     """What a step computes. The host knows numbers of tokens; lengths stay on the device.
 
     Attributes:
@@ -44,25 +44,25 @@ class Batch:
         lengths: [sequences] i32, keys of each sequence, the new ones included.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[AlikeRun, ...]
     table: torch.Tensor
     lengths: torch.Tensor
 
 
-def runs_of(counts: Sequence[int]) -> tuple[Run, ...]:
+def runs_of(counts: Sequence[int]) -> tuple[AlikeRun, ...]:
     """The calls for sequences with these numbers of new tokens; one with 0 is in no call."""
     found, first, token = [], 0, 0
     for queries, group in groupby(counts):
         end = first + len(list(group))
         last = token + (end - first) * queries
         if queries:
-            found.append(Run(slice(first, end), slice(token, last), queries))
+            found.append(AlikeRun(slice(first, end), slice(token, last), queries))
         first, token = end, last
     return tuple(found)
 
 
 def batch_attention(
-    q: torch.Tensor, k_pages: torch.Tensor, v_pages: torch.Tensor, batch: Batch, *,
+    q: torch.Tensor, k_pages: torch.Tensor, v_pages: torch.Tensor, batch: ServerStep, *,
     out: torch.Tensor, k_scales: torch.Tensor | None = None,
     v_scales: torch.Tensor | None = None, **options: Any,
 ) -> torch.Tensor:  # fmt: skip

@@ -23,7 +23,7 @@ from vllm.v1.attention.backend import (
 from vllm.v1.kv_cache_interface import is_quantized_kv_cache
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.torch.batches import Batch, batch_attention, runs_of, store_keys
+from neptune_mlir.torch.batches import ServerStep, batch_attention, runs_of, store_keys
 
 
 class NeptuneBackend(AttentionBackend):
@@ -60,7 +60,7 @@ class NeptuneBackend(AttentionBackend):
         return True
 
 
-class NeptuneBuilder(AttentionMetadataBuilder[Batch]):
+class NeptuneBuilder(AttentionMetadataBuilder[ServerStep]):
     """Makes the calls of a step once, for all layers that share a table."""
 
     _cudagraph_support: ClassVar[AttentionCGSupport] = AttentionCGSupport.UNIFORM_BATCH
@@ -75,7 +75,7 @@ class NeptuneBuilder(AttentionMetadataBuilder[Batch]):
     def build(
         self, common_prefix_len: int, common_attn_metadata: CommonAttentionMetadata,
         fast_build: bool = False,
-    ) -> Batch:  # fmt: skip
+    ) -> ServerStep:  # fmt: skip
         """The calls of a step. Reads nothing back from the device.
 
         Raises:
@@ -89,10 +89,10 @@ class NeptuneBuilder(AttentionMetadataBuilder[Batch]):
         size = self.kv_cache_spec.block_size
         columns = max(1, -(-given.max_seq_len // size))
         table = given.block_table_tensor[:, :columns]
-        return Batch(runs_of(counts), table, given.seq_lens)
+        return ServerStep(runs_of(counts), table, given.seq_lens)
 
 
-class NeptuneImpl(AttentionImpl[Batch]):
+class NeptuneImpl(AttentionImpl[ServerStep]):
     """Attention of one layer."""
 
     def __init__(
@@ -142,7 +142,7 @@ class NeptuneImpl(AttentionImpl[Batch]):
 
     def forward(
         self, layer: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        kv_cache: torch.Tensor, attn_metadata: Batch | None, output: torch.Tensor,
+        kv_cache: torch.Tensor, attn_metadata: ServerStep | None, output: torch.Tensor,
         output_scale: torch.Tensor | None = None, output_block_scale: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """Attention of a step's tokens.

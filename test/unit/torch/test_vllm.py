@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from neptune_mlir.torch.batches import Batch, Run, batch_attention, runs_of, store_keys  # noqa: E402
+from neptune_mlir.torch.batches import AlikeRun, ServerStep, batch_attention, runs_of, store_keys  # noqa: E402
 
 HEADS, KV_HEADS, DIM, PAGE, PAGES = 4, 2, 8, 4, 16
 COUNTS, OLD = [1, 1, 3, 5, 0, 2], [6, 0, 4, 0, 3, 0]  # new tokens, and keys before them
@@ -56,8 +56,8 @@ def expected(q, cache, window=None):
 
 def test_neighbours_with_as_many_tokens_are_one_call():
     assert runs_of([1, 1, 3, 0, 3]) == (
-        Run(slice(0, 2), slice(0, 2), 1), Run(slice(2, 3), slice(2, 5), 3),
-        Run(slice(4, 5), slice(5, 8), 3),
+        AlikeRun(slice(0, 2), slice(0, 2), 1), AlikeRun(slice(2, 3), slice(2, 5), 3),
+        AlikeRun(slice(4, 5), slice(5, 8), 3),
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_a_mixed_step():
     store_keys(k, k_pages, slots)
     store_keys(v, v_pages, slots)
     out = torch.full((14, HEADS, DIM), 7.0)
-    batch = Batch(runs_of(COUNTS), TABLE, LENGTHS)
+    batch = ServerStep(runs_of(COUNTS), TABLE, LENGTHS)
     batch_attention(q, k_pages, v_pages, batch, out=out)
     torch.testing.assert_close(out.double(), expected(q, cache), atol=1e-5, rtol=1e-5)
 
