@@ -34,6 +34,7 @@ _CACHES = {
     **{name: name for name in ("f16", "bf16", "f32", "f64")}, "e4m3": FLOAT8, "int8": "i8",
 }  # fmt: skip
 _BYTES = ("e4m3", "int8")
+_WIDTHS = {"e4m3": 8, "int8": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}  # bits
 _FAR = 2**30  # keys: no sequence has as many
 
 
@@ -97,10 +98,10 @@ class _Pages:
 class _Cache:
     """Elements of keys or values as a program computes with them.
 
-    8-bit numbers are widened, which is exact. A scale that all keys share waits until they are
-    added up. Of keys each scale does: it multiplies a score. A scale of one value is multiplied
-    before the rounding to `dtype`: weights may be so small that nothing would be left of them
-    times a scale in f16.
+    Numbers narrower than the queries are widened, which is exact: weights are rounded to the type
+    of the values. A scale that all keys share waits until they are added up. Of keys each scale
+    does: it multiplies a score. A scale of one value is multiplied before the rounding to `dtype`:
+    weights may be so small that nothing would be left of them times a scale in f16.
     """
 
     kv_dtype: str
@@ -108,7 +109,7 @@ class _Cache:
     scales: str | None
 
     def widened(self, x: Expr) -> Expr:
-        return cast(x, self.dtype) if self.kv_dtype in _BYTES else x
+        return cast(x, self.dtype) if _WIDTHS[self.kv_dtype] < _WIDTHS[self.dtype] else x
 
     def values(
         self, x: Expr, scale: Expr | None, exists: Expr | None = None
@@ -118,7 +119,8 @@ class _Cache:
         if scale is None or self.scales == "head":
             return x, scale
         scale = scale if exists is None else where(exists, scale, 0)
-        return cast(cast(x, scale.dtype) * scale, self.dtype), None
+        wide = "f64" if self.dtype == "f64" else scale.dtype
+        return cast(cast(x, wide) * scale, self.dtype), None
 
 
 def paged_attention(

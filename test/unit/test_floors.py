@@ -24,8 +24,8 @@ FLOORS = (
     "transforms.gpu", "transforms.hopper", "transforms",
     "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",
     "codegen.amd", "codegen.triton", "codegen",
-    "pipelines", "passes", "driver", "frontend", "ops", "", "torch", "jax", "zoo", "bench", "tune",
-    "cli",
+    "pipelines", "passes", "driver", "frontend", "ops", "", "torch", "vllm", "jax", "zoo", "bench",
+    "tune", "cli",
 )  # fmt: skip
 
 # Imports that still go up. The list can only shrink.

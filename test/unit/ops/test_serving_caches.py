@@ -36,6 +36,28 @@ def test_caches_in_8_bits(kind, scales, dtype):
     np.testing.assert_allclose(np.asarray(got, np.float64), wanted, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(("dtype", "stored"), [("f32", np.float16), ("f64", np.float32)])
+def test_caches_narrower_than_the_queries(dtype, stored):
+    """Weights are not rounded to the type of the cache."""
+    case = Paged(LENGTHS, PAGE, dtype=stored)
+    kind = {np.float16: "f16", np.float32: "f32"}[stored]
+    sizes = {"head_dim": case.dim, "page_size": PAGE, "group": 2}
+    q, *rest = case.arguments
+    kernel = neptune_mlir.compile(ops.paged_attention(**sizes, dtype=dtype, kv_dtype=kind))
+    got = kernel(q.astype({"f32": np.float32, "f64": np.float64}[dtype]), *rest)
+    np.testing.assert_allclose(got, case.expected()[0], atol=2e-6 if dtype == "f32" else 1e-13)
+
+
+def test_scaled_values_of_queries_in_f64():
+    """A value times its scale has more digits than f32."""
+    case = Paged(LENGTHS, PAGE, dtype=np.float64)
+    arguments, wanted = in_bytes(case, "int8", "token")
+    sizes = {"head_dim": case.dim, "page_size": PAGE, "group": 2, "scale": 0.05, "dtype": "f64"}
+    program = ops.paged_attention(**sizes, kv_dtype="int8", kv_scales="token")
+    got = neptune_mlir.compile(program)(*arguments)
+    np.testing.assert_allclose(got, wanted, atol=1e-13)
+
+
 def test_ragged_keys_and_latents_in_8_bits():
     rng = np.random.default_rng(0)
     starts = np.array([0, 5, 20], np.int32)
