@@ -308,13 +308,16 @@ def _of_sum(
     among the quotients g / k of the data. Such a quotient may be large, where k is small. Weights
     w of the powers that are others than those of the coefficient a (q = w k) may meet a large k
     then, or data of which the mean has seen nothing: they have a coefficient of their own,
-    Σ |w| k g / Σ |w| k k, with which their squares are at most those of the data. Either way
-    r = Σ q (g - a k) is what rounding the anchor
-    lost (and what its weights differ by), and t = φ (a Σ q k + r), so the gap is
+    Σ |w| k g / Σ |w| k k, with which their squares are at most those of the data.
+
+    Either way r = Σ q (g - a k) is what rounding the anchor lost (and what its weights differ by),
+    and t = φ (a Σ q k + r), so the gap is
 
         a - t = a (1 - φ Σ q k) - φ r
 
-    where nothing cancels.
+    where both pieces are small if a is close to t because φ Σ q k is close to 1. Where they are
+    not, the pieces may cancel (the signs of q differ), and a and t do so by chance only: then the
+    gap is as exact as t, which the program as written subtracts from the data.
     """
     total = mean_of(chain, m)
     if total is None:
@@ -348,11 +351,18 @@ def _of_sum(
     def part(t: Term) -> Term:
         return mono_term(mono_mul(share, ((t, ONE),)), c, dtype)
 
-    exact = chain.linear.poly(part(count)) == {(): ONE}
-    if exact:
-        return near, make("neg", part(rest))
-    missing = make("sub", const(1.0, dtype), part(count))
-    return near, make("sub", make("mul", near, missing), part(rest))
+    return near, _gap(chain, near, part(total), part(count), part(rest))
+
+
+def _gap(chain: Chain, near: Term, reference: Term, whole: Term, rest: Term) -> Term:
+    """near - reference, where the latter is near * whole + rest (see `_of_sum`)."""
+    if chain.linear.poly(whole) == {(): ONE}:
+        return make("neg", rest)
+    dtype = near.dtype
+    missing = make("mul", near, make("sub", const(1.0, dtype), whole))
+    pieces = make("add", make("abs", missing), make("abs", rest))
+    close = make("lt", pieces, make("mul", make("abs", reference), const(0.5, dtype)))
+    return make("select", close, make("sub", missing, rest), make("sub", near, reference))
 
 
 def _alike(a: Poly, b: Poly) -> bool:

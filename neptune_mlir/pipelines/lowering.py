@@ -336,9 +336,10 @@ class RaisedProgram:
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
         found = self.finding(target)
+        # what is computed ahead is rounded to the type of its partner
+        ahead = "ahead" in knobs and library.knob_values(self.knobs).get("narrow", 1) != 0
         rule = self.schedule or (found.schedule if found else "") or schedules.choose(
-            self._raised.module, parallelism(target), adapts, "apart" in knobs,
-            "ahead" in knobs,
+            self._raised.module, parallelism(target), adapts, "apart" in knobs, ahead,
         )  # fmt: skip
         chosen = schedule or rule
         if (chosen, merged) not in self._fused:

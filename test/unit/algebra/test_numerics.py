@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numeric import Domain, define, fused
 from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from support.chains import (
@@ -235,3 +238,19 @@ def _without_guards(running):
         running.name, running.combiner, running.body, correction, running.dtype, running.axes,
         running.folded, running.source,
     )  # fmt: skip
+
+
+def test_weights_that_are_to_sum_to_one_and_do_not():
+    """Of bf16 data the sum that is taken for a mean is nearly exact, and may be small beside what
+    it is made of. What is measured from it then loses no digits to the sums of the loop."""
+    chain, generator = FUSED["shares"], np.random.default_rng(0)
+    data = {
+        "x": rounded(generator.standard_normal((64, 5, 37)), "bf16"),
+        "weights": rounded(generator.standard_normal((64, 5, 37)) + 1e4, "bf16"),
+    }
+    wide, narrow = (
+        Domain((5, 37), data, {}, kind, batched=True) for kind in (np.float64, np.float32)
+    )
+    exact = define(chain, AXIS, wide)["q"]
+    found = fused(solve_chain(chain, AXIS), AXIS, narrow, 4)["q"]
+    assert np.abs(found / exact - 1).max() < 1e-5

@@ -52,3 +52,12 @@ def test_refused_ways_leave_their_reasons():
 def test_no_such_level():
     with pytest.raises(UsageError, match="no level 'llvm'"):
         tiles(WAYS, "llvm")
+
+
+def test_factors_that_stay_f32_are_not_computed_ahead():
+    """What is computed ahead of a product is written in the 16 bits of its partner."""
+    text = Source.of(ops.layer_norm_matmul(dtype="f16")).text
+    way = Way({"ahead": ""})
+    for knobs, schedule in (("", "ahead"), ("narrow:0", "streamed")):
+        program = RaisedProgram(text, "norm", knobs=knobs)
+        assert program.by("sm_80", way, "fused").facts["schedule"] == schedule
