@@ -2,6 +2,7 @@
 """For every test: no user's tuning table, compiled Python files for the processes it starts, and
 machine code that one test made for another."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -26,3 +27,9 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if hasattr(config, "kept_code"):
         shutil.rmtree(config.kept_code, ignore_errors=True)
+
+
+def pytest_collection_finish():
+    # What imports and collection leave stays to the end: no later garbage collection walks it.
+    gc.collect()
+    gc.freeze()
