@@ -8,7 +8,8 @@ such constants through the nests of a fused op. Two passes ask:
 * `lower-to-tiles`: do the padded elements of a ragged tile, and if not, what must be masked?
 
 Elements of tensors from outside count as finite, as everywhere in this project: an infinite
-input at a masked position may be skipped instead of making a NaN.
+input at a masked position may be skipped instead of making a NaN. What is computed of them at
+padding may overflow, though: (0 + r) (0 + r) is infinite for an r of 1e20.
 """
 
 from __future__ import annotations
@@ -118,6 +119,21 @@ class OddValues:
         return otherwise
 
 
+class PaddingValues(OddValues):
+    """As `OddValues`, at positions that do not exist: there what is computed may overflow."""
+
+    def __init__(self, anywhere: OddValues):
+        self._of = dict(anywhere._of)
+
+    def keep(self, key: str, value: Term) -> None:
+        """Say what a nest's elements are there."""
+        self._of[key] = self(value)
+
+    def _one(self, node: Term, args: list[Odd]) -> Odd:
+        of_two = node.op in ("add", "sub", "mul") and not any(a.is_const for a in node.args)
+        return Odd.ANY if of_two and T.is_float(node.dtype) else super()._one(node, args)
+
+
 def settle(root: Term, fixed: Mapping[Term, Term], odd: OddValues) -> Term:
     """`root` with the terms in `fixed` replaced, and -inf, +inf and 0 followed upwards."""
 
@@ -223,6 +239,8 @@ def follow_nests(
             elif (known := outside(read)) is not None:
                 table[read] = known
         value = found[nest.key] = settle(body, table, odd)
+        if isinstance(odd, PaddingValues) and nest.combiner is None and carries(nest):
+            odd.keep(nest.key, value)
         if value.is_const and carries(nest):
             kept = nest.combiner is None or is_identity(value, nest)
             if kept or nest.combiner in ("max", "min", "and", "or"):
@@ -258,12 +276,13 @@ def padding_masks(
     while True:
         bodies = {n.key: masked(n.body, inside, masks.get(n.key)) for n in nests if n.body}
         fixed = {inside: T.const(False, "i1")}
-        at_padding = follow_nests(nests, bodies, fixed, carries, odd, outside)
+        there = PaddingValues(odd)
+        at_padding = follow_nests(nests, bodies, fixed, carries, there, outside)
         for nest in nests:
             reduces = axis in nest.loops and axis not in nest.result_axes
             if not reduces or nest.body is None or is_identity(at_padding[nest.key], nest):
                 continue
-            place, value = _mask_for(nest, at_padding, by_key, masks, carries, odd)
+            place, value = _mask_for(nest, at_padding, by_key, masks, carries, there)
             masks[place] = value
             break
         else:

@@ -86,9 +86,9 @@ def exponential(s: Scalars, x: Any) -> Any:
         return s.ex2(s.multiply(base, _times_log2_e(s, k)))
     value, g = difference
     if not s.is_reference(g):
-        base, k = s.scaled(value)  # x k - g, rounded once
-        difference = x if k is None else s.fma(base, k, s.negate(g))
-        return s.ex2(s.multiply(difference, log2_e))
+        # Not fma(base, k, -g) of a scaled value: g is a rounded product, and an exact one may be
+        # larger by a unit in the last place of it, which is 1e30 where a mask was scaled.
+        return s.ex2(s.multiply(x, log2_e))
     if not s.is_reference(value):
         return _by_rounded_reference(s, value, g)
     if s.small_references:

@@ -14,7 +14,7 @@ CASES = {
     "neptune run --schedule priv": ["private"],
     "neptune compile --kn": ["--knob"],
     "neptune-opt --roll": ["--rolling-update"],
-    "neptune-opt --mlir-tim": ["--mlir-timing"],
+    "neptune-opt --mlir-tim": ["--mlir-timing", "--mlir-timing-display"],
     "neptune-opt --convert-linalg-to-l": ["--convert-linalg-to-loops"],
     "neptune no-such-command --che": [],
 }
