@@ -25,8 +25,12 @@ STABLEHLO = (
 )
 FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
-# control flow, and slices of no element, are written in other ways first
-_ODD = re.compile(r"\bstablehlo\.(while|case|if)\b|\bstablehlo\.slice\b.*-> tensor<(\d+x)*0x")
+# control flow, slices of no element, and what has no conversion, are written in other ways first
+_ODD = re.compile(
+    r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier)\b"
+    r"|\bchlo\.top_k\b"
+    r"|\bstablehlo\.slice\b.*-> tensor<(\d+x)*0x"
+)
 ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
 DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
 
@@ -52,8 +56,6 @@ def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
         if _ODD.search(text):
-            if "chlo." in text.replace("stablehlo.", ""):  # which only torch-mlir can parse
-                text = torch_mlir_opt.lower(text, "inline", name, located=True, generic=True)
             from neptune_mlir.driver.straight_code import straightened
 
             text = straightened(text, name, _register)

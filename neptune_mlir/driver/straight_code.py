@@ -13,11 +13,14 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.dialects.context import make_context
+from neptune_mlir.dialects.context import load_dialects_of, make_context
+from neptune_mlir.driver import stablehlo_forms
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock
+from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock, passmanager
 
 MOST = 20_000  # ops that a loop may become
+# first, for ops of torch-mlir's dialects cannot be inlined
+_INLINE = "builtin.module(inline,symbol-dce)"
 _GOES_ON: dict[str, Callable[[int, int], bool]] = {
     "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge, "NE": operator.ne,
 }  # fmt: skip
@@ -25,7 +28,7 @@ _GOES_ON: dict[str, Callable[[int, int], bool]] = {
 
 def straightened(text: str, name: str, register: Callable[[Any], None] | None = None) -> str:
     """A program with its counted loops (of StableHLO and `scf`) written out and its branches (of
-    StableHLO) selected.
+    StableHLO) selected, and other ops in the place of those that are never converted.
 
     Args:
         register: makes more dialects known to a context.
@@ -35,8 +38,10 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
     with lock, make_context() as context:
         if register is not None:
             register(context)
+        load_dialects_of(text, context)
         try:
             module = ir.Module.parse(text)
+            passmanager.PassManager.parse(_INLINE).run(module.operation)
         except ir.MLIRError as error:
             raise InputError("\n".join(diagnostic_lines(error, name))) from None
         changed = False
@@ -60,7 +65,7 @@ def _straighten(op: Any) -> bool:
         return _select(op) or changed
     if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
         return _from_start(op)
-    return changed
+    return stablehlo_forms.rewrite(op) or changed
 
 
 def _from_start(op: Any) -> bool:

@@ -17,7 +17,7 @@ SHOWN = 5  # diagnostics of a program that cannot be lowered
 
 
 def lower(
-    program: str | bytes, passes: str, name: str, *, located: bool = False, generic: bool = False,
+    program: str | bytes, passes: str, name: str, *, located: bool = False,
     timeout: float = 600,
 ) -> str:  # fmt: skip
     """A module as text after passes of torch-mlir.
@@ -27,7 +27,6 @@ def lower(
         passes: a textual pipeline on modules, without `builtin.module(...)` around it.
         name: what diagnostics call the program.
         located: the text says where its ops stood in the program.
-        generic: every op is written in the form that needs no dialect.
         timeout: seconds.
 
     Raises:
@@ -37,7 +36,6 @@ def lower(
     command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
     command += ["--allow-unregistered-dialect"]  # attributes of others, which nothing reads
     command += ["--mlir-print-debuginfo"] if located else []
-    command += ["--mlir-print-op-generic"] if generic else []
     data = program.encode() if isinstance(program, str) else program
     ended = child.run(command, data, timeout, f"torch-mlir did not lower {name} in {timeout:g} s")
     if ended.signal:
