@@ -155,3 +155,29 @@ def test_losses_far_from_zero():
             for t in (np.float64, np.float32)
         )
         hostile.check(found, want, unfused, 2**-23, f"at {at}")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx1100"])
+def test_masks_that_are_scaled(target):
+    """What is subtracted is a maximum of rounded products: of the smallest float times a scale an
+    exact product may be 1e30 larger, and its exponential infinite."""
+    text = """
+      func.func @sums(%x: tensor<4x96xf32>) -> tensor<4x96xf32> {
+        %scale = arith.constant 0.111803398 : f32
+        %e = tensor.empty() : tensor<4x96xf32>
+        %s = linalg.map ins(%x : tensor<4x96xf32>) outs(%e : tensor<4x96xf32>)
+          (%in: f32, %out: f32) {
+            %t = arith.mulf %in, %scale : f32
+            linalg.yield %t : f32
+          }
+        %y = linalg.softmax dimension(1) ins(%s : tensor<4x96xf32>) outs(%e : tensor<4x96xf32>)
+            -> tensor<4x96xf32>
+        return %y : tensor<4x96xf32>
+      }"""
+    x = np.random.default_rng(0).standard_normal((4, 96)).astype(np.float32)
+    x[:3, :64], x[1], x[2, 95] = -3.4e38, -3.3e38, -3.2e38
+    module, _ = lower_text(text, "program", target, None, "tile", "")
+    found = Simulated(module, target=target)(x)
+    wide = x.astype(np.float64) * np.float32(0.111803398)
+    want = np.exp(wide - wide.max(1, keepdims=True))
+    np.testing.assert_allclose(found, want / want.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
