@@ -46,7 +46,8 @@ def test_cold_to_cubin(tmp_path):
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    assert 0.5 < seconds < 18  # seven images, each assembled
+    # seven images, each assembled: 10 to 14 s on an idle machine, 20 on one that is shared
+    assert 0.5 < seconds < 30
 
 
 def test_front_end(monkeypatch):
