@@ -67,4 +67,4 @@ def test_front_end(monkeypatch):
         bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
         seconds.append(time.process_time() - started)
     assert len(bundle.facts["images"]) == 7
-    assert min(seconds) < 4.5  # 2.3 to 2.6 where nothing else runs; tests run on all cores
+    assert min(seconds) < 7.5  # 2.3 to 2.6 on an idle machine, 3.6 to 5.0 on one that is shared
