@@ -72,6 +72,9 @@ class OddValues:
             done[node] = self._one(node, [done[a] for a in node.args])
         return done[root]
 
+    def learn(self, key: str, value: Term) -> None:
+        """What a map's elements are at the points in question: no more than anywhere, here."""
+
     def _one(self, node: Term, args: list[Odd]) -> Odd:
         if not T.is_float(node.dtype):
             return Odd.NONE
@@ -125,8 +128,7 @@ class PaddingValues(OddValues):
     def __init__(self, anywhere: OddValues):
         self._of = dict(anywhere._of)
 
-    def keep(self, key: str, value: Term) -> None:
-        """Say what a nest's elements are there."""
+    def learn(self, key: str, value: Term) -> None:
         self._of[key] = self(value)
 
     def _one(self, node: Term, args: list[Odd]) -> Odd:
@@ -239,8 +241,8 @@ def follow_nests(
             elif (known := outside(read)) is not None:
                 table[read] = known
         value = found[nest.key] = settle(body, table, odd)
-        if isinstance(odd, PaddingValues) and nest.combiner is None and carries(nest):
-            odd.keep(nest.key, value)
+        if nest.combiner is None and carries(nest):
+            odd.learn(nest.key, value)
         if value.is_const and carries(nest):
             kept = nest.combiner is None or is_identity(value, nest)
             if kept or nest.combiner in ("max", "min", "and", "or"):

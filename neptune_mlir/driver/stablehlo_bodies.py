@@ -130,7 +130,7 @@ def _number(op: Any, given: list[Any]) -> Any:
     if name == "select":
         return arith.select(*given)
     if name == "not" and given[0].type == _truth():
-        return _negated(given[0])
+        return negated(given[0])
     if name in _OF_BITS:
         return _OF_BITS[name](*given)
     if name == "compare":
@@ -152,7 +152,8 @@ def _truth() -> Any:
     return ir.IntegerType.get_signless(1)
 
 
-def _negated(value: Any) -> Any:
+def negated(value: Any) -> Any:
+    """The other truth value."""
     return arith.xori(value, arith.ConstantOp(_truth(), ir.IntegerAttr.get(_truth(), 1)).result)
 
 

@@ -23,6 +23,7 @@ from neptune_mlir.driver.stablehlo_bodies import (
     NoForm,
     element_of,
     made,
+    negated,
     of_numbers,
     of_tensors,
     shape_of,
@@ -319,9 +320,7 @@ def _sort(op: Any) -> Sequence[Any]:
     def in_order(*pairs: Any) -> Any:
         """Whether the second of two is not to come before the first: equal ones stay in order."""
         turned = [pairs[k ^ 1] for k in range(len(pairs))]
-        truth = _integer(1)
-        one = arith.ConstantOp(truth, ir.IntegerAttr.get(truth, 1)).result
-        return arith.xori(of_numbers(body, turned), one)
+        return negated(of_numbers(body, turned))
 
     results = _sorted(list(op.operands), op.attributes["dimension"].value, in_order)
     return [_as_before(r, old) for r, old in zip(results, op.operands, strict=True)]

@@ -4,29 +4,12 @@
 import numpy as np
 import pytest
 
-import neptune_mlir
-
 jax = pytest.importorskip("jax")
 pytest.importorskip("torch_mlir")
 
 import jax.numpy as jnp  # noqa: E402
 
-RNG = np.random.default_rng(0)
-
-
-def f32(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def compiled(function, *arguments):
-    """A kernel, after its results agree with those of JAX."""
-    kernel = neptune_mlir.compile(jax.jit(function, keep_unused=True).lower(*arguments))
-    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
-    found = kernel(*arguments)
-    found = found if isinstance(found, (tuple, list)) else [found]
-    for got, expected in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
-    return kernel
+from support.jax_programs import agrees, f32  # noqa: E402
 
 
 def cross_entropy(x, targets):
@@ -35,21 +18,21 @@ def cross_entropy(x, targets):
 
 def test_the_gradient_of_a_cross_entropy_is_one_kernel():
     """It scatters one update for each row: a choice by position, which fuses."""
-    kernel = compiled(jax.grad(cross_entropy), f32(6, 20), np.array([0, 3, 19, 19, 7, 3], np.int32))
+    kernel = agrees(jax.grad(cross_entropy), f32(6, 20), np.array([0, 3, 19, 19, 7, 3], np.int32))
     assert len(kernel.bundle.plan.launches) == 1
 
 
 def test_sorts_keep_equal_elements_in_order_and_nan_last():
     x = np.round(f32(3, 17) * 2) / 2
     x[0, 3], x[1, 0], x[2, 5], x[2, 9] = np.nan, np.inf, -0.0, 0.0
-    compiled(lambda x: (jnp.argsort(x), jnp.argsort(x, descending=True)), x)
-    compiled(lambda a, b: jnp.lexsort((b, a)), np.round(f32(17)), f32(17))
-    compiled(lambda x: jnp.sort(x, 0), (np.abs(f32(9, 2)) * 90).astype(np.int32))
+    agrees(lambda x: (jnp.argsort(x), jnp.argsort(x, descending=True)), x)
+    agrees(lambda a, b: jnp.lexsort((b, a)), np.round(f32(17)), f32(17))
+    agrees(lambda x: jnp.sort(x, 0), (np.abs(f32(9, 2)) * 90).astype(np.int32))
 
 
 def test_top_k_and_its_gradient():
-    compiled(lambda x: jax.lax.top_k(x, 4), np.round(f32(3, 17)))
-    compiled(jax.grad(lambda x: (jax.lax.top_k(x, 4)[0] ** 2).sum()), f32(3, 17))
+    agrees(lambda x: jax.lax.top_k(x, 4), np.round(f32(3, 17)))
+    agrees(jax.grad(lambda x: (jax.lax.top_k(x, 4)[0] ** 2).sum()), f32(3, 17))
 
 
 @pytest.mark.parametrize("way", ["add", "max", "set", "multiply"])
@@ -58,19 +41,19 @@ def test_scatters(way):
     places = np.array([1, 9, -1, 4, 12], np.int32)
     if way != "set":  # which leaves open which of two updates wins
         places[3] = 1
-    compiled(lambda x, i, u: getattr(x.at[i], way)(u), f32(10, 3), places, f32(5, 3))
+    agrees(lambda x, i, u: getattr(x.at[i], way)(u), f32(10, 3), places, f32(5, 3))
 
 
 def test_windows_at_positions():
     """One window, whole or not within the tensor, and one for each element of a batch."""
     for place in (2, 7):
-        compiled(
+        agrees(
             lambda x, u, k: jax.lax.scatter_add(
                 x, k, u, jax.lax.ScatterDimensionNumbers((0, 1), (), (1,))
             ),
             f32(3, 9), f32(3, 4), np.array([place], np.int32),
         )  # fmt: skip
-    compiled(
+    agrees(
         jax.vmap(lambda x, k, u: x.at[k].add(u)),
         f32(2, 6), np.array([[1, 5], [5, 0]], np.int32), f32(2, 2),
     )  # fmt: skip
@@ -83,12 +66,12 @@ def test_gradients_of_pooling():
             jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, steps, padding) ** 2
         ).sum()
 
-    compiled(jax.grad(pooled((1, 3, 2), "VALID")), np.round(f32(2, 7, 6)))
-    compiled(jax.grad(pooled((1, 2, 1), "SAME")), f32(2, 7, 6))
+    agrees(jax.grad(pooled((1, 3, 2), "VALID")), np.round(f32(2, 7, 6)))
+    agrees(jax.grad(pooled((1, 2, 1), "SAME")), f32(2, 7, 6))
 
 
 def test_a_checkpoint_is_nothing():
     def f(w, x):
         return jnp.tanh(jax.nn.softmax(x @ w))
 
-    compiled(jax.grad(lambda w, x: jax.checkpoint(f)(w, x).sum()), f32(5, 4), f32(3, 5))
+    agrees(jax.grad(lambda w, x: jax.checkpoint(f)(w, x).sum()), f32(5, 4), f32(3, 5))

@@ -14,19 +14,7 @@ pytest.importorskip("torch_mlir")
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
 
-RNG = np.random.default_rng(0)
-
-
-def f32(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def agrees(function, *arguments):
-    kernel = neptune_mlir.compile(jax.jit(function).lower(*arguments))
-    got, wanted = kernel(*arguments), function(*arguments)
-    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
-    return kernel
+from support.jax_programs import agrees, f32  # noqa: E402
 
 
 def test_counted_loops_and_branches():

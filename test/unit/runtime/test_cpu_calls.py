@@ -122,8 +122,7 @@ def test_after_a_fork(run, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_of_torch(run, threads, monkeypatch):
-    """Where torch is loaded its OpenMP threads run the programs, as many as it may use; a child
-    after a fork, which has none of them, uses its own."""
+    """Where torch is loaded its OpenMP threads run the programs, as many as it may use."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(workers, "_forked", False)
     monkeypatch.setenv("NEPTUNE_NUM_THREADS", "3")
