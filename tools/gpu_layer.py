@@ -3,7 +3,7 @@
 """Prefill of a Llama-3-8B-shaped layer on a GPU: torch's own attention beside ours through
 `register()`, and the first call of a new modifier beside FlexAttention's.
 
-    tools/gpu_layer.py [--tokens 4096] [--layers 2] [--rounds 15]
+    tools/gpu_layer.py [--tokens 4096] [--layers 2] [--rounds 15]    (--layers 0: first calls alone)
 
 One line of JSON a measurement. `ms` is the median time of a forward pass on the device (CUDA
 events), `host_ms` that of the calling thread until the pass is enqueued, `attention_ms` the time
@@ -144,7 +144,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
     with torch.no_grad():
-        layers(given.layers, given.tokens, given.rounds)
+        if given.layers:
+            layers(given.layers, given.tokens, given.rounds)
         first_calls(given.tokens, 100)
 
 
