@@ -7,6 +7,7 @@ compares each with the definition in float64.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -251,20 +252,14 @@ def relative_error(got: Any, wanted: Any) -> float:
 
 def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     """Compile and run one example, on its hard inputs if asked and it has any; see `Row`."""
-    from neptune_mlir.driver.compiler import compile_unfused, planned_fusions
-    from neptune_mlir.driver.kernel import compile
-
-    program = example.build()
+    program, kernel, unfused, planned = _compiled(example)
     make = example.hard if hard and example.hard else example.inputs
     arrays = list(make(np.random.default_rng(seed)))
     wanted = _as_list(program.reference(*arrays))
-    kernel = compile(program)
-    unfused = compile_unfused(program.to_mlir(), program.name, None, vectorize=False)
     err, err_unfused = (
         max(relative_error(g, w) for g, w in zip(_as_list(f(*arrays)), wanted, strict=True))
         for f in (kernel, unfused)
     )
-    planned = planned_fusions(program.to_mlir(), program.name)
     members = [len(f.group.running) for f in planned]
     running = [r for f in planned for r in f.solution.running]
     return Row(
@@ -279,6 +274,18 @@ def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
         err_unfused,
         example.note,
     )
+
+
+@functools.lru_cache(1)  # plain and hard inputs of one example follow each other
+def _compiled(example: Example) -> tuple[Program, Any, Any, Any]:
+    """An example, its kernel, its unfused function, and the fusions that are planned for it."""
+    from neptune_mlir.driver.compiler import compile_unfused, planned_fusions
+    from neptune_mlir.driver.kernel import compile
+
+    program = example.build()
+    text = program.to_mlir()
+    unfused = compile_unfused(text, program.name, None, vectorize=False)
+    return program, compile(program), unfused, planned_fusions(text, program.name)
 
 
 def _sweeps_again(fusion: Any) -> bool:

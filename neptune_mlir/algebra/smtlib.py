@@ -14,6 +14,8 @@ are not zero, and sums known to be non-negative are positive (an element was see
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 import re
 from dataclasses import dataclass, replace
@@ -266,36 +268,45 @@ def decide(obligation: Obligation, facts: Facts, timeout_ms: int = 2000) -> Verd
     Raises:
         ToolError: z3 is not installed.
     """
-    try:
-        import z3
-    except ImportError:
+    if importlib.util.find_spec("z3") is None:
         from neptune_mlir.errors import ToolError
 
         raise ToolError(
             "cannot verify with z3: the package is not installed",
             hint="pip install neptune-mlir[verify]",
-        ) from None
-    verdict = _ask(z3, scripts(obligation, facts), timeout_ms)
+        )
+    verdict = _ask(scripts(obligation, facts), timeout_ms)
     if verdict.status != PROVED:
-        verdict = _ask(z3, scripts(obligation, facts, general=False), timeout_ms)
+        verdict = _ask(scripts(obligation, facts, general=False), timeout_ms)
     if verdict.status == REFUTED and obligation.by == proof.ROUNDED:
         return Verdict("unknown", "constants were rounded when they were folded")
     return verdict
 
 
-def _ask(z3: Any, problems: list[str], timeout_ms: int) -> Verdict:
+def _ask(problems: list[str], timeout_ms: int) -> Verdict:
     for script in problems:
-        if _NOT_A_REAL in script:
-            return Verdict("unknown", "an infinity is left that is no number")
-        solver = z3.Solver(ctx=z3.Context())  # what was asked before has no say
-        solver.set("timeout", timeout_ms)
-        solver.set("random_seed", 0)
-        solver.from_string(script)
-        answer = solver.check()
-        if answer == z3.sat:
-            model = solver.model()
-            values = sorted((d.name(), str(model[d])) for d in model.decls() if d.arity() == 0)
-            return Verdict(REFUTED, ", ".join(f"{n} = {v}" for n, v in values))
-        if answer != z3.unsat:
-            return Verdict("unknown", solver.reason_unknown())
+        asked = "\n".join(line for line in script.splitlines() if not line.startswith(";"))
+        verdict = _answer(asked, timeout_ms)
+        if verdict.status != PROVED:
+            return verdict
+    return Verdict(PROVED)
+
+
+@functools.lru_cache(1024)  # half of the obligations of a session are those of another program
+def _answer(problem: str, timeout_ms: int) -> Verdict:
+    import z3
+
+    if _NOT_A_REAL in problem:
+        return Verdict("unknown", "an infinity is left that is no number")
+    solver = z3.Solver(ctx=z3.Context())  # what was asked before has no say
+    solver.set("timeout", timeout_ms)
+    solver.set("random_seed", 0)
+    solver.from_string(problem)
+    answer = solver.check()
+    if answer == z3.sat:
+        model = solver.model()
+        values = sorted((d.name(), str(model[d])) for d in model.decls() if d.arity() == 0)
+        return Verdict(REFUTED, ", ".join(f"{n} = {v}" for n, v in values))
+    if answer != z3.unsat:
+        return Verdict("unknown", solver.reason_unknown())
     return Verdict(PROVED)

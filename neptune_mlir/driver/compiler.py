@@ -88,22 +88,29 @@ def nests_of(text: str, source: str, *passes: str) -> tuple[Any, list[NestProgra
     with bindings.source_name(source):
         lowering = Lowering.of_text(text, source)
         lowering.to_program()
-        lowering.run([Step(name) for name in passes])
-        module = lowering.module
-        with module.context:
-            return module, [NestProgram(function) for function in functions(module)]
+        return _nests_behind(lowering, *passes)
+
+
+def _nests_behind(lowering: Lowering, *passes: str) -> tuple[Any, list[NestProgram]]:
+    lowering.run([Step(name) for name in passes])
+    module = lowering.module
+    with module.context:
+        return module, [NestProgram(function) for function in functions(module)]
 
 
 @bindings.exclusive
 def planned_fusions(text: str, source: str) -> list[Fusion]:
     """What `rolling-update` makes of every function of a program, by the shipped schedules, each
     with what it was compared with."""
-    module, programs = nests_of(text, source, "inline-maps")
     definitions: dict[str, Any] = {}
-    with bindings.source_name(source), module.context, registry.collect_remarks():
-        for program in programs:
-            definitions |= decide(program.function, numerics_of(program.function)).definitions
-    module, programs = nests_of(text, source, "inline-maps", "defer")
+    with bindings.source_name(source):
+        lowering = Lowering.of_text(text, source)
+        lowering.to_program()
+        module, programs = _nests_behind(lowering, "inline-maps")
+        with module.context, registry.collect_remarks():
+            for program in programs:
+                definitions |= decide(program.function, numerics_of(program.function)).definitions
+        module, programs = _nests_behind(lowering, "defer")
     with bindings.source_name(source), module.context:
         found = [
             fusion

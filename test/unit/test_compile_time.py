@@ -21,6 +21,7 @@ from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
+from support import kept_code
 
 OPERATOR = "prefill_windowed"  # the longest: two kernels, each with a tanh an element
 
@@ -33,7 +34,12 @@ kernel.save(sys.argv[2])
 """
 
 
-def test_cold_to_cubin(tmp_path):
+@pytest.mark.parametrize(("name", "bound"), [
+    ("decode_gqa", 8),  # 2.4 s on a machine that is shared
+    # seven images, each assembled: 10 to 14 s on an idle machine, 20 on one that is shared
+    pytest.param(OPERATOR, 30, marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_cold_to_cubin(name, bound, tmp_path):
     try:
         ptxas.find_ptxas()
     except ToolError:
@@ -41,13 +47,12 @@ def test_cold_to_cubin(tmp_path):
     environment = {**os.environ, "NEPTUNE_CACHE_DIR": str(tmp_path / "cache")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, "-c", COLD, OPERATOR, str(tmp_path / "bundle")], env=environment,
+        [sys.executable, "-c", COLD, name, str(tmp_path / "bundle")], env=environment,
         check=True,
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    # seven images, each assembled: 10 to 14 s on an idle machine, 20 on one that is shared
-    assert 0.5 < seconds < 30
+    assert 0.5 < seconds < bound
 
 
 def test_front_end(monkeypatch):
@@ -59,12 +64,14 @@ def test_front_end(monkeypatch):
         figures = {name: Figures(168, 0, 0, 0) for name in kernel.findall(code)}
         return Cubin(b"", figures, (), "")
 
+    monkeypatch.delenv(kept_code.ENVIRONMENT)  # nothing that another test made
     monkeypatch.setattr(nvptx, "ptx", lambda code, _: code)
     monkeypatch.setattr(ptxas, "assemble_without_spills", assembled)
-    seconds = []
-    for _ in range(2):
+    for last in (False, True):  # again where the first one met a busy moment
         started = time.process_time()
         bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
-        seconds.append(time.process_time() - started)
-    assert len(bundle.facts["images"]) == 7
-    assert min(seconds) < 7.5  # 2.3 to 2.6 on an idle machine, 3.6 to 5.0 on one that is shared
+        seconds = time.process_time() - started
+        assert len(bundle.facts["images"]) == 7
+        if seconds < 7.5:  # 2.3 to 2.6 on an idle machine, 3.6 to 5.0 on one that is shared
+            break
+        assert not last, seconds

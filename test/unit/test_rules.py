@@ -5,6 +5,7 @@ A rule that some code still breaks has a list of it: the list can only shrink.
 """
 
 import ast
+import functools
 import importlib
 import re
 from collections import defaultdict
@@ -18,8 +19,17 @@ from neptune_mlir.dialects.attribute_types import Attribute
 from neptune_mlir.dialects.neptune import Neptune
 from neptune_mlir.targets.chips import TARGETS
 
-TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
-TOOLS = {path.name: ast.parse(path.read_text()) for path in sorted((ROOT / "tools").glob("*.py"))}
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax trees of the package's files (two seconds of work: not for whoever collects)."""
+    return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+def tools() -> dict[str, ast.Module]:
+    """The syntax trees of the files in tools/."""
+    paths = sorted((ROOT / "tools").glob("*.py"))
+    return {path.name: ast.parse(path.read_text()) for path in paths}
 
 
 def texts(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -48,7 +58,7 @@ def dialect_names(tree: ast.AST) -> list[int]:
 
 
 def test_names_of_the_dialect_stand_in_one_place():
-    others = {m: tree for m, tree in (TREES | TOOLS).items() if m not in NAMING}
+    others = {m: tree for m, tree in (trees() | tools()).items() if m not in NAMING}
     found = {module: lines for module, tree in others.items() if (lines := dialect_names(tree))}
     assert not found, "use dialects/attributes.py and dialects/op_names.py"
 
@@ -63,7 +73,7 @@ def test_the_table_of_op_names_is_that_of_the_classes():
         if module.startswith("dialects."):  # each adds the ops that it defines
             importlib.import_module(f"neptune_mlir.{module}")
     constants = {v for k, v in vars(op_names).items() if isinstance(v, str) and k.isupper()}
-    for module in TREES:  # a class is known once its module was imported
+    for module in FILES:  # a class is known once its module was imported
         if module.startswith("dialects."):
             importlib.import_module(f"neptune_mlir.{module}")
     classes = {op.OPERATION_NAME for op in Neptune.operations}
@@ -86,7 +96,7 @@ def attribute_uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 def test_attributes_say_who_writes_and_who_reads_them():
     written, read, either = defaultdict(set), defaultdict(set), defaultdict(set)
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for name, method in attribute_uses(tree):
             where = {"set": written, "entry": written, "": either}.get(method, read)
             if method != "drop":
@@ -124,7 +134,7 @@ def numbers(tree: ast.AST) -> set[int]:
 def chip_numbers() -> set[int]:
     """The integers of targets/, and those of each target there."""
     found = set()
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if module.startswith("targets.") and module != "targets.tuned":
             found |= numbers(tree)
     for target in TARGETS.values():
@@ -137,7 +147,7 @@ def test_numbers_of_chips_stand_in_targets():
     assert {65536, 132, 227, 227 << 10, 216} <= known
     found = {
         module: same
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if module.startswith(CHIP_FLOORS) and (same := numbers(tree) & known)
     }
     assert found == NOT_OF_CHIPS, "numbers of chips belong to targets/"
@@ -148,7 +158,7 @@ def test_numbers_of_chips_stand_in_targets():
 
 def test_a_class_name_is_used_once():
     places = defaultdict(list)
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(module)
@@ -184,11 +194,11 @@ def foreign_underscores(tree: ast.AST, defined: set[str]) -> list[str]:
 
 
 def test_no_file_uses_private_names_of_another():
-    own = {module: own_names(tree) for module, tree in TREES.items()}
+    own = {module: own_names(tree) for module, tree in trees().items()}
     everywhere = set().union(*own.values())
     found = {
         module: len(names)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if (names := foreign_underscores(tree, everywhere - own[module]))
     }
     assert not found
@@ -214,7 +224,7 @@ def sizes(function: ast.FunctionDef) -> tuple[int, int]:
 def test_functions_are_short():
     found = {
         f"{module}.{node.name}": size
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and ((size := sizes(node))[0] > 60 or size[1] > 15)
     }

@@ -9,9 +9,7 @@ import pytest
 from neptune_mlir.driver import compiler
 from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient
 
-
-def fusions(program):
-    return compiler.planned_fusions(program.to_mlir(), program.name)
+Z3 = importlib.util.find_spec("z3") is not None
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
@@ -26,29 +24,24 @@ def test_fuses_proved_and_accurate(example, hard):
     assert row.passes == 1 or row.note, "a second pass needs a reason"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="z3 is not installed")
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
-def test_z3_agrees(example):
+def test_fusions_survive_adversarial_inputs_and_z3(example):
+    """(Z3 only where it is installed.)"""
+    from neptune_mlir.algebra.numerics.stress import stress
     from neptune_mlir.algebra.smtlib import decide
 
-    for fusion in fusions(example.build()):
-        facts = fusion.solution.facts
-        for obligation in fusion.solution.obligations:
-            # a second or less; the limit is for busy machines
-            verdict = decide(obligation, facts, timeout_ms=30_000)
-            assert verdict.status == "proved", str(obligation)
-
-
-@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
-def test_survives_adversarial_inputs(example):
-    from neptune_mlir.algebra.numerics.stress import stress
-
-    for fusion in fusions(example.build()):
+    program = example.build()
+    for fusion in compiler.planned_fusions(program.to_mlir(), program.name):
         report = stress(
             fusion.chain, fusion.solution, fusion.group.stream, outputs=fusion.outputs,
             nonneg=fusion.nonneg, length=12, seed=1,
         )  # fmt: skip
         assert report.ok, report.failure
+        facts = fusion.solution.facts
+        for obligation in fusion.solution.obligations if Z3 else ():
+            # a second or less; the limit is for busy machines
+            verdict = decide(obligation, facts, timeout_ms=30_000)
+            assert verdict.status == "proved", str(obligation)
 
 
 QUICK_GRADIENTS = ("logsumexp", "cross_entropy")  # the others take seconds each to compile

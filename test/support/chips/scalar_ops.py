@@ -9,6 +9,7 @@ saturate and make 0 of NaN. `test_scalar_ops.py` compares all this with machine 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,11 @@ def is_float(kind: str) -> bool:
 
 
 def holds(values: Any, kind: str) -> np.ndarray:
-    """Values as the arrays that stand for `kind`: rounded or wrapped around."""
+    """Values as the arrays that stand for `kind`: rounded or wrapped around. (Those that need
+    neither may be the same array: no simulator writes into one.)"""
     values = np.asarray(values)
+    if values.dtype == NUMPY[kind] and kind not in ("index", "bf16"):
+        return values
     if kind == "index":
         return values.astype(np.int32).astype(np.int64)
     if kind == "i1":
@@ -241,19 +245,33 @@ def apply(
     name: str, operands: list[np.ndarray], kinds: list[str], target: str
 ) -> np.ndarray | None:
     """The value of `arith.<name>` on operands of `kinds` (of elements); None for other ops."""
+    function = function_of(name, tuple(kinds), target)
     with np.errstate(all="ignore"):
-        if name in CASTS:
-            return cast(name, operands[0], kinds[0], target)
-        if name in FLOATS:
-            return holds(FLOATS[name](*operands), target)
-        if name in SIGNED:
-            if target == "i1" and name not in ("andi", "ori", "xori"):
-                operands = [_signed(x) for x in operands]
-                return SIGNED[name](*operands) & 1 != 0
-            return holds(SIGNED[name](*operands), target)
-        if name in UNSIGNED:
-            made = UNSIGNED[name](*(unsigned(x, k) for x, k in zip(operands, kinds, strict=True)))
+        return None if function is None else function(*operands)
+
+
+@functools.cache
+def function_of(name: str, kinds: tuple[str, ...], target: str) -> Callable[..., Any] | None:
+    """What computes `arith.<name>` on operands of `kinds`, looked up once for all steps. Whoever
+    calls it has NumPy ignore what overflows."""
+    if name in CASTS:
+        return lambda x: cast(name, x, kinds[0], target)
+    if name in FLOATS:
+        of_floats = FLOATS[name]
+        return lambda *given: holds(of_floats(*given), target)
+    if name in SIGNED:
+        signed = SIGNED[name]
+        if target == "i1" and name not in ("andi", "ori", "xori"):
+            return lambda *given: signed(*map(_signed, given)) & 1 != 0
+        return lambda *given: holds(signed(*given), target)
+    if name in UNSIGNED:
+        plain = UNSIGNED[name]
+
+        def of_unsigned(*given: np.ndarray) -> np.ndarray:
+            made = plain(*map(unsigned, given, kinds))
             return holds(made & 1 if target == "i1" else made, target)
+
+        return of_unsigned
     return None
 
 

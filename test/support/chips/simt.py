@@ -88,23 +88,21 @@ class Block:
         return [self.env[v] for v in body.ends]
 
     def step(self, op: Op, mask: np.ndarray) -> None:
-        handler = getattr(self, op.handler, None)
-        operands = [self.env[v] for v in op.operands]
-        made = handler(op, operands, mask) if handler else self._scalar(op, operands)
-        if len(op.results) == 1:
-            made = [made]
-        for v, r in zip(op.results, made or [], strict=True):
-            self.env[v] = r if v.numpy is None else r.astype(v.numpy, copy=False)
-
-    def _scalar(self, op: Op, operands: list[Any]) -> Any:
-        """An op on each thread's own values."""
-        dialect, _, name = op.name.partition(".")
-        if dialect == "arith":
-            kinds = [v.kind for v in op.operands]
-            made = scalar_ops.apply(name, operands, kinds, op.results[0].kind)
-            if made is not None:
-                return made
-        raise NotImplementedError(op.name)
+        env, results = self.env, op.results
+        operands = [env[v] for v in op.operands]
+        if op.scalar is not None:
+            made = op.scalar(*operands)
+        else:
+            handler = getattr(self, op.handler, None)
+            if handler is None:
+                raise NotImplementedError(op.name)
+            made = handler(op, operands, mask)
+        if len(results) == 1:
+            (v,) = results
+            env[v] = made if v.numpy is None else made.astype(v.numpy, copy=False)
+            return
+        for v, r in zip(results, made or (), strict=True):
+            env[v] = r if v.numpy is None else r.astype(v.numpy, copy=False)
 
     # ---- control
 
@@ -296,6 +294,8 @@ class Block:
 
     def _arith_constant(self, op: Op, operands: Any, mask: Any) -> Any:
         made = op.results[0]
+        if made in self.env:  # a step of a loop before this one
+            return self.env[made]
         shape = (self.threads, made.count) if made.vector else self.threads
         return np.full(shape, op.attributes["value"])
 

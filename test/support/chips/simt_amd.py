@@ -202,13 +202,15 @@ class Races:
 
     def write(self, at: np.ndarray, wave: int) -> None:
         for before in (self.reader[at], self.writer[at]):
-            assert np.isin(before, (self.NOBODY, wave)).all(), "no barrier before a write"
+            assert self._own(before, wave).all(), "no barrier before a write"
         self.writer[at] = wave
 
     def read(self, at: np.ndarray, wave: int) -> None:
-        assert np.isin(self.writer[at], (self.NOBODY, wave)).all(), "no barrier before a read"
-        before = self.reader[at]
-        self.reader[at] = np.where(np.isin(before, (self.NOBODY, wave)), wave, self.SEVERAL)
+        assert self._own(self.writer[at], wave).all(), "no barrier before a read"
+        self.reader[at] = np.where(self._own(self.reader[at], wave), wave, self.SEVERAL)
+
+    def _own(self, found: np.ndarray, wave: int) -> np.ndarray:
+        return (found == self.NOBODY) | (found == wave)
 
 
 def _multiply(form: Any, a: Any, b: Any, c: Any, m: int, k: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.ir.bindings import ir
-from support.chips.scalar_ops import NUMPY
+from support.chips.scalar_ops import NUMPY, function_of
 
 
 class Value:
@@ -52,9 +52,10 @@ class Attributes(dict[str, Any]):
 
 
 class Op:
-    """An operation; `regions` are its bodies, None where one is empty."""
+    """An operation; `regions` are its bodies, None where one is empty; `scalar` computes it where
+    it is one on each thread's own values."""
 
-    __slots__ = ("attributes", "handler", "name", "operands", "regions", "results")
+    __slots__ = ("attributes", "handler", "name", "operands", "regions", "results", "scalar")
 
     def __init__(self, op: Any, values: dict[Any, Value]):
         self.name: str = op.name
@@ -65,6 +66,11 @@ class Op:
         self.regions = [
             Body(region.blocks[0], values) if len(region.blocks) else None for region in op.regions
         ]
+        self.scalar = None
+        if self.name.startswith("arith."):
+            kinds = tuple(v.kind for v in self.operands)
+            name = self.name.removeprefix("arith.")
+            self.scalar = function_of(name, kinds, self.results[0].kind)
 
 
 class Body:

@@ -109,7 +109,8 @@ class Producer:
             self._ours.acquire()
             try:
                 if not self._abandoned:
-                    work()
+                    with np.errstate(all="ignore"):  # a thread has its own
+                        work()
             except BaseException as error:  # for whoever made this
                 self._error = error
             self.over = True

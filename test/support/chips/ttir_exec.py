@@ -8,6 +8,7 @@ new buffers hold NaN.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -93,6 +94,7 @@ def _flat(array: Any) -> tuple[Any, list[int], tuple[int, ...]]:
 _TYPE = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
 
 
+@functools.lru_cache(1024)
 def _shape(text: str) -> tuple[int, ...]:
     match = _TYPE.match(text.strip())
     return tuple(int(n) for n in match[1].split("x")[:-1]) if match else ()
@@ -205,16 +207,10 @@ class Kernel:
         pointer.memory[where[mask]] = np.broadcast_to(value, where.shape)[mask]
 
     def value(self, text: str) -> Any:
-        head, _, rest = text.partition(" ")
-        body, _, kinds = rest.rpartition(" : ")
-        operands = [self.table[n] for n in re.findall(r"%[\w#]+", body or rest)]
-        to = re.split(r" -> | to ", kinds)[-1]
+        head, rest, names, kinds, to = _parts(text)
+        operands = [self.table[n] for n in names]
         if head == "arith.constant":
-            literal = rest.split(" : ")[0]
-            dtype = _element(kinds) if kinds else "i1"
-            inner = re.match(r"dense<(.*)>$", literal)
-            number = _number(inner[1] if inner else literal, dtype)
-            return np.full(_shape(kinds), number) if inner else number
+            return _constant(rest, kinds)
         if head == "tt.get_program_id":
             return np.int32(self.program)
         if head == "tt.make_range":
@@ -256,6 +252,25 @@ class Kernel:
             arrays = [np.asarray(x) for x in operands]
             return scalar_ops.apply(name, arrays, [_kind(x) for x in arrays], _kind(arrays[0]))
         return _OPS[head](*operands)
+
+
+@functools.lru_cache(8192)  # of lines that loops and programs of a grid repeat
+def _parts(text: str) -> tuple[str, str, list[str], str, str]:
+    """The name of an op, what follows it, the names of its operands, its types, and the last."""
+    head, _, rest = text.partition(" ")
+    body, _, kinds = rest.rpartition(" : ")
+    names = re.findall(r"%[\w#]+", body or rest)
+    return head, rest, names, kinds, re.split(r" -> | to ", kinds)[-1]
+
+
+@functools.lru_cache(1024)
+def _constant(rest: str, kinds: str) -> Any:
+    """What an `arith.constant` is; nobody writes into it."""
+    literal = rest.split(" : ")[0]
+    dtype = _element(kinds) if kinds else "i1"
+    inner = re.match(r"dense<(.*)>$", literal)
+    number = _number(inner[1] if inner else literal, dtype)
+    return np.full(_shape(kinds), number) if inner else number
 
 
 def _kind(x: Any) -> str:

@@ -23,6 +23,13 @@ except ToolError:
 
 # sm_89 has the instructions and tile programs of sm_80; test_other_head_dims_do_not_spill has it
 TARGETS = ["sm_80,sm_90a", pytest.param("sm_89", marks=pytest.mark.nightly)]
+
+# one of each kind: a mask, groups of heads, a function of the score, a cut stream (simulators run
+# all of them; an operator has up to eleven images, 10 to 40 s of processor time)
+QUICK = ("prefill_windowed", "prefill_alibi", "decode_gqa")
+NAMES = [
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly) for name in ops.OPERATORS
+]
 LOCAL = re.compile(r"\b(LDL|STL)\b")
 
 
@@ -49,7 +56,7 @@ def disassembly(bundle, folder):
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-@pytest.mark.parametrize("name", ops.OPERATORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_operator(name, targets, tmp_path):
     bundle = compiled(ops.operator(name), targets)
     moved = [remark for remark in bundle.facts["remarks"] if "moves its reference" in remark]
@@ -66,7 +73,9 @@ def test_operator(name, targets, tmp_path):
             assert instruction in code, (target, instruction)
 
 
-@pytest.mark.parametrize("head", [80, 192, 256])
+@pytest.mark.parametrize("head", [
+    pytest.param(80, marks=pytest.mark.nightly), pytest.param(192, marks=pytest.mark.nightly), 256
+])  # fmt: skip
 def test_other_head_dims_do_not_spill(head):
     """Those where tiles of the usual size would, the mask and function that take most with them."""
     bundle = compiled(ops.operator("prefill_windowed", head_dim=head, dtype="bf16"), "sm_89")
