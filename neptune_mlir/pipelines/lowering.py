@@ -147,8 +147,7 @@ class Lowering:
 
     def short(self) -> tuple[Case, ...]:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
-        tiled = self.facts["schedule"] in self.way.knobs
-        return short_streams(self.module, self.way.lengths if tiled else ())
+        return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
     def to_tiles(self) -> None:
         self.run(common.TO_TILES)

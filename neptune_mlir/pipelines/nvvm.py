@@ -51,6 +51,9 @@ CUT_PORTABLE = (
 )  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
+# Streams so short that one tile has a whole row, of rows whose length only a call knows: the longest
+# first, for of several images that serve a call the last one counts.
+SHORT_STREAMS = {"streamed": tuple((n, f"most:{n}") for n in (1024, 512, 256))}
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -64,6 +67,7 @@ def ways(target: str) -> tuple[Way, ...]:
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
+            lengths=SHORT_STREAMS,
         )
         for held, deep in zip(PRODUCT_WORDS, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
@@ -186,6 +190,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     `specialize-warps` said so, in the steps of a way.)"""
     found = [
         *gpu.CLEAN,
+        *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
         Step("partition-warps"),

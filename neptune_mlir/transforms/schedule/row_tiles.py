@@ -37,6 +37,8 @@ AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1,
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
+SHORT_ROWS = {256: 4, 512: 8, 1024: 4}  # rows of a tile that has all of each, by their length
+WHOLE_CHUNKS = 512  # of whole chunks, longer rows are one full tile or nearly: masks cost more
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
@@ -47,12 +49,13 @@ Tiles = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class RowCalls:
-    """The calls that a tile is for: rows of at least `length`, and whether these are few; `held` as
-    of the pass `tile`."""
+    """The calls that a tile is for: rows of at least `length`, and whether these are few; of `most`
+    elements at most (0: any); `held` as of the pass `tile`."""
 
     held: int
     length: int
     few: bool
+    most: int
 
 
 def row_tile(
@@ -68,6 +71,8 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
+        if calls.most and (calls.most <= WHOLE_CHUNKS or tiles is ROW_TILES):
+            return SHORT_ROWS[calls.most], calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
             return 1, FEW_ROW, starts
