@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def bring_rows(writer: KernelWriter) -> None:
     """Ask for the rows of the program `ahead` programs on, of each array of which a program reads
-    a row of its own, in whole chunks."""
+    a row of its own, in whole chunks, where one tile has all of it. (Rows of several tiles are read
+    again from near caches, which such rows would push out of them.)"""
     body, distance = writer.forall.regions[0].blocks[0], tuned(writer.forall, "ahead", 0)
     if not distance or len(writer.bounds) != 1 or not writer.chip.brings_rows:
         return
@@ -41,7 +42,9 @@ def bring_rows(writer: KernelWriter) -> None:
         if found is None or found.tensor in seen or not _is_row(found, row):
             continue
         size = _length(writer, found.tensor)
-        if size is not None and found.multiple * element_bytes(_dtype(found)) % CHUNK == 0:
+        if size is None or (isinstance(size, int) and size > found.shape[0]):
+            continue
+        if found.multiple * element_bytes(_dtype(found)) % CHUNK == 0:
             seen.append(found.tensor)
             _bring(writer, found, size, distance)
 
@@ -77,5 +80,8 @@ def _bring(writer: KernelWriter, found: Window, size: Any, distance: int) -> Non
     window = Window(found.tensor, (there, 0), (), (), ())
     pointer = writer.memory.address(array, window, ())
     writer.memory.needs(array, CHUNK)
+    row = s.value(there, s.i32)
+    if not isinstance(size, int):
+        row = s.select(s.less(size, found.shape[0] + 1), row, s.constant(-1, s.i32))
     count = s.value(s.mul(size, unit), s.i32)
-    writer.chip.bring(s, writer.threads.id, s.value(there, s.i32), pointer, count)
+    writer.chip.bring(s, writer.threads.id, row, pointer, count)

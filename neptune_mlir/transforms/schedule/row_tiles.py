@@ -38,7 +38,7 @@ ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
 SHORT_ROWS = {256: 4, 512: 8, 1024: 4}  # rows of a tile that has all of each, by their length
-WHOLE_CHUNKS = 512  # of whole chunks, longer rows are one full tile or nearly: masks cost more
+WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
@@ -71,7 +71,7 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        if calls.most and (calls.most <= WHOLE_CHUNKS or tiles is ROW_TILES):
+        if calls.most and (tiles is ROW_TILES or _masks_little(tiles, calls.most)):
             return SHORT_ROWS[calls.most], calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
@@ -89,6 +89,12 @@ def row_tile(
     return (most // elements, elements, ()) if elements > 256 else (0, 0, ())
 
 
+def _masks_little(tiles: Tiles, most: int) -> bool:
+    """Whether rows of whole chunks of so many elements, or fewer, are better off in a tile with
+    masks than in loops."""
+    return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS
+
+
 def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:
     return next((rows, elements) for start, rows, elements in tiles if start <= length)
 
@@ -99,7 +105,7 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
     if not is_multiple(extents[axis], LEAST_CHUNK):
         return ROW_TILES
-    if isinstance(op, N.StreamOp) and not _is_read_again(nests, axis):
+    if isinstance(op, N.StreamOp) and not is_read_again(nests, axis):
         return ONCE_TILES
     arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
     if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
@@ -107,7 +113,7 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     return (LONGEST_TILE, *AGAIN_TILES)
 
 
-def _is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
+def is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether rows are read again once they were reduced: a result has their elements."""
     return any(axis in nest.result_axes and not nest.in_body for nest in nests)
 
@@ -120,6 +126,6 @@ def _has_functions(nests: Sequence[FusedNest], axis: int) -> bool:
 def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
     """The longest row that is held whole: one that is read again once it was reduced, longer where
     a thread holds no results of functions beside its elements."""
-    if not _is_read_again(nests, axis):
+    if not is_read_again(nests, axis):
         return 0
     return 2 * ROW if _has_functions(nests, axis) else 8 * ROW

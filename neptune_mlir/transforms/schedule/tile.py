@@ -64,6 +64,7 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -73,6 +74,7 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     PRODUCT_ROW,
     RowCalls,
+    is_read_again,
     row_tile,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -370,6 +372,8 @@ def _long_rows(
     rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
     if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
         ONE_TILE.set(op.operation)
+    if elements and streamed and is_read_again(nests, axis):
+        note_choices(op.operation, {"ahead": MULTIPROCESSORS})
     if starts:
         _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)
