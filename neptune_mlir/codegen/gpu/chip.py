@@ -45,7 +45,7 @@ class Chip:
 
     columns = 1  # pieces of operand B that are best brought at once
     packs = False  # whether a fragment is one vector
-    brings_rows = False  # whether a thread can have rows brought to the second-level cache (`bring`)
+    brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
 
     def __init__(self, target: GpuTarget):

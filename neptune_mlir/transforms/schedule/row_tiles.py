@@ -50,12 +50,13 @@ Tiles = tuple[tuple[int, int, int], ...]
 @dataclass(frozen=True)
 class RowCalls:
     """The calls that a tile is for: rows of at least `length`, and whether these are few; of `most`
-    elements at most (0: any); `held` as of the pass `tile`."""
+    elements at most (0: any); `held` as of the pass `tile`; whether rows are `cut` into chunks."""
 
     held: int
     length: int
     few: bool
     most: int
+    cut: bool
 
 
 def row_tile(
@@ -68,6 +69,8 @@ def row_tile(
     along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
     if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
         return 0, 0, ()
+    if calls.cut:
+        return (1, ROW, ()) if wide and not ROW >= extent > 0 else (0, 0, ())
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)

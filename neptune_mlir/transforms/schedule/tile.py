@@ -362,13 +362,14 @@ def _long_rows(
     streamed = isinstance(op, N.StreamOp)
     alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
-    ruled = wishes.held or wishes.warp_groups or wishes.product_rows
+    cut = bool(wishes.chunks) and streamed and not wishes.beside_products
+    ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
     few = bool(wishes.few and wishes.length)
-    asked_for = RowCalls(wishes.held, length, few, wishes.most)
+    asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
     rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
     if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
         ONE_TILE.set(op.operation)

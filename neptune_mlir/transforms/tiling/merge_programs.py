@@ -8,11 +8,11 @@ made: the mean of its rows.
     %mean = scf.forall (%i) in (%rows) ... { ... parallel_insert_slice %m into %o[%i] [1] }
     %norm = scf.forall (%i) in (%rows) ... { %x = tensor.extract_slice %mean[%i] [1] ... }
 
-Where both have the same grid, and each program of the second takes of the first's results only what
-the program of the same number made, the first body goes in front of the second one, and the slice is
-the tile that was made. Nothing is computed otherwise than before. A tile that both load whole is
-loaded once and stays in registers; of longer rows later reads find a near cache. Kernels with
-matrix products stay apart: their warps and tiles are those that products want.
+Where both have the same grid, and each program of the second takes of the first's results only
+what the program of the same number made, the first body goes in front of the second one, and the
+slice is the tile that was made. Nothing is computed otherwise than before. A tile that both load
+whole is loaded once and stays in registers; of longer rows later reads find a near cache. Kernels
+with matrix products stay apart: their warps and tiles are those that products want.
 """
 
 from __future__ import annotations
