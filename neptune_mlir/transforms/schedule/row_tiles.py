@@ -3,14 +3,16 @@
 
 A program has whole rows, or what divides them: ROW elements, or fewer where registers are few. On
 chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
-was reduced is held whole, up to 8 ROW elements (2 ROW beside functions), and rows that nothing
-divides take ROW_TILES by their length.
+was reduced is held whole, up to 8 ROW elements (2 ROW beside functions; longer ones have tiles of
+2 ROW), and rows that nothing divides take ROW_TILES by their length. Streams that are cut into
+chunks have tiles of a row, and ROW elements of it.
 
 Where only a call knows the length, kernels for several lengths stand side by side
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
-and a row that is read once has small tiles, so that many programs load while others compute. All
-tables were measured on an H200.
+and a row that is read once has small tiles, so that many programs load while others compute. For
+short rows there are kernels beside these in which one tile has a whole row (SHORT_ROWS): no loops,
+one load, and masks. All tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -85,11 +87,12 @@ def row_tile(
         return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
     if wide and 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
-    elements = math.gcd(extent, most)
+    again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
+    elements = math.gcd(extent, 2 * ROW if again else most)
     if elements <= 256 and wide:  # the last tile is not full
         rows, elements = _of_length(ROW_TILES, extent)
         return rows, min(most, elements), ()
-    return (most // elements, elements, ()) if elements > 256 else (0, 0, ())
+    return (max(1, most // elements), elements, ()) if elements > 256 else (0, 0, ())
 
 
 def _masks_little(tiles: Tiles, most: int) -> bool:
