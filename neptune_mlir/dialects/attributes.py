@@ -171,13 +171,14 @@ TILE = Attribute(
     "tile", NUMBERS, "a fused op",
     "the tile size of each axis; 0: not cut",
     writers=(
-        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
-        "transforms.tiling.skip_dead_tiles",
+        "transforms.schedule.like_tiles", "transforms.schedule.tile",
+        "transforms.tiling.lower_to_tiles", "transforms.tiling.skip_dead_tiles",
     ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
         "driver.page.tiles", "pipelines.cases", "transforms.fusion.privatize",
-        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "transforms.schedule.like_tiles", "transforms.schedule.tile",
+        "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
 TILE_FEW = Attribute(
@@ -194,6 +195,12 @@ TUNED = Attribute(
         "analysis.tiles", "codegen.gpu.kernels", "transforms.gpu.pace_products",
         "transforms.tiling.lower_to_tiles",
     ),
+)  # fmt: skip
+ONE_TILE = Mark(
+    "one_tile", MARK, "neptune.stream, neptune.reduce",
+    "a tile has all of the streamed axis in every call that the program is for",
+    writers=("transforms.schedule.like_tiles", "transforms.schedule.tile"),
+    readers=("transforms.schedule.like_tiles", "transforms.tiling.kernel"),
 )  # fmt: skip
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",
@@ -259,7 +266,10 @@ OF_MASK = Mark(
     "of_mask", MARK, "scf.forall",
     "the kernel finds what a mask is made of, so that others skip tiles",
     writers=("transforms.hopper.positions_ahead", "transforms.tiling.extrema"),
-    readers=("transforms.hopper.positions_ahead", "transforms.tiling.host_plan"),
+    readers=(
+        "transforms.hopper.positions_ahead", "transforms.tiling.host_plan",
+        "transforms.tiling.merge_programs",
+    ),
 )  # fmt: skip
 TARGET = Attribute(
     "target", TEXT, "scf.forall",

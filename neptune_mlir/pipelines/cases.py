@@ -43,6 +43,10 @@ PORTABLE = 64  # of these, the most that programs have which warps cannot share
 ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
 ALIGNED = "aligned:1"
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
+NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
+# Rows without products are cut from LONG_ROW elements on, where they are no more than a quarter of
+# the multiprocessors: a program for each would leave the rest idle for 20 microseconds and more.
+LONG_ROW, FEW_PROGRAMS = 1 << 17, 4
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
@@ -59,6 +63,7 @@ class Case:
         blocks: how many of them are to share a multiprocessor (`blocks_of`).
         schedule: in place of the program's own ("": that).
         merged: the program has two axes of rows as one (`merge-rows`).
+        exact: the condition says all, whatever the schedule.
     """
 
     knob: str
@@ -68,11 +73,13 @@ class Case:
     blocks: int = 1
     schedule: str = ""
     merged: bool = False
+    exact: bool = False
 
     @property
     def rows(self) -> int:
-        """Of a tile, for calls with few rows."""
-        return int(self.knob.partition(":")[2])
+        """Of a tile, for calls with few rows; NO_PRODUCTS: those of a stream without products."""
+        name, _, number = self.knob.partition(":")
+        return int(number) if name == "rows" else NO_PRODUCTS
 
     @property
     def is_for_portable(self) -> bool:
@@ -130,6 +137,21 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
         return ()
     rows = FEW_ROWS.of(noted[0].operation)
     return tuple(Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows)
+
+
+def long_rows(module: Any) -> tuple[Case, ...]:
+    """Calls with few and long rows of a program that is one kernel without products, where only a
+    call knows how many and how long."""
+    length = stream_length(module)
+    if length is None or isinstance(length, int):
+        return ()
+    (stream,) = streams(module)
+    rows = _rows_of(stream) if LONGER_FEW.on(stream.operation) else None
+    if rows is None or any(kernel_ops(f) != [stream] for f in functions(module)):
+        return ()
+    few = ["le", ["mul", FEW_PROGRAMS, rows], ["multiprocessors"]]
+    rule = ["and", ["le", LONG_ROW, length], few]
+    return (Case("columns:256", rule, schedule="private", exact=True),)
 
 
 def one_row(module: Any) -> tuple[Case, ...]:
@@ -224,9 +246,8 @@ class Conditions:
         """The calls that are to take a variant; of merged rows the largest tiles come first."""
         if case.merged:
             return self._merged(case, variant)
-        if case.schedule:
-            launch = variant.launches[len(self._plan.launches) - 1]
-            return self._in_chunks(case, _product(launch.grid[1:]))
+        if case.schedule and not case.exact:
+            return self._in_chunks(case, _tiles(variant))
         return case.condition or few(case, self._plan, variant)
 
     def _in_chunks(self, case: Case, tiles: Expression) -> Expression:

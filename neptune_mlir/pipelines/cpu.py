@@ -25,7 +25,7 @@ KNOBS = {"streamed": "products:128"}
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
 # Streams so short that a vector along them would be mostly empty: vectors of rows.
-SHORT_STREAMS = ((8, "stream:1"),)
+SHORT_STREAMS = {"streamed": ((8, "stream:1"),)}
 
 
 def ways(target: str) -> tuple[Way, ...]:

@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     is_alignable,
     least_rows,
+    long_rows,
     longer,
     merged_rows,
     one_row,
@@ -136,7 +137,9 @@ class Lowering:
         }  # fmt: skip
         short = (case for case in self.short() if case.condition)
         self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
-        self.cut_cases = few_rows(self.module, schedule) if self.way.cut else ()
+        self.cut_cases = ()
+        if self.way.cut:
+            self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
         self.one_row = one_row(self.module) if self.way.cut else ()
         self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
@@ -147,8 +150,7 @@ class Lowering:
 
     def short(self) -> tuple[Case, ...]:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
-        tiled = self.facts["schedule"] in self.way.knobs
-        return short_streams(self.module, self.way.lengths if tiled else ())
+        return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
     def to_tiles(self) -> None:
         self.run(common.TO_TILES)

@@ -12,6 +12,7 @@ from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu, runner
+from neptune_mlir.pipelines.cases import NO_PRODUCTS
 from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
@@ -47,10 +48,15 @@ CUT_PORTABLE = (
         _cut(PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")), least=32,
         most=32, smaller=("stream:16",),
     ),
-    Way(_cut(PRIVATE), most=16, smaller=("stream:16",)),
+    Way(_cut(PRIVATE), least=1, most=16, smaller=("stream:16",)),
+    # rows without products: tiles by the rule
+    Way({"private": f"chunks:0;{CUT}"}, least=NO_PRODUCTS, most=NO_PRODUCTS),
 )  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
+# Streams so short that one tile has a whole row, of rows whose length only a call knows: the
+# longest first, for of several images that serve a call the last one counts.
+SHORT_STREAMS = {"streamed": tuple((n, f"most:{n}") for n in (1024, 512, 256))}
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -64,6 +70,7 @@ def ways(target: str) -> tuple[Way, ...]:
             {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
+            lengths=SHORT_STREAMS,
         )
         for held, deep in zip(PRODUCT_WORDS, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]
@@ -186,6 +193,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     `specialize-warps` said so, in the steps of a way.)"""
     found = [
         *gpu.CLEAN,
+        *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
         Step("partition-warps"),

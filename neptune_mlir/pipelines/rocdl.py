@@ -144,6 +144,7 @@ def to_kernels(chip: AmdTarget, entry: str) -> list[Step]:
     """Tile IR to `gpu.func`s and a plan."""
     return [
         *gpu.CLEAN,
+        *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
         Step("keep-references"),

@@ -26,7 +26,7 @@ class Way:
         smaller: further knobs, one after the other, for a variant whose code spills or takes more
             memory than there is.
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
-        lengths: the same of lengths of a stream without products.
+        lengths: the same of lengths of a stream without products, by schedule.
         needs: a knob; who sets it to 0 does not want this way.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
@@ -41,7 +41,7 @@ class Way:
     least: int = 0
     smaller: tuple[str, ...] = ()
     rows: tuple[tuple[int, str], ...] = ()
-    lengths: tuple[tuple[int, str], ...] = ()
+    lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     needs: str = ""
 
     def takes(self, schedule: str, rows: int) -> bool:

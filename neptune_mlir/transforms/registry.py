@@ -53,6 +53,7 @@ _MODULES: dict[str, str] = {
     "float8-bits": "neptune_mlir.transforms.tiling.float8_bits",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
+    "merge-programs": "neptune_mlir.transforms.tiling.merge_programs",
     "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",
     "outline-kernels": "neptune_mlir.transforms.cpu.outline_kernels",
     "tensor-to-generic": "neptune_mlir.transforms.gpu.tensor_to_generic",

@@ -45,6 +45,7 @@ class Chip:
 
     columns = 1  # pieces of operand B that are best brought at once
     packs = False  # whether a fragment is one vector
+    brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
 
     def __init__(self, target: GpuTarget):
@@ -88,6 +89,11 @@ class Chip:
 
     def arrive(self) -> None:
         """Wait for all that this thread has fetched."""
+
+    def bring(self, s: Scalars, thread: Any, row: Any, pointer: Any, count: Any) -> None:
+        """Thread 0 has `count` bytes (i32, whole chunks) brought to the second-level cache, if the
+        number of their row (i32) is not negative; only where the chip `brings_rows`."""
+        raise NotImplementedError
 
     def let_next_start(self) -> None:
         """The next kernel may start once all blocks of this one have come here."""

@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     slice_parts,
     tuned,
 )
+from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
 from neptune_mlir.codegen.gpu.host import KernelSignature
@@ -117,6 +118,7 @@ class KernelWriter:
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
+        bring_rows(self)
         for op in self.body.operations:
             self.write_op(op.operation)
 

@@ -59,6 +59,18 @@ class Nvidia(Chip):
         scope = ir.Attribute.parse("#gpu.barrier_scope<workgroup>")
         ir.Operation.create("gpu.barrier", attributes={"scope": scope})
 
+    @property
+    def brings_rows(self) -> bool:  # type: ignore[override]
+        target = self.target
+        return isinstance(target, NvidiaTarget) and target.capability >= (9, 0)
+
+    def bring(self, s: Scalars, thread: Any, row: Any, pointer: Any, count: Any) -> None:
+        asm(
+            "{\n.reg .pred p, q;\nsetp.ge.s32 q, $1, 0;\nsetp.eq.and.s32 p, $0, 0, q;\n"
+            "@p cp.async.bulk.prefetch.L2.global [$2], $3;\n}",
+            "r,r,l,r", [s.value(thread, s.i32), row, pointer, count],
+        )  # fmt: skip
+
     def let_next_start(self) -> None:
         asm("griddepcontrol.launch_dependents;", "")
 

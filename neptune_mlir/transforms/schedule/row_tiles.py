@@ -3,14 +3,16 @@
 
 A program has whole rows, or what divides them: ROW elements, or fewer where registers are few. On
 chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
-was reduced is held whole, up to 8 ROW elements (2 ROW beside functions), and rows that nothing
-divides take ROW_TILES by their length.
+was reduced is held whole, up to 8 ROW elements (2 ROW beside functions; longer ones have tiles of
+2 ROW), and rows that nothing divides take ROW_TILES by their length. Streams that are cut into
+chunks have tiles of a row, and ROW elements of it.
 
 Where only a call knows the length, kernels for several lengths stand side by side
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
-and a row that is read once has small tiles, so that many programs load while others compute. All
-tables were measured on an H200.
+and a row that is read once has small tiles, so that many programs load while others compute. For
+short rows there are kernels beside these in which one tile has a whole row (SHORT_ROWS): no loops,
+one load, and masks. All tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1,
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
+SHORT_ROWS = {256: 4, 512: 8, 1024: 4}  # rows of a tile that has all of each, by their length
+WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
@@ -47,12 +51,14 @@ Tiles = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class RowCalls:
-    """The calls that a tile is for: rows of at least `length`, and whether these are few; `held` as
-    of the pass `tile`."""
+    """The calls that a tile is for: rows of at least `length`, and whether these are few; of `most`
+    elements at most (0: any); `held` as of the pass `tile`; whether rows are `cut` into chunks."""
 
     held: int
     length: int
     few: bool
+    most: int
+    cut: bool
 
 
 def row_tile(
@@ -65,9 +71,13 @@ def row_tile(
     along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
     if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
         return 0, 0, ()
+    if calls.cut:
+        return (1, ROW, ()) if wide and not ROW >= extent > 0 else (0, 0, ())
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
+        if calls.most and (tiles is ROW_TILES or _masks_little(tiles, calls.most)):
+            return SHORT_ROWS[calls.most], calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
             return 1, FEW_ROW, starts
@@ -77,11 +87,18 @@ def row_tile(
         return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
     if wide and 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
-    elements = math.gcd(extent, most)
+    again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
+    elements = math.gcd(extent, 2 * ROW if again else most)
     if elements <= 256 and wide:  # the last tile is not full
         rows, elements = _of_length(ROW_TILES, extent)
         return rows, min(most, elements), ()
-    return (most // elements, elements, ()) if elements > 256 else (0, 0, ())
+    return (max(1, most // elements), elements, ()) if elements > 256 else (0, 0, ())
+
+
+def _masks_little(tiles: Tiles, most: int) -> bool:
+    """Whether rows of whole chunks of so many elements, or fewer, are better off in a tile with
+    masks than in loops."""
+    return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS
 
 
 def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:
@@ -94,7 +111,7 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
     if not is_multiple(extents[axis], LEAST_CHUNK):
         return ROW_TILES
-    if isinstance(op, N.StreamOp) and not _is_read_again(nests, axis):
+    if isinstance(op, N.StreamOp) and not is_read_again(nests, axis):
         return ONCE_TILES
     arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
     if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
@@ -102,7 +119,7 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     return (LONGEST_TILE, *AGAIN_TILES)
 
 
-def _is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
+def is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether rows are read again once they were reduced: a result has their elements."""
     return any(axis in nest.result_axes and not nest.in_body for nest in nests)
 
@@ -115,6 +132,6 @@ def _has_functions(nests: Sequence[FusedNest], axis: int) -> bool:
 def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
     """The longest row that is held whole: one that is read again once it was reduced, longer where
     a thread holds no results of functions beside its elements."""
-    if not _is_read_again(nests, axis):
+    if not is_read_again(nests, axis):
         return 0
     return 2 * ROW if _has_functions(nests, axis) else 8 * ROW

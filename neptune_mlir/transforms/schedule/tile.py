@@ -54,6 +54,7 @@ from neptune_mlir.dialects.attributes import (
     FEW_ROWS,
     LONGER,
     LONGER_FEW,
+    ONE_TILE,
     TILE,
     TILE_FEW,
 )
@@ -63,14 +64,17 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     PRODUCT_ROW,
     RowCalls,
+    is_read_again,
     row_tile,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -108,6 +112,7 @@ class Wishes:
     chunks: int = 0
     product_rows: int = 0
     product_stream: int = 0
+    most: int = 0
     beside_products: bool = False  # another kernel of the program has products
 
     def of(self, products: bool) -> tuple[Wishes, int, int]:
@@ -125,7 +130,7 @@ def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
     few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
-    product_stream: int = 0,
+    product_stream: int = 0, most: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -145,10 +150,12 @@ def tile(
             groups have tiles of them brought by the copy engine. (`neptune.alignable`: it helps.)
         chunks: 1 where streams are cut into chunks behind this.
         product_rows: as `rows`, of streams with products alone; and `product_stream`, as `stream`.
+        most: the greatest extent of streamed axes that sizes are for, where only a call says and
+            there is no product; 0: there is none. One tile has all of such a stream.
     """
     wishes = Wishes(
         rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned,
-        chunks, product_rows, product_stream,
+        chunks, product_rows, product_stream, most,
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
@@ -169,6 +176,8 @@ def tile(
             if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
                 few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
                 TILE_FEW.set(op.operation, few)
+        if (kernels := kernel_ops(function)) and _chip_of(kernels[0]):
+            like_readers(kernels, values)
 
 
 def _parse_sizes(text: str) -> list[int]:
@@ -353,13 +362,19 @@ def _long_rows(
     streamed = isinstance(op, N.StreamOp)
     alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
-    ruled = wishes.held or wishes.warp_groups or wishes.product_rows
+    cut = bool(wishes.chunks) and streamed and not wishes.beside_products
+    ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
-    asked_for = RowCalls(wishes.held, length, bool(wishes.few and wishes.length))
+    few = bool(wishes.few and wishes.length)
+    asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
     rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
+    if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
+        ONE_TILE.set(op.operation)
+    if elements and streamed and is_read_again(nests, axis):
+        note_choices(op.operation, {"ahead": MULTIPROCESSORS})
     if starts:
         _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)

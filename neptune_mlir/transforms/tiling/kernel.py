@@ -24,6 +24,7 @@ from neptune_mlir.analysis.fused_nests import (
 from neptune_mlir.analysis.tile_axes import Extent, TileAxis, axes_of, extents_of, tiles_of
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
+from neptune_mlir.dialects.attributes import ONE_TILE
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import location_text
 
@@ -59,6 +60,11 @@ class TileKernel:
     def schedule(self) -> Any:
         """The op that has the tile sizes, and the choices."""
         return (self.inner or self.op).operation
+
+    @property
+    def in_one_tile(self) -> bool:
+        """Whether one tile has all of the streamed axis, whatever its extent."""
+        return self.chunks is None and ONE_TILE.on(self.schedule)
 
     def result_axes(self, key: str) -> tuple[int, ...]:
         """The axis of each dimension of a nest's result or a running value."""

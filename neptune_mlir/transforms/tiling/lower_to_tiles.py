@@ -169,6 +169,8 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     """The tiles of the streamed axis that this program visits."""
     kernel, root = program.kernel, program.root
     axis = kernel.axes[kernel.stream]
+    if kernel.in_one_tile:
+        return [Range(0, axis.extent, False, single=True)]
     start, stop = 0, axis.extent
     exists = program.exists(kernel.stream)
     live = [form for form in affine_part(kernel.live) if program.bounds(form)]

@@ -47,6 +47,7 @@ class Memory:
     def __init__(self) -> None:
         self.heap = np.zeros(HEAP_ALIGN, np.uint8)
         self.guards: list[tuple[int, int]] = []
+        self.brought: list[tuple[int, int]] = []  # what was asked for ahead: address, bytes
 
     def put(self, array: np.ndarray) -> int:
         address = len(self.heap)
@@ -60,6 +61,12 @@ class Memory:
         count = int(np.prod(shape))
         raw = self.heap[address : address + count * SIZES[kind]]
         return from_bytes(raw, kind).reshape(shape).copy()
+
+    def bring(self, address: int, size: int) -> None:
+        """A block asks that these bytes come to a cache: they are those of an array."""
+        assert all(address + size <= start or address >= end for start, end in self.guards)
+        assert HEAP_ALIGN <= address and address + size <= len(self.heap)
+        self.brought.append((address, size))
 
     def check_guards(self) -> None:
         for start, end in self.guards:
@@ -201,6 +208,13 @@ class Block:
         if "vote.sync.all" in text:
             assert len(self._warps(mask))
             return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
+        if "prefetch.L2" in text:
+            thread, row, source, count = (x[mask] for x in operands)
+            asked = (thread == 0) & (row >= 0)
+            for start, size in zip(source[asked], count[asked], strict=True):
+                assert start % 16 == 0 and size % 16 == 0
+                self.memory.bring(int(start), int(size))
+            return None
         assert text.startswith("griddepcontrol.")  # launches run one after the other here
         return None
 

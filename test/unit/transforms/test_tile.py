@@ -176,7 +176,7 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
     ("body", "shape", "more", "want"),
     [
         (softmax, [D, D, 8192], "", [1, 1, 0]),  # held whole: it is read again
-        (softmax, [D, D, 16384], "", [1, 1, 4096]),  # not beside exponentials
+        (softmax, [D, D, 16384], "", [1, 1, 8192]),  # not beside exponentials
         (softmax, [D, D, 8191], "", [1, 1, 0]),
         (softmax, [D, D, 50257], "", [1, 1, 4096]),  # the last tile is not full
         (softmax, [D, D, D], "", [1, 4, 256]),

@@ -28,6 +28,8 @@ module attributes {transform.with_named_sequence} {
     %few = transform.tune.knob<"few"> = 0 from options = [0, 1, 2] -> !transform.any_param
     // The least length of streams that these are for.
     %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
+    // The greatest length of streams without products that these are for: one tile has all of one.
+    %most = transform.tune.knob<"most"> = 0 from options = i64 -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
     // Rows and streamed elements of streams with products.
@@ -38,12 +40,12 @@ module attributes {transform.with_named_sequence} {
     %split = "transform.neptune.apply_pass"(%pruned, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned"]}
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "most"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs over rows, on the simulator: reductions that are not fused share a kernel, rows that one
+tile has all of are loaded once, and rows are asked for ahead."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from support.chips import simt
+from support.chips.run_kernels import Simulated
+from support.chips.scalar_ops import bf16_round
+
+CUT = "columns:256"
+
+
+@cache
+def lowered(name, cols=None, dtype="f32"):
+    """The tile programs of an operator by knob."""
+    size = {"classes" if name == "cross_entropy" else "cols": cols}
+    program = getattr(ops, name)(dtype=dtype, **size)
+    raised = RaisedProgram(program.to_mlir(), name)
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-1:]))
+    found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
+    return program, {"": base, **found}
+
+
+def close(name, knob, rows, cols, *, known=False, dtype="f32", **choices):
+    """Check an operator's kernels for some calls; returns them."""
+    program, found = lowered(name, cols if known else None, dtype)
+    run = Simulated(found[knob].copy().module, target="sm_90a", **choices)
+    random = np.random.default_rng(cols)
+    vectors = {"layer_norm": 2, "rms_norm": 1}.get(name, 0)
+    shapes = [(rows, cols), *[cols] * vectors]
+    given = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    if dtype == "bf16":
+        given = [bf16_round(x) for x in given]
+    if name == "cross_entropy":
+        given.append(random.integers(0, cols, rows))
+    wanted = program.reference(*(g if g.dtype == np.int64 else g.astype(float) for g in given))
+    found = run(*given)
+    limit = 5e-3 if dtype == "bf16" else 1e-5
+    assert np.linalg.norm(found - wanted) <= limit * np.linalg.norm(wanted)
+    return run
+
+
+def test_a_mean_and_what_is_normalised_by_it_are_one_kernel():
+    run = close("layer_norm", "", 5, 264, dtype="bf16")  # too large for f32 if they were fused
+    assert len(run.plan.launches) == 1 and len(run.plan.buffers) == 1  # the result
+    run = close("layer_norm", "", 3, 520, known=True, dtype="bf16")
+    assert len(run.plan.launches) == 1
+    loads = [line for line in run.assigned.splitlines() if "extract_slice %arg0" in line]
+    assert len(loads) == 1  # each row stays in registers
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "cross_entropy"])
+@pytest.mark.parametrize(("knob", "cols"), [("most:512", 311), ("most:256", 7), ("most:256", 256)])
+def test_rows_that_one_tile_has_all_of(name, knob, cols):
+    run = close(name, knob, 5, cols)
+    assert "scf.for " not in run.assigned
+    loads = [line for line in run.assigned.splitlines() if "extract_slice %arg0" in line]
+    assert len(loads) == 1
+
+
+def test_which_calls_take_them():
+    _, found = lowered("softmax")
+    assert {"most:256", "most:512", "most:1024"} <= set(found)
+    assert not any("most" in knob for knob in lowered("layer_norm", 520)[1])
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm", "cross_entropy"])
+def test_few_and_long_rows_are_cut(name):
+    run = close(name, CUT, 2, 8500)
+    chunks, *joins = run.plan.launches
+    assert len(joins) == 2  # for few chunks and for many; one of them has programs
+    assert simulated_programs(run, chunks, 2, 8500) == 2 * 3  # tiles of 4096
+
+
+def simulated_programs(run, launch, rows, cols):
+    shapes = [(rows, cols) if len(a.shape) == 2 else (cols,) for a in run.plan.arguments]
+    return math.prod(evaluate(e, shapes, [], MULTIPROCESSORS) for e in launch.grid)
+
+
+def test_which_calls_have_few_and_long_rows():
+    program, found = lowered("softmax")
+    raised = RaisedProgram(program.to_mlir(), "softmax")
+    cases = [case for case, _ in raised.variants(found[""], "", "sm_90a") if case.exact]
+    assert [case.knob for case in cases] == [CUT]
+    for shape, taken in (((1, 10**6), True), ((33, 1 << 17), True), ((34, 1 << 17), False),
+                         ((1, 1 << 16), False)):  # fmt: skip
+        assert bool(evaluate(cases[0].condition, [shape], [], MULTIPROCESSORS)) == taken
+    # a mean and what is normalised by it are two kernels there
+    assert CUT not in lowered("layer_norm", dtype="bf16")[1]
+
+
+def test_rows_are_asked_for_ahead(monkeypatch):
+    asked = []
+    monkeypatch.setattr(simt.Memory, "bring", lambda _, *part: asked.append(part))
+    close("rms_norm", "", 5, 520, known=True, ahead=2)
+    first = min(asked)[0]
+    assert sorted(asked) == [(first + row * 2080, 2080) for row in range(3)]  # not of the last two
