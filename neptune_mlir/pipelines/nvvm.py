@@ -47,7 +47,9 @@ CUT_PORTABLE = (
         _cut(PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")), least=32,
         most=32, smaller=("stream:16",),
     ),
-    Way(_cut(PRIVATE), most=16, smaller=("stream:16",)),
+    Way(
+        {**_cut(PRIVATE), "streamed": "stream:32;least:16"}, most=16, smaller=("stream:16",),
+    ),
 )  # fmt: skip
 KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
