@@ -247,7 +247,8 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
                 variant = begin([*program.variant(lowering, target, case, knob)][-1])
                 found = finished(variant)
             if found and _spilled(found) <= _may_spill(case, lowering.way):
-                bundle = add(bundle, found, conditions.of(case, variant.plan))
+                condition = conditions.of(case, variant.plan)
+                bundle = bundle if condition is None else add(bundle, found, condition)
         return bundle
 
     def finished(begun: Any) -> Any:
@@ -359,7 +360,8 @@ def emit_text(
             conditions = Conditions(plan)
             for case, variant in program.variants(lowering, str(lowering.module), target):
                 when = conditions.of(case, plan_of(variant))
-                texts[f"calls where {describe(when, names)}"] = shown(variant)
+                if when is not None:
+                    texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
         parts = [f"{mark} other calls\n{shown(lowering)}" if texts else shown(lowering)]
         parts += [f"{mark} -----\n{mark} {calls}\n{text}" for calls, text in texts.items()]

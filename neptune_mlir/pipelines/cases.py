@@ -33,7 +33,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 SHORT = 1024  # points of a stream
@@ -136,7 +136,8 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
     if len(noted) != 1 or last != [noted]:
         return ()
     rows = FEW_ROWS.of(noted[0].operation)
-    return tuple(Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows)
+    cut = [Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows]
+    return _and_whole(cut)
 
 
 def long_rows(module: Any) -> tuple[Case, ...]:
@@ -161,7 +162,17 @@ def one_row(module: Any) -> tuple[Case, ...]:
     place = _rows_place(found[0]) if len(found) == 1 else None
     if place is None:
         return ()
-    return (Case("rows:1", ["le", ["dim", *place], 1], schedule="private"),)
+    return _and_whole([Case("rows:1", ["le", ["dim", *place], 1], schedule="private")])
+
+
+def _and_whole(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Cases whose streams are cut, each that is for small tiles followed by one for calls where one
+    chunk is the best number: these have nothing to join."""
+    found = []
+    for case in cases:
+        small = case.schedule == "private" and case.rows <= SMALL
+        found += [case, replace(case, schedule="streamed")] if small else [case]
+    return tuple(found)
 
 
 def merged_rows(rows: int) -> tuple[Case, ...]:
@@ -170,8 +181,8 @@ def merged_rows(rows: int) -> tuple[Case, ...]:
         Case(f"rows:{n}", schedule=schedule, merged=True)
         for n in MERGED
         for schedule in ("private", "streamed")
-        if n >= PORTABLE or schedule == "private"
-    ]  # not cut: tiles of warp groups
+        if schedule == "private" or n >= PORTABLE or n <= SMALL
+    ]  # not cut: tiles of warp groups, and the smallest
     if rows:
         least = min((n for n in MERGED if n >= rows), default=MERGED[0])
         wide = least >= PORTABLE
@@ -241,14 +252,30 @@ class Conditions:
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
+        # by rows and whether these are merged: which calls a stream in chunks is for, its grid
+        self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
 
-    def of(self, case: Case, variant: Plan) -> Expression:
-        """The calls that are to take a variant; of merged rows the largest tiles come first."""
-        if case.merged:
-            return self._merged(case, variant)
-        if case.schedule and not case.exact:
-            return self._in_chunks(case, _tiles(variant))
-        return case.condition or few(case, self._plan, variant)
+    def of(self, case: Case, variant: Plan) -> Expression | None:
+        """The calls that are to take a variant (None: no call); of merged rows the largest tiles
+        come first, and those of streams in chunks before those of whole ones."""
+        if not case.schedule or case.exact:
+            return case.condition or few(case, self._plan, variant)
+        key = case.rows, case.merged
+        if case.schedule == "streamed":
+            whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
+            return whole(case, variant)
+        launch = _in_parts(variant)
+        tiles = _product(launch.grid[1:])
+        rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+        self._chunks[key] = rule, launch.grid
+        return rule
+
+    def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
+        """Calls whose stream would be cut into one chunk, where its tiles are the same."""
+        rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), (None, (0,)))
+        if rule is None or _product(tiles) != _product(variant.launches[-1].grid):
+            return None
+        return ["and", rule, ["le", chunks, 1]]
 
     def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
         """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
@@ -279,30 +306,36 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _merged(self, case: Case, variant: Plan) -> Expression:
+    def _merged(self, case: Case, tiles: Expression) -> Expression:
         """The largest tiles: no more than half as many as the program for any call has, or so few
         that they leave three quarters of the multiprocessors idle. (All calls, where their rows
-        are known.) Where they keep the multiprocessors busy, their stream is not cut. Smaller ones:
-        no more than these, so that each holds all rows."""
-        chip = ["multiprocessors"]
-        tiles = _programs(variant) if case.schedule == "streamed" else _tiles(variant)
+        are known.) Smaller ones: no more than these, so that each holds all rows."""
         if self._largest is None:
             half = ["le", ["mul", 2, tiles], _programs(self._plan)]
-            rule = ["or", half, ["le", ["mul", 4, tiles], chip]]
+            rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
             self._largest = tiles, case.condition or rule
             return self._largest[1]
-        rule = case.condition or ["le", tiles, self._largest[0]]
-        if case.schedule == "streamed":
-            places = ["mul", ["ceildiv", tiles, chip], chip]
-            busy = ["le", ["mul", BUSY[0], places], ["mul", BUSY[1], tiles]]
-            return ["and", self._largest[1] if tiles == self._largest[0] else rule, busy]
-        return rule
+        return case.condition or ["le", tiles, self._largest[0]]
+
+    def _whole(self, case: Case, variant: Plan) -> Expression:
+        """Calls for tiles of merged rows whose stream is not cut: where these keep the
+        multiprocessors busy, or one chunk is the best number."""
+        chip = ["multiprocessors"]
+        tiles = _programs(variant)
+        rule = self._merged(case, tiles)
+        places = ["mul", ["ceildiv", tiles, chip], chip]
+        idle: Expression = ["le", ["mul", BUSY[0], places], ["mul", BUSY[1], tiles]]
+        found = self._chunks.get((case.rows, True))
+        if found:
+            rule, (chunks, *_) = found
+            idle = ["or", idle, ["le", chunks, 1]]
+        return ["and", rule, idle]
 
 
-def _tiles(variant: Plan) -> Expression:
-    """The tiles of rows (and of columns) of a stream in chunks."""
+def _in_parts(variant: Plan) -> Launch:
+    """The launch of a stream in chunks, whose grid begins with these."""
     joins = 2 if any(launch.kernel.endswith("_few") for launch in variant.launches) else 1
-    return _product(variant.launches[-1 - joins].grid[1:])  # (the first are the chunks)
+    return variant.launches[-1 - joins]
 
 
 def few(case: Case, plan: Plan, variant: Plan) -> Expression:

@@ -48,7 +48,10 @@ CUT_PORTABLE = (
         _cut(PRIVATE.replace(CUT, f"programs:{4 * MULTIPROCESSORS};each:4")), least=32,
         most=32, smaller=("stream:16",),
     ),
-    Way(_cut(PRIVATE), least=1, most=16, smaller=("stream:16",)),
+    Way(
+        {**_cut(PRIVATE), "streamed": "stream:32;least:16"}, least=1, most=16,
+        smaller=("stream:16",),
+    ),
     # rows without products: tiles by the rule
     Way({"private": f"chunks:0;{CUT}"}, least=NO_PRODUCTS, most=NO_PRODUCTS),
 )  # fmt: skip

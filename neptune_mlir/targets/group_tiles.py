@@ -58,29 +58,32 @@ def _columns(shape: Shape, cut: int) -> int:
 
 # ---- registers
 
-def registers(shape: Shape, stream: int, cut: int = 0) -> int:
+def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
     """Of a thread: for so many scores of a row (kept rounded as well) and for the results; for the
-    only product of a program, its columns (`cut`, or by the rule) and what goes with them."""
+    only product of a program, its columns (`cut`, or by the rule) and what goes with them. Of so
+    many `groups` (0: of few)."""
     if is_plain(shape):
         return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
-    return _quarters(shape) * stream // 4 + shape.results * shape.width // 2
+    return _quarters(shape, groups) * stream // 4 + shape.results * shape.width // 2
 
 
-def _quarters(shape: Shape) -> int:
+def _quarters(shape: Shape, groups: int) -> int:
     """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
     score, and a quarter for what is rounded of it for each result; of several results, what one
     is made of waits while another is made. What is loaded has an address, and what comes from
-    shared memory is two elements of 16 bits in a register."""
+    shared memory is two elements of 16 bits in a register. A number of a point is that of every
+    fourth one in a register: fewer groups have room for these beside their products."""
     loaded = 2 * resources.LOADED * shape.loads + shape.boxes
+    loaded += shape.marks if groups == max(PRODUCT_REGISTERS) else 0
     return 2 * shape.scores + 2 * shape.results - 1 + loaded
 
 
 def has_registers(shape: Shape, choice: Choice) -> bool:
     """Whether the groups of a block have the registers that a choice takes."""
     groups = choice.rows // GROUP_ROWS
-    needed = registers(shape, choice.stream, choice.columns)
+    needed = registers(shape, choice.stream, choice.columns, groups)
     return (groups, choice.blocks) in REGISTERS and needed <= PRODUCT_REGISTERS[groups]
 
 
@@ -176,7 +179,7 @@ def most_stream(shape: Shape, rows: int) -> int:
     left = PRODUCT_REGISTERS[rows // GROUP_ROWS] - shape.results * shape.width // 2
     if shape.results > 1 and (shape.band or not shape.light):
         left -= BESIDE_PRODUCTS
-    by_registers = left * 4 // _quarters(shape)
+    by_registers = left * 4 // _quarters(shape, rows // GROUP_ROWS)
     room = TILE_BYTES - once_bytes(shape, rows)
     boxes = shape.boxes * rows * ELEMENT
     by_memory = room // max(1, resources.STAGES * (_row_bytes(shape) + boxes))

@@ -46,6 +46,7 @@ class Shape:
         loads: tiles of rows and streamed points that are loaded for anything but a product, by the
             threads that compute.
         boxes: those that the copy engine brings to shared memory.
+        marks: numbers of a streamed point alone that comparisons take: its document, say.
     """
 
     depth: int
@@ -57,12 +58,14 @@ class Shape:
     results: int = 1
     loads: int = 0
     boxes: int = 0
+    marks: int = 0
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         if (self.scores, self.results) != (1, 1):
             marks.append(f"{self.scores} scores {self.results} results")
-        marks += [f"{n} {name}" for name in ("loads", "boxes") if (n := getattr(self, name))]
+        counts = ((name, getattr(self, name)) for name in ("loads", "boxes", "marks"))
+        marks += [f"{n} {name}" for name, n in counts if n]
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
     def as_json(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class Shape:
         return made
 
 
-_COUNTS = {"scores": 1, "results": 1, "loads": 0, "boxes": 0}  # of a Shape, at least
+_COUNTS = {"scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0}  # of a Shape, at least
 
 
 @dataclass(frozen=True)

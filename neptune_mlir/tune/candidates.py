@@ -103,7 +103,7 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
         return "rows that are not whole panels"
     if choice.columns and choice.columns == columns(shape):
         return "the columns that the rule gives"
-    if registers(shape, choice.stream, choice.columns) > PRODUCT_REGISTERS[groups]:
+    if registers(shape, choice.stream, choice.columns, groups) > PRODUCT_REGISTERS[groups]:
         return "registers"
     if (groups, choice.blocks) not in REGISTERS:
         return "registers of several blocks"

@@ -19,7 +19,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
-from neptune_mlir.dialects.op_names import CREATE, GET, PUT
+from neptune_mlir.dialects.op_names import CREATE, GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Ring:
     """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot;
     `panel`: columns of a tile's panels. `by_warps`: each warp releases a slot, for it reads the
-    tile on its own; matmuls are over for a group at once. `readers`: each of them gets all tiles,
-    and releases them (`neptune.reader`)."""
+    tile on its own, or nothing does; matmuls are over for a group at once. `readers`: each of them
+    gets all tiles, and releases them (`neptune.reader`)."""
 
     offset: int
     full: int
@@ -109,11 +109,19 @@ class Rings:
             self.rings[name] = replace(ring, full=full, empty=full + 8 * ring.stages)
 
     def _is_read_by_warps(self, ring: Any) -> bool:
-        """Whether something else than matmuls of warp groups reads the tiles of a ring."""
-        readers = [use.owner.operation for op in self.uses[ring] for use in op.results[0].uses]
-        return any(
-            AGAIN.on(op) or VIA.find(op, "mma") != "mma" for op in readers
-        )  # fmt: skip
+        """Whether each warp is to release the tiles of a ring: something else than matmuls of warp
+        groups reads them, or perhaps nothing does, as they are read in a loop within alone. Where
+        that loop has no iteration, no matmul keeps the warps of a group together, and the first of
+        them would give away what another has not waited for: this one would find the phase that
+        it waits for over, the next one begun, and wait for ever."""
+        for get in self.uses[ring]:
+            readers = [use.owner.operation for use in get.results[0].uses]
+            readers = [op for op in readers if op.name != RELEASE]
+            if any(AGAIN.on(op) or VIA.find(op, "mma") != "mma" for op in readers):
+                return True
+            if all(op.block != get.block for op in readers):
+                return True
+        return False
 
     def start_barriers(self, warps: int, groups: int) -> None:
         for ring in self.rings.values():

@@ -47,7 +47,7 @@ JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is 
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
-UNIT = 840  # all of these divide it
+AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
 
 
 def stream_axes(stream: Any) -> list[FusedAxis]:
@@ -119,18 +119,22 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         few = many = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
-        chosen = _busiest(grid, asked, few)
+        chosen = _soonest(grid, asked, tiles, few)
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
 
 
-def _busiest(grid: Index, places: Index, few: Index) -> Index:
+def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:
     """The number of chunks with which programs, of which so many run at once, are done soonest:
-    one up to CANDIDATES, or `few` where that is more (then hardly any place is idle)."""
+    one up to CANDIDATES, or `few` where that is more (then hardly any place is idle).
+
+    A round takes the time of the tiles of a chunk and of AROUND more."""
     found = []
     for count in range(1, CANDIDATES + 1):
         rounds = ix.floordiv(ix.add(ix.scale(grid, count), ix.sub(places, 1)), places)
-        time = JOIN[0] * UNIT if count == 1 else JOIN[1] * UNIT // count  # of a round
-        found.append(ix.add(ix.scale(rounds, time * (CANDIDATES + 1)), count))
+        each = ix.add(ix.ceildiv(tiles, count), AROUND)
+        share = JOIN[0] if count == 1 else JOIN[1]
+        time = ix.scale(ix.mul(rounds, each), share * (CANDIDATES + 1))
+        found.append(ix.add(time, count))
     best = ix.mod(ix.minimum(*found), CANDIDATES + 1)
     return ix.where_less(CANDIDATES, few, few, best)
 

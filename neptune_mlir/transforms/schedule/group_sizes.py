@@ -34,11 +34,11 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import (
     GROUP_ROWS,
+    MOST_STREAM,
     has_registers,
     is_deep,
     is_plain,
     most_stream,
-    registers,
     share_memory,
 )
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
@@ -92,10 +92,16 @@ def shape_of(
         and stream in T.axes_of(r) and T.axes_of(r) & (row_axes - {stream})
     }  # fmt: skip
     boxes = {r for r in loads if _is_box(r, domain, aligned)}
+    compared = {r for t in terms if t.op in T.COMPARISONS for r in T.walk(t)}
+    marks = [
+        r for r in {r for nest in nests for r in nest.reads} & compared - loads
+        if r.attr not in made and stream in T.axes_of(r)
+    ]  # fmt: skip
     return Shape(
         max(depths, default=0), 0 if column is None else domain[column], bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
+        len(marks),
     )  # fmt: skip
 
 
@@ -133,7 +139,7 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDEST)
-    fits = shape.width and registers(shape, 128) <= PRODUCT_REGISTERS[3]
+    fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if not few and length >= (_long(shape) or length + 1):
         groups = 3
@@ -145,11 +151,16 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
     return Choice(rows, most_stream(shape, rows), keeps=not few)
 
 
+def _has_room_for_three(shape: Shape) -> bool:
+    """Whether three groups hold the widest tile of the stream."""
+    return has_registers(shape, Choice(3 * GROUP_ROWS, MOST_STREAM))
+
+
 def _long(shape: Shape) -> int:
     """The length from which on the rule takes three groups where it takes two for less; 0: none."""
     if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
         return 0
-    always = not shape.triangle and registers(shape, 128) <= PRODUCT_REGISTERS[3]
+    always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
     aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
@@ -179,4 +190,9 @@ def lengths(chip: str, shape: Shape) -> list[int]:
 
 
 def _known(chip: str, shape: Shape) -> list[Entry]:
-    return tuned.current().of(chip, shape)
+    """What was measured; of streams without marks what registers hold beside these, too."""
+    found = tuned.current().of(chip, shape)
+    if found or not shape.marks:
+        return found
+    bare = tuned.current().of(chip, replace(shape, marks=0))
+    return [entry for entry in bare if has_registers(shape, entry.choice)]

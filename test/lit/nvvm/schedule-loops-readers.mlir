@@ -23,9 +23,13 @@
 // PIPELINED: scf.if
 // PIPELINED: "neptune.aref_get"(%[[RING]]) {neptune.reader = 1 : i64}
 
-// two groups arrive at the barrier of a free slot for a tile that is read once, for the others twice
-// CODE-DAG: mbarrier.init.shared::cta.b64 [$0], 2;
+// Eight warps arrive at the barrier of a free slot for the tile that is loaded once: where the loop
+// has no iteration, no matmul keeps the warps of a group together. Two groups arrive at those of the
+// ring, twice.
+// CODE-NOT: mbarrier.init.shared::cta.b64 [$0], 2;
+// CODE-DAG: mbarrier.init.shared::cta.b64 [$0], 8;
 // CODE-DAG: mbarrier.init.shared::cta.b64 [$0], 4;
+// CODE-NOT: mbarrier.init.shared::cta.b64 [$0], 2;
 
 #mk = affine_map<(i, j, k) -> (i, k)>
 #nk = affine_map<(i, j, k) -> (j, k)>

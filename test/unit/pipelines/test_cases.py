@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -136,3 +137,23 @@ def test_lone_nests_and_known_rows_have_no_variants():
     for program in (lone, ops.attention(head_dim=8, q_len=64)):
         made = compiler.compile_text(program.to_mlir(), "test", "cpu", None, None)
         assert "variants" not in made.facts
+
+
+# ---- how many chunks
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "chunks"),
+    [
+        (8, 64, 1),  # a tile: none is cut, though five chunks would leave no multiprocessor idle
+        (8, 1024, 1),
+        (8, 8192, 4),  # 9 rounds of a quarter for 3 of the whole
+    ],
+)
+def test_chunks_of_programs_that_have_a_multiprocessor_each(batch, keys, chunks):
+    program = ops.attention(
+        head_dim=64, batch=batch, heads=12, q_len=384, kv_len=keys, dtype="f16"
+    )  # 36 tiles of 128 rows a sequence
+    knobs = "warp_groups:1;rows:128;chunks:0;programs:132;each:1;columns:32"
+    module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
+    assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]
