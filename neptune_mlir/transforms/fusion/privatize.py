@@ -47,6 +47,9 @@ JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is 
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
+# Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
+# by the rule). One that is made for all chunks there can be takes as long for 9.
+SMALL_JOINS = {FEW_CHUNKS: 0, 32: 128}
 UNIT = 840  # all of these divide it
 
 

@@ -79,7 +79,7 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         ("rows:16", (8, HEADS, ["ceildiv", ["dim", 0, 2], 16]), small),
         ("rows:1", (8, fold, ["dim", 0, 2]), folded),
     ):
-        variant = replace(PLAN, launches=(Launch("f_0", grid, ()),))
+        variant = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", HEADS, ())))
         when = cases.Conditions(whole).of(cases.Case(knob, schedule="private"), variant)
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
