@@ -129,7 +129,8 @@ def test_a_tree_of_guesses(target):
 def test_a_join_of_more_than_a_few_chunks():
     """It has a kernel of its own, of which the program for any number has none in that call."""
     case = Paged([700, 3, 0], 16, heads=4, group=4, dim=32, dtype=np.float16)
-    kernel = simulated(ops.paged_attention(head_dim=32, page_size=16, group=4, dtype="f16"), "sm_80")
+    program = ops.paged_attention(head_dim=32, page_size=16, group=4, dtype="f16")
+    kernel = simulated(program, "sm_80")
     shapes = [a.shape for a in case.arguments]
     sizes = [[evaluate(n, shapes, (), 132) for n in x.grid] for x in kernel.plan.launches]
     stream, *joins = [math.prod(grid) for grid in sizes]
