@@ -182,8 +182,8 @@ TILE = Attribute(
     ),
 )  # fmt: skip
 TILE_FEW = Attribute(
-    "tile_few", NUMBERS, "neptune.global",
-    "tile sizes where a stream was cut into few chunks",
+    "tile_few", LISTS, "neptune.global",
+    "tile sizes where a stream was cut into few chunks, the fewest first",
     writers=("transforms.schedule.tile",),
     readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip

@@ -366,7 +366,7 @@ class GlobalOp(Neptune.Operation, name="global", traits=_PURE):
     chunk axis. (`skip-dead-tiles` writes one with sizes of its own, without a private.)
 
     Attributes that `tile` may add: `neptune.tile` as in `neptune.stream`, and `neptune.tile_few`,
-    sizes of a second kernel for when there are no more chunks than its first size.
+    sizes of further kernels for when there are no more chunks than the first size of each.
 
     Rejected: nests without a fitting `neptune.axes`, a region that does not end in a
     `neptune.produce` of the result types.

@@ -26,7 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from neptune_mlir.analysis.fused_nests import multiplies_matrices, nests_of
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.analysis.fused_nests import contractions, multiplies_matrices, nests_of
+from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
@@ -35,6 +37,8 @@ from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.transforms.schedule.tile import kernel_ops
+from neptune_mlir.transforms.schedule.tile_room import BYTES
+from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 
 SHORT = 1024  # points of a stream
 SMALL = 16  # rows of the smallest product
@@ -228,6 +232,20 @@ def _has_products(stream: Any) -> bool:
     return multiplies_matrices(nests_of(stream, Values()))
 
 
+def streams_bytes(module: Any) -> bool:
+    """Whether each product of a fused program loads elements of 8 bits along its stream, and no
+    others there."""
+    widths = set()
+    for stream in streams(module):
+        nests = nests_of(stream, Values())
+        made = {nest.key for nest in nests if nest.body is None or masked_load(nest.body) is None}
+        for _, *factors in contractions(nests):
+            along = [f for f in factors if stream.axis.value in T.axes_of(f)]
+            widths |= {BYTES.get(f.dtype, 4) for f in along if f.attr not in made}
+            widths |= set() if any(f.attr not in made for f in along) else {0}
+    return widths == {1}
+
+
 def stream_length(module: Any) -> Expression | None:
     """How long the stream of a fused program is that has one: a number, or a dimension of an
     argument; None where it is neither."""
@@ -334,7 +352,7 @@ class Conditions:
 
 def _in_parts(variant: Plan) -> Launch:
     """The launch of a stream in chunks, whose grid begins with these."""
-    joins = 2 if any(launch.kernel.endswith("_few") for launch in variant.launches) else 1
+    joins = 1 + sum(launch.kernel.endswith(FEWER) for launch in variant.launches)
     return variant.launches[-1 - joins]
 
 

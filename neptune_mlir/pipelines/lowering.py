@@ -38,6 +38,7 @@ from neptune_mlir.pipelines.cases import (
     one_row,
     short_streams,
     stream_length,
+    streams_bytes,
 )
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
@@ -357,6 +358,8 @@ class RaisedProgram:
         elif not found and not self.schedule:
             always = [case.knob for case in lowering.short() if not case.condition]
             values = ";".join([values, *always])
+            if chosen in way.narrow and streams_bytes(lowering.module):
+                values = f"{values};{way.narrow[chosen]}"
         if self.knobs:
             own = library.knob_values(self.knobs)
             if chosen != rule:  # what was said of the program's own schedule is not for this one

@@ -17,15 +17,23 @@ from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 
-# Streams in chunks wait for memory: 2 programs a multiprocessor,
-# with tiles under way in each, keep it busy, and few chunks are cheap to join.
-CUT = f"programs:{2 * MULTIPROCESSORS};each:2"
-PRIVATE = f"stream:32;least:16;chunks:0;{CUT};columns:32"
+
+def _waiting(bits: int) -> tuple[str, str]:
+    """Streams in chunks wait for memory: how many programs, with tiles under way in each, keep it
+    busy (few chunks are cheap to join), and their tiles."""
+    programs, elements = resources.waiting(bits)
+    return f"programs:{programs * MULTIPROCESSORS};each:{programs}", f"stream:{elements}"
+
+
+CUT, STREAM = _waiting(16)
+NARROW = {"private": ";".join(_waiting(8))}  # for streams of 8-bit elements
+PRIVATE = f"{STREAM};least:16;chunks:0;{CUT};columns:32"
 
 
 def _cut(knobs: str) -> dict[str, str]:
@@ -41,7 +49,7 @@ CUT_GROUPS = {
 }
 CUT_PORTABLE = (
     Way(
-        _cut(PRIVATE.replace("stream:32", "stream:64")), least=64, most=64,
+        _cut(PRIVATE.replace(STREAM, "stream:64")), least=64, most=64,
         smaller=("stream:32", "stream:16"),
     ),
     Way(
@@ -74,6 +82,7 @@ def ways(target: str) -> tuple[Way, ...]:
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
             lengths=SHORT_STREAMS,
+            narrow=NARROW if held == PRODUCT_WORDS[0] else {},
         )
         for held, deep in zip(PRODUCT_WORDS, APART, strict=True)
         for sizes in [f"held:{held};shared:{shared};least:16"]

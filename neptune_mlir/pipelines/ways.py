@@ -25,6 +25,7 @@ class Way:
         most: rows of a tile of such a way, at most, and `least`, at least.
         smaller: further knobs, one after the other, for a variant whose code spills or takes more
             memory than there is.
+        narrow: further knobs, by schedule, for programs whose products stream elements of 8 bits.
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
         lengths: the same of lengths of a stream without products, by schedule.
         needs: a knob; who sets it to 0 does not want this way.
@@ -40,6 +41,7 @@ class Way:
     most: int = 0
     least: int = 0
     smaller: tuple[str, ...] = ()
+    narrow: Mapping[str, str] = field(default_factory=dict)
     rows: tuple[tuple[int, str], ...] = ()
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     needs: str = ""

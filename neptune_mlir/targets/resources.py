@@ -81,6 +81,8 @@ LATE_SLOTS = 3  # of one that two products read, one of them an iteration late: 
 RESULT_BYTES = 32 << 10  # shared memory that results pass through
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
 MOST_STAGES = 6
+WAITING = 2  # programs of a multiprocessor that keep memory busy with streams of 16-bit elements
+WAITING_STREAM = 32  # such elements of their tiles, along the stream
 
 
 def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
@@ -101,6 +103,17 @@ def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
 def stages_under_way(streamed: int) -> int:
     """Stages that have UNDER_WAY bytes on their way, where an iteration loads `streamed`."""
     return max(STAGES, min(MOST_STAGES, 1 + -(-UNDER_WAY // streamed)))
+
+
+def waiting(bits: int = 16) -> tuple[int, int]:
+    """Programs of a multiprocessor that wait for memory, and how many elements their tiles have
+    along the stream, for streams of elements of so many bits.
+
+    Narrower elements come in tiles of as many bytes, so each copy is worth its instructions. A byte
+    is more elements then, each of which is computed with: as many times more programs keep the
+    memory busy.
+    """
+    return WAITING * 16 // bits, WAITING_STREAM * 16 // bits
 
 
 def fitting_stages(limit: int, once: int, streamed: int, wanted: int) -> int:

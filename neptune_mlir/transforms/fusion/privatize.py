@@ -48,6 +48,9 @@ CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
+# Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
+# by the rule). One that is made for all chunks there can be takes as long for 9.
+SMALL_JOINS = {FEW_CHUNKS: 0, 32: 128}
 
 
 def stream_axes(stream: Any) -> list[FusedAxis]:

@@ -65,7 +65,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
@@ -173,9 +173,10 @@ def tile(
                     loc=location_text(op.operation.location),
                 )
             TILE.set(op.operation, chosen)
-            if isinstance(op, N.GlobalOp) and chosen[0] > FEW_CHUNKS:
-                few = default_tile(op, values, replace(wishes, columns=0), FEW_CHUNKS)
-                TILE_FEW.set(op.operation, few)
+            joins = SMALL_JOINS.items() if isinstance(op, N.GlobalOp) else ()
+            few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
+            if few:
+                TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         if (kernels := kernel_ops(function)) and _chip_of(kernels[0]):
             like_readers(kernels, values)
 

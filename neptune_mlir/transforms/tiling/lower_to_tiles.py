@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -30,6 +31,7 @@ from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kerne
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
+FEWER = ("_few", "_some")  # how names of joins of few chunks end
 
 
 @register("lower-to-tiles", "lower fused and lone nests to a grid of programs over static tiles")
@@ -61,25 +63,33 @@ def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
 def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
     """Emit the foralls of an op; returns its results.
 
-    A join with sizes for few chunks (`neptune.tile_few`) gets a second kernel for these. Both
-    stand in the plan, and only one of them has programs.
+    A join with sizes for few chunks (`neptune.tile_few`) gets kernels for these. All stand in the
+    plan, and only one of them has programs.
     """
     if not TILE_FEW.on(op):
         return _lower(read_kernel(op, values), values, name)
-    count, whole, few = op.operands[0], TILE.of(op), TILE_FEW.of(op)
-    limit = few[0]
-    TILE.set(op, few)
-    op.operands[0] = ix.minimum(count, limit)
-    results = _lower(
-        read_kernel(op, values), values, f"{name}_few",
-        lambda bound: ix.where_less(count, limit + 1, bound, 0),
-    )  # fmt: skip
+    count, whole, least = op.operands[0], TILE.of(op), 0
+    results: list[Any] = []
+    for sizes, mark in zip(TILE_FEW.of(op), FEWER, strict=False):
+        TILE.set(op, sizes)
+        op.operands[0] = ix.minimum(count, sizes[0])
+        results = _lower(
+            read_kernel(op, values), values, f"{name}{mark}",
+            partial(_within, count, least, sizes[0]), results,
+        )  # fmt: skip
+        least = sizes[0]
     TILE.set(op, whole)
     op.operands[0] = count
     return _lower(
         read_kernel(op, values), values, name,
-        lambda bound: ix.where_less(limit, count, bound, 0), results,
+        lambda bound: ix.where_less(least, count, bound, 0), results,
     )  # fmt: skip
+
+
+def _within(count: Index, least: int, most: int, bound: Index) -> Index:
+    """`bound` where `count` is over `least` and `most` at most, else 0."""
+    few = ix.where_less(count, most + 1, bound, 0)
+    return ix.where_less(least, count, few, 0) if least else few
 
 
 def _lower(

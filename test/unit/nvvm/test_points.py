@@ -15,6 +15,7 @@ from neptune_mlir.driver.inputs import random_inputs
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import gpu, rocdl
 from neptune_mlir.runtime import CpuExecutable
+from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 from support.chips.run_kernels import Simulated
 
 INPUTS = Path(__file__).parents[2] / "inputs"
@@ -103,7 +104,7 @@ def test_every_input_has_kernels(path):
     kernels = re.findall(r"gpu\.func @(\w+)", code)
     plan = gpu.plan_of(module)
     assert kernels == list(dict.fromkeys(launch.kernel for launch in plan.launches))
-    always = [kernel for kernel in kernels if not kernel.endswith("_few")]  # a join has two forms
+    always = [kernel for kernel in kernels if not kernel.endswith(FEWER)]  # other forms of a join
     assert len(always) == int(re.search(r"^// kernels: (\d+)", text, re.M)[1])
     points = [kernel for kernel in kernels if "_points_" in kernel]
     assert bool(points) == (path.stem in NAMES)

@@ -4,11 +4,16 @@ table entries hold, with loads that run ahead of their iteration."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
+from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Simulated, Specialised
 from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
 
@@ -119,6 +124,33 @@ def test_a_tree_of_guesses(target):
     )
     got = simulated(program, target)(*case.arguments, tree)
     np.testing.assert_allclose(got, of_tree(case, tree), atol=3e-3)
+
+
+def test_a_join_of_more_than_a_few_chunks():
+    """It has a kernel of its own, of which the program for any number has none in that call."""
+    case = Paged([700, 3, 0], 16, heads=4, group=4, dim=32, dtype=np.float16)
+    program = ops.paged_attention(head_dim=32, page_size=16, group=4, dtype="f16")
+    kernel = simulated(program, "sm_80")
+    shapes = [a.shape for a in case.arguments]
+    sizes = [[evaluate(n, shapes, (), 132) for n in x.grid] for x in kernel.plan.launches]
+    stream, *joins = [math.prod(grid) for grid in sizes]
+    assert stream == 3 * sizes[0][0] and 8 < sizes[0][0] <= 32
+    assert [bool(programs) for programs in joins] == [False, True, False]
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scales", "stream"),
+    [(None, None, 32), ("e4m3", "head", 64), ("int8", None, 64), ("e4m3", "token", 32)],
+)
+def test_narrow_keys_come_in_tiles_of_as_many_bytes(kind, scales, stream):
+    """But for values that a program computes before it multiplies them: a scale for each."""
+    program = ops.paged_attention(
+        head_dim=32, page_size=16, group=4, dtype="f16", kv_dtype=kind, kv_scales=scales
+    )
+    module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_80", None, "fused")
+    (op,) = streams(module)
+    assert TILE.of(op.operation)[op.axis.value] == stream
 
 
 def test_bits_do_not_depend_on_the_batch_where_the_number_of_chunks_is_given():

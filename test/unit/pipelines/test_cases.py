@@ -72,7 +72,9 @@ HEADS = ["mul", ["dim", 0, 0], ["dim", 0, 1]]
     ],
 )
 def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folded):
-    whole = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
+    rows = (HEADS, ["ceildiv", ["dim", 0, 2], 128])
+    ahead = Launch("f_0_positions", (["ceildiv", ["dim", 0, 2], 128],), ())  # no variant has it
+    whole = replace(PLAN, launches=(ahead, Launch("f_0", rows, ())))
     fold = ["mul", ["dim", 0, 0], ["ceildiv", ["dim", 0, 1], 8]]
     shapes = [(batch, heads, queries, 128)]
     for knob, grid, wanted in (
@@ -80,7 +82,7 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         ("rows:16", (8, HEADS, ["ceildiv", ["dim", 0, 2], 16]), small),
         ("rows:1", (8, fold, ["dim", 0, 2]), folded),
     ):
-        variant = replace(PLAN, launches=(Launch("f_0", grid, ()),))
+        variant = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
         when = cases.Conditions(whole).of(cases.Case(knob, schedule="private"), variant)
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 

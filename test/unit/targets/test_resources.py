@@ -66,6 +66,12 @@ def test_stages():
     assert resources.fitting_stages(100, 99, 30, 6) == 1
 
 
+def test_programs_that_wait_for_memory():
+    """Tiles of half as wide elements have as many bytes, and twice as many programs."""
+    assert resources.waiting() == (2, 32)
+    assert resources.waiting(8) == (4, 64)
+
+
 def test_registers_of_warp_groups():
     # half a register a score, a quarter for what is rounded of it; half a register a result
     assert group_tiles.registers(HEAD, 96) == 96 * 3 // 4 + 64

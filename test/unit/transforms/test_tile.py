@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.dialects.attributes import CHIP, LONGER, LONGER_FEW
+from neptune_mlir.dialects.attributes import CHIP, LONGER, LONGER_FEW, TILE_FEW
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.nests import DYNAMIC as D
 from neptune_mlir.dialects.program import functions, streams
@@ -278,7 +278,7 @@ def test_a_join_of_a_number_known_at_run_time() -> None:
     assert stream == [1, 8, 0, 32, 0, 0]
     assert join == [100, 1, 1, 0, 1, 1, 32]
     _, op = kernel_ops(next(iter(functions(program.module))))
-    assert list(op.operation.attributes["neptune.tile_few"])[:1] == [8]
+    assert TILE_FEW.of(op.operation) == ((8, 1, 1, 0, 1, 1, 0), (32, 1, 1, 0, 1, 1, 0))
 
 
 def test_chunks_for_programs_need_tile_sizes() -> None:
