@@ -5,7 +5,7 @@ array of the plan its place, in arguments, results or the workspace."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,10 +32,12 @@ Take = Callable[[Any, str], ArrayView]
 @dataclass(frozen=True)
 class Requirements:
     """What a call needs. `results` is the shape and MLIR element type of each result;
-    `workspace` the bytes of scratch memory (0: none)."""
+    `workspace` the bytes of scratch memory (0: none). `in_place` has pairs of a result and an
+    argument: `out=` may have that very argument for the result."""
 
     results: tuple[tuple[Shape, str], ...]
     workspace: int
+    in_place: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Sizes:
         for kind, k in plan.results:
             dtype = plan.array((kind, k)).dtype
             results.append((self.buffers[k] if kind == "buffer" else shapes[k], dtype))
-        self.requirements = Requirements(tuple(results), end)
+        self.requirements = Requirements(tuple(results), end, plan.in_place)
         self.launches: list[SizedLaunch] = []
         for launch in plan.launches:
             programs = math.prod(int(value(e)) for e in launch.grid)
@@ -205,7 +207,8 @@ def bind(
                 memory, address=memory.address + offset, dtype=plan.buffers[k].dtype, shape=shape,
                 strides=contiguous(shape),
             )  # fmt: skip
-    _check_apart(read, written, arrays, labels)
+    one = {(root(plan, plan.results[n]), ("argument", k)) for n, k in plan.in_place}
+    _check_apart(read, written, arrays, labels, one)
     for k, held in enumerate(constants):
         arrays["constant", k], labels["constant", k] = held, plan.constants[k].name
     for k, buffer in enumerate(plan.buffers):
@@ -220,17 +223,24 @@ def bind(
 
 def _check_apart(
     read: Sequence[Place], written: Sequence[Place], arrays: Mapping[Place, ArrayView],
-    labels: Mapping[Place, str],
+    labels: Mapping[Place, str], one: Collection[tuple[Place, Place]],
 ) -> None:  # fmt: skip
-    """What is written has no memory in common with anything else."""
+    """What is written has no memory in common with anything else, but for the pairs in `one`, which
+    may be one array."""
     spans = {place: arrays[place].span() for place in (*read, *written)}
     for position, place in enumerate(written):
         low, high = spans[place]
         for other in (*read, *written[:position]):
             first, last = spans[other]
+            if (place, other) in one and _is_one(arrays[place], arrays[other]):
+                continue
             if low < last and first < high and not are_apart(arrays[place], arrays[other]):
                 message = f"{labels[place]} overlaps {labels[other]}"
                 raise ArgumentError(message, hint="pass memory of its own")
+
+
+def _is_one(a: ArrayView, b: ArrayView) -> bool:
+    return all(getattr(a, x) == getattr(b, x) for x in ("address", "dtype", "shape", "strides"))
 
 
 def _bind_results(

@@ -74,7 +74,9 @@ class Launch:
 @dataclass(frozen=True)
 class Plan:
     """See the module's text. `equal` holds pairs of expressions that a call must make equal;
-    `results` are references as in `Launch.operands`; `scratch` is bytes per worker."""
+    `results` are references as in `Launch.operands`; `scratch` is bytes per worker. `in_place` has
+    pairs of a result and an argument whose memory it may take, where both are one array (left out
+    of the JSON where there are none)."""
 
     entry: str
     arguments: tuple[Argument, ...]
@@ -84,6 +86,7 @@ class Plan:
     results: tuple[Any, ...]
     scratch: int = 0
     constants: tuple[Constant, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
 
     def array(self, reference: Any) -> Argument | Buffer | Constant:
         """What a reference names."""
@@ -95,6 +98,8 @@ class Plan:
         data = asdict(self)
         if not self.constants:
             del data["constants"]
+        if not self.in_place:
+            del data["in_place"]
         for launch in data["launches"]:
             if not launch["of_mask"]:
                 del launch["of_mask"]
@@ -121,6 +126,7 @@ class Plan:
                 Constant(c["dtype"], tuple(c["shape"]), c["sha256"], c["name"])
                 for c in data.get("constants", ())
             ),
+            in_place=tuple((result, k) for result, k in data.get("in_place", ())),
         )
 
 

@@ -7,13 +7,16 @@
 
 Both passes are programs that `neptune.vjp` derives. The gradient of the logits is stored, in the
 dtype of x, for `chunk` classes at a time: the backward program runs on these rows of the weight,
-whose gradient it writes in place, and its gradients of x are added up in f32. A class that is not
-in a piece is a target that no class of the piece equals, so targets only move.
+whose gradient it writes in place, and adds its gradient of x to what there is
+(`frontend.gradient.added`). A class that is not in a piece is a target that no class of the piece
+equals, so targets only move. On GPUs a piece's gradient of the logits lies where the gradient of
+the weight is not written yet; the last pieces, which find no room there, are small.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,11 +24,14 @@ import torch
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import UsageError
+from neptune_mlir.frontend.gradient.added import adding
 from neptune_mlir.frontend.gradient.saved import vjp
+from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.op import target_of
 
 CHUNK = 4096  # classes: matmuls that fill a GPU, and logits that take less memory than the weight
+_SMALL = 8  # of a chunk: pieces whose logits have memory of their own
 _REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -42,7 +48,7 @@ def linear_cross_entropy(
         ignore_index: rows of this target have no loss, and no gradient.
         reduction: "mean" (over rows that are not ignored), "sum" or "none".
         chunk: how many classes have their part of the logits in memory at once in the backward
-            pass; 0: all.
+            pass, at most; 0: all.
 
     Returns:
         f32, [] or, with "none", [...] of x.
@@ -80,10 +86,12 @@ def _forward(width: int, classes: int, dtype: torch.dtype, device: torch.device)
 
 @functools.cache
 def _backward(
-    width: int, classes: int, dtype: torch.dtype, device: torch.device, wrt: tuple[str, ...]
-) -> Kernel:
+    width: int, classes: int, dtype: torch.dtype, device: torch.device, wrt: tuple[str, ...],
+    adds: bool,
+) -> Kernel:  # fmt: skip
+    """`adds`: to what there is of the gradient of x."""
     _, program = vjp(_program(width, classes, dtype), wrt=wrt)
-    return compile(program, target=target_of(device))
+    return compile(adding(program, "d_x") if adds else program, target=target_of(device))
 
 
 def _program(width: int, classes: int, dtype: torch.dtype) -> Any:
@@ -113,22 +121,70 @@ def _backward_op(
     lse: torch.Tensor, chunk: int, learns_x: bool, learns_weight: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     classes, wrt = weight.shape[0], ("x",) * learns_x + ("w",) * learns_weight
-    size = min(chunk or classes, classes)
     x, weight, lse = x.detach(), weight.detach(), lse.detach()
     d_loss = d_loss.detach().contiguous()
     d_x, d_weight = _results(x, weight, learns_x, learns_weight)
-    pieces = range(0, classes, max(size, 1))
-    part = total = d_x
-    if learns_x and len(pieces) > 1:
-        part, total = torch.empty_like(d_x), torch.zeros_like(d_x, dtype=torch.float32)
-    for first in pieces:
-        last = min(first + size, classes)
-        kernel = _backward(x.shape[1], last - first, x.dtype, x.device, wrt)
-        out = [part] * learns_x + [d_weight[first:last]] * learns_weight
-        kernel(x, weight[first:last], target - first, lse, d_loss, out=out)
-        if total is not part:
-            total.add_(part)
-    return total.to(x.dtype), d_weight
+    room_for = len(x) if learns_weight and x.is_cuda else 0
+    pieces = _pieces(classes, chunk or classes, room_for, x.shape[1])
+    adds = learns_x and len(pieces) > 1
+    sums = [d_x] * learns_x
+    if adds:
+        sums += [torch.empty_like(d_x)] * (d_x.itemsize < 4)  # what the sum is rounded by
+        for one in sums:
+            one.zero_()
+    first = 0
+    for size in pieces:
+        last = first + size
+        kernel = _backward(x.shape[1], size, x.dtype, x.device, wrt, adds)
+        given = (x, weight[first:last], target - first, lse, d_loss)
+        free = d_weight[last:].view(-1)
+        if not adds:
+            _run(kernel, given, [*sums, *[d_weight[first:last]] * learns_weight], free)
+        else:
+            sums = _add(kernel, given, sums, [d_weight[first:last]] * learns_weight, free)
+        first = last
+    return sums[0] if learns_x else d_x, d_weight
+
+
+def _pieces(classes: int, chunk: int, rows: int, width: int) -> list[int]:
+    """How many classes each piece has. The logits of `rows` rows for a piece should find room in
+    the gradient of the weight that later pieces write; else the piece is small."""
+    sizes: list[int] = []
+    rest = classes
+    while rest:
+        size = min(chunk, rest)
+        if chunk < classes and rows * size > (rest - size) * width:
+            size = min(-(-chunk // _SMALL), rest)
+        sizes.append(size)
+        rest -= size
+    return sizes
+
+
+def _add(
+    kernel: Kernel, given: Sequence[torch.Tensor], sums: list[torch.Tensor],
+    others: list[torch.Tensor], free: torch.Tensor,
+) -> list[torch.Tensor]:  # fmt: skip
+    """Run a kernel that adds to sums, in their place where that may be; returns the new sums."""
+    given = (*given, *sums)
+    first = len(given) - len(sums)
+    wanted = {(k, first + k) for k in range(len(sums))}
+    there = given[0].is_cuda and wanted <= {*kernel.requirements(*given).in_place}
+    made = sums if there else [torch.empty_like(one) for one in sums]
+    _run(kernel, given, [*made, *others], free)
+    return made
+
+
+def _run(
+    kernel: Kernel, given: Sequence[torch.Tensor], out: Sequence[torch.Tensor], free: torch.Tensor
+) -> None:
+    """Run a kernel; `free` is memory that it may work in, if that is enough."""
+    named = {}
+    if free.is_cuda and free.numel():
+        room = free.view(torch.int8)
+        room = room[-room.data_ptr() % WORKSPACE_ALIGNMENT :]
+        if 0 < kernel.requirements(*given).workspace <= len(room):
+            named["workspace"] = room
+    kernel(*given, out=list(out), **named)
 
 
 def _results(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.codegen.gpu.in_place import in_place
 from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
@@ -102,6 +103,7 @@ class GpuHost(HostReader):
         _own_results(block)
         for op in block.operations:
             self._op(op)
+        self.in_place = in_place(self.function, self._given)
         return self.kernels
 
     def _op(self, op: Any) -> None:
@@ -183,7 +185,7 @@ class GpuHost(HostReader):
             replace(launch, operands=(*launch.operands, *kernel.operands))
             for launch, kernel in zip(self.launches, self.kernels, strict=True)
         ]
-        plan = self.plan()
+        plan = replace(self.plan(), in_place=self.in_place)
         for op in list(module.body.operations):
             if op.operation.name == "func.func":
                 op.operation.erase()
