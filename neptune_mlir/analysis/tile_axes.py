@@ -20,7 +20,7 @@ from typing import Any
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.tiles import is_multiple
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.dialects.attributes import TILE, WHOLE
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
@@ -30,12 +30,14 @@ Extent = Any  # an int, or an ir.Value of index type
 
 @dataclass(frozen=True)
 class TileAxis:
-    """One axis of a kernel: its name, extent, tile size (the extent when uncut), and role."""
+    """One axis of a kernel: its name, extent, tile size (the extent when uncut), and role. `held`:
+    one tile has all of it, though its extent is known at run time only."""
 
     name: str
     extent: Extent
     size: int
     role: str  # grid whole stream loop
+    held: bool = False
 
     @property
     def once(self) -> bool:
@@ -83,6 +85,7 @@ def axes_of(op: Any, found: Iterable[FusedNest], stream: int | None) -> list[Til
     reduced = {a for n in found for a in n.reduced_axes}
     names = [a.value for a in op.axis_names] if hasattr(op, "axis_names") else None
     axes: list[TileAxis] = []
+    held = WHOLE.on(op.operation)
     for k, (extent, tile) in enumerate(zip(extents_of(op), tiles, strict=True)):
         name = names[k] if names else f"d{k}"
         if tile == 0 and not isinstance(extent, int):
@@ -99,5 +102,5 @@ def axes_of(op: Any, found: Iterable[FusedNest], stream: int | None) -> list[Til
             role = "loop"
         else:  # one padded tile needs no grid dimension
             role = "whole" if isinstance(extent, int) and 0 < extent < size else "grid"
-        axes.append(TileAxis(name, extent, size, role))
+        axes.append(TileAxis(name, extent, size, role, held and role == "stream"))
     return axes

@@ -207,6 +207,12 @@ LONGER_FEW = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+WHOLE = Mark(
+    "whole", MARK, "neptune.stream",
+    "whoever calls says that one tile has all of the streamed axis",
+    writers=("transforms.schedule.tile",),
+    readers=("analysis.tile_axes",),
+)  # fmt: skip
 ALIGNABLE = Mark(
     "alignable", MARK, "neptune.stream",
     "the copy engine could bring tiles of tensors whose rows only a call knows, were they aligned",

@@ -56,6 +56,7 @@ from neptune_mlir.dialects.attributes import (
     LONGER_FEW,
     TILE,
     TILE_FEW,
+    WHOLE,
 )
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
@@ -108,6 +109,7 @@ class Wishes:
     chunks: int = 0
     product_rows: int = 0
     product_stream: int = 0
+    whole: int = 0
     beside_products: bool = False  # another kernel of the program has products
 
     def of(self, products: bool) -> tuple[Wishes, int, int]:
@@ -125,7 +127,7 @@ def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
     few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
-    product_stream: int = 0,
+    product_stream: int = 0, whole: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -145,10 +147,12 @@ def tile(
             groups have tiles of them brought by the copy engine. (`neptune.alignable`: it helps.)
         chunks: 1 where streams are cut into chunks behind this.
         product_rows: as `rows`, of streams with products alone; and `product_stream`, as `stream`.
+        whole: the most elements of streams that such sizes are for. One tile has all of them, where
+            reads run along a stream without products.
     """
     wishes = Wishes(
         rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned,
-        chunks, product_rows, product_stream,
+        chunks, product_rows, product_stream, whole,
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
@@ -238,6 +242,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
             stream, most = sizes[along], _power(rows * sizes[along])
+        elif inner is None and axis is not None and _is_held(axis, nests, domain, wishes):
+            stream = wishes.whole
+            WHOLE.set(op.operation)
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -257,6 +264,14 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return _within_pages(chosen, nests, domain, across)
+
+
+def _is_held(
+    axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes
+) -> bool:
+    """Whether one tile is to have all of a streamed axis."""
+    fits = domain[axis] == DYNAMIC or domain[axis] <= wishes.whole
+    return bool(wishes.whole) and not wishes.stream and fits and _is_contiguous(axis, nests)
 
 
 def _stream_size(

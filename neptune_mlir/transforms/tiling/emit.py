@@ -300,6 +300,8 @@ class GridProgram:
     def whole_range(self, axis: int, split: bool = True) -> list[Range]:
         """All of an axis; with `split` its ragged tail is a range of its own."""
         extent, size = self.kernel.axes[axis].extent, self.kernel.axes[axis].size
+        if self.kernel.axes[axis].held:
+            return [Range(0, extent, False, single=True)]
         return tail_ranges(extent, size, split, self.exists(axis))
 
     def extent(self, axis: int) -> Term:

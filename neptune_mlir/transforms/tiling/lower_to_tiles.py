@@ -173,6 +173,8 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     exists = program.exists(kernel.stream)
     live = [form for form in affine_part(kernel.live) if program.bounds(form)]
     anywhere = chunk is None and _begins_anywhere(kernel, live)
+    if axis.held and not live and chunk is None:
+        return program.whole_range(kernel.stream)
     with root.here():
         if chunk is not None:  # chunks are cut between tiles, and differ by one at most
             tiles = ix.ceildiv(axis.extent, axis.size)

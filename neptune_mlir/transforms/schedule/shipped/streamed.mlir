@@ -35,15 +35,17 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     // 1: rows whose length only a call knows are aligned to 16 bytes.
     %aligned = transform.tune.knob<"aligned"> = 0 from options = [0, 1] -> !transform.any_param
+    // The most elements of streams without products that these sizes are for: one tile has them.
+    %whole = transform.tune.knob<"whole"> = 0 from options = i64 -> !transform.any_param
     %split = "transform.neptune.apply_pass"(%pruned, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned"]}
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %whole)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "whole"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }
