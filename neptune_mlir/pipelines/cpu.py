@@ -67,6 +67,7 @@ FROM_TILES = (
     Step("tensor-to-generic", {"only": "tensor.extract_slice"}),
     Step("sink-reads"),
     Step("turn-tiles"),
+    Step("fuse-tiles"),
     Step("place-tiles"),
     Step("canonicalize"),
     _BUFFERIZE,

@@ -205,8 +205,13 @@ class TileLowering:
         em, names = self.em, self._combiners()
         assert self.allocate is not None
         views = [self.generic.outputs[k].view for k in names]
-        square = (em.lanes, em.lanes)
-        places = [self.allocate(v.kind, square, 1) for v in views if v is not None]
+        # (`allocate` gives the same memory for the same question)
+        kinds = [v.kind for v in views if v is not None]
+        asked = [kinds[:k].count(kind) for k, kind in enumerate(kinds)]
+        squares = [(kinds.count(kind) * em.lanes, em.lanes) for kind in kinds]
+        whole_places = [self.allocate(k, s, 1) for k, s in zip(kinds, squares, strict=True)]
+        places = [em.shifted(p, [n * em.lanes, 0])
+                  for p, n in zip(whole_places, asked, strict=True)]  # fmt: skip
         low, high, _ = self._range(p)
 
         def rows(i: Index, _: list[Any]) -> list[Any]:
@@ -243,8 +248,7 @@ class TileLowering:
             and getattr(v.kind, "width", 0) == 32
             for v, k in views
         )  # fmt: skip
-        alone = all(not g.spans(o) for o in g.outputs)
-        return p if suits and alone and g.extents[p] % lanes == 0 else None
+        return p if suits and g.extents[p] % lanes == 0 else None
 
     def _combiners(self) -> dict[int, str]:
         """Of the outputs that are not written at every point."""
