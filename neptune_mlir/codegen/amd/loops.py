@@ -186,6 +186,10 @@ def _paths(
     pieces: Sequence[Block], after: Sequence[Sequence[int]], head: int
 ) -> list[list[Instruction]]:
     """The ways from a block back to itself that meet no block twice."""
+    returning, before = {head}, {head}
+    while before:  # no way goes where none comes back: behind a loop may be any number of branches
+        before = {k for k, to in enumerate(after) if before & {*to}} - returning
+        returning |= before
     found: list[list[Instruction]] = []
     stack: list[tuple[int, tuple[int, ...]]] = [(head, (head,))]
     while stack and len(found) < _MOST_PATHS:
@@ -193,7 +197,7 @@ def _paths(
         for target in after[here]:
             if target == head:
                 found.append([i for k in way for i in pieces[k].instructions])
-            elif target not in way:
+            elif target in returning and target not in way:
                 stack.append((target, (*way, target)))
     return found
 

@@ -382,10 +382,7 @@ class Memory:
         kind = self._wide(array.dtype, vector)
         for start in range(0, len(positions), vector):
             position = positions[start]
-            limits = [
-                v if v is not None else (n if layout.padded else None)
-                for v, n in zip(window.valid, window.shape, strict=True)
-            ]
+            limits = _limits(window, layout)
             inside = self.in_bounds(position, limits)
             last = [1] * (len(position) - 1) + [vector]  # what one access takes along each axis
             clamped = [
@@ -488,31 +485,25 @@ class Memory:
         """The types of what `load_staged` gives."""
         layout, vector = self.staging(array, window)
         count = layout.registers // vector
-        return [self._wide(array.dtype, vector)] * count + [self.s.i1] * count * _is_part(window)
+        return [self._wide(array.dtype, vector)] * count
 
     def load_staged(self, array: Array, window: Window) -> list[Any]:
-        """This thread's part of a window on its way to shared memory, and what of it exists (which
-        is for `store_staged` to ask: asking here would wait for the loads)."""
+        """This thread's part of a window on its way to shared memory. What of it exists is for
+        `store_staged` to ask: asking here would wait for the loads."""
         layout, vector = self.staging(array, window)
-        found = list(self._loads(array, window, layout, vector))
-        values = [value for _, value in found]
-        if not _is_part(window):
-            return values
-        true = self.s.constant(1, self.s.i1)
-        return values + [true if inside is None else inside for inside, _ in found]
+        return [value for _, value in self._loads(array, window, layout, vector)]
 
     def store_staged(
         self, array: Array, window: Window, tile: SharedTile, values: Sequence[Any]
     ) -> None:
-        """Write what `load_staged` gave; 0 where nothing exists."""
+        """Write what `load_staged` gave of the same window; 0 where nothing exists."""
         layout, vector = self.staging(array, window)
         positions = self.threads.positions(layout)[::vector]
         if _is_part(window):
+            limits = _limits(window, layout)
             values = [
-                self.s.select(exists, value, self.zero(value.type))
-                for value, exists in zip(
-                    values[: len(positions)], values[len(positions) :], strict=True
-                )
+                self.s.select(self.in_bounds(position, limits), value, self.zero(value.type))
+                for value, position in zip(values, positions, strict=True)
             ]
         for value, position in zip(values, positions, strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
@@ -555,6 +546,14 @@ def _run_of(layout: Layout, last: int) -> int:
               if d.dim == last and d.stride != 1]  # fmt: skip
     whole = all(d.stride % run == 0 for d in others) and not layout.padded
     return run if whole else 1
+
+
+def _limits(window: Window, layout: Layout) -> list[Any]:
+    """Of each dimension, behind which position a thread holds nothing that exists (None: no end)."""
+    return [
+        v if v is not None else (n if layout.padded else None)
+        for v, n in zip(window.valid, window.shape, strict=True)
+    ]
 
 
 def _is_part(window: Window) -> bool:

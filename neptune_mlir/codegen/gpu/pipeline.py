@@ -137,12 +137,7 @@ class RegisterPipeline(Staged):
             sources = [self.source(found, position) for _, found, _ in self.loads]
             scf.YieldOp([v for source in sources for v in memory.load_staged(*source)])
         with s.scope(made.else_block):
-            kept = list(before)[: len(types)] or [None] * len(types)
-            # what exists of a window is no vector register, and of those there are few
-            scf.YieldOp([
-                memory.zero(kind) if value is None or kind == s.i1 else value
-                for value, kind in zip(kept, types, strict=True)
-            ])  # fmt: skip
+            scf.YieldOp(list(before)[: len(types)] or [memory.zero(kind) for kind in types])
         return list(made.results)
 
     def start(self, low: Any, high: Any, step: Any) -> None:
@@ -157,7 +152,9 @@ class RegisterPipeline(Staged):
         for value, found, tile in self.loads:
             array = self.kernel.arrays[found.tensor]
             count = len(self.memory.staged_types(array, found))
-            self.memory.store_staged(array, found, tile, held[:count])
+            # what exists of the window is asked again: conditions that a loop carries are many, and
+            # of the registers for them there are few
+            self.memory.store_staged(*self.source(found, position), tile, held[:count])
             held = held[count:]
             self.kernel.tiles[value] = tile
         self.memory.barrier()

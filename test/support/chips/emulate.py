@@ -4,8 +4,8 @@
     python emulate.py EMULATOR CACHE < requests
 
 EMULATOR is the folder with `amdemu.py`, the loader of the emulator; CACHE one for what the emulator
-compiled. A request is one line of JSON: the bundle, the chip, an .npz of inputs, the order of
-waves, where to write results. One line of JSON answers it. An access past the end of an array, of
+compiled. A request is one line of JSON: the bundle, the chip, an .npz of inputs, in which orders
+waves run (a whole run for each), where to write results. One line of JSON answers it. An access past the end of an array, of
 local memory or of the kernel arguments ends the process with SIGSEGV; so do not run this in a
 process that has to live.
 
@@ -101,12 +101,13 @@ class Memory:
 
 
 def execute(
-    emulator: Any, bundle: Bundle, image: dict[str, Any], inputs: list[Any], order: str,
-    strided: bool, short: int,
+    emulator: Any, bundle: Bundle, image: dict[str, Any], loaded: Any, inputs: list[Any],
+    order: str, strided: bool, short: int,
 ) -> tuple[list[Any], int]:  # fmt: skip
     """The results, and how many instructions waves executed.
 
     Args:
+        loaded: the code of the image, as the emulator has it.
         short: rows that the last input lacks at its end (a control: kernels then read past it).
     """
     plan, memory = bundle.plan_of(image), Memory(emulator)
@@ -141,19 +142,22 @@ def execute(
         for place, x in placed.items()
     }  # fmt: skip
     before = {place: x.tobytes() for place, x in placed.items() if place[0] == "argument"}
-    count = launch(emulator, bundle, image, sizes, views, memory, order)
+    _, notes = hsaco.read_notes(code_of(bundle, image))
+    count = launch(loaded, image, notes, sizes, views, memory, order)
     for place, data in before.items():
         assert place in results or placed[place].tobytes() == data, f"{place} was written"
     return [placed[tuple(r)].copy() for r in plan.results], count
 
 
+def code_of(bundle: Bundle, image: dict[str, Any]) -> bytes:
+    return bundle.code[image["offset"] : image["offset"] + image["size"]]
+
+
 def launch(
-    emulator: Any, bundle: Bundle, image: dict[str, Any], sizes: Sizes, views: Any,
-    memory: Memory, order: str,
+    loaded: Any, image: dict[str, Any], notes: Any, sizes: Sizes, views: Any, memory: Memory,
+    order: str,
 ) -> int:  # fmt: skip
     """Run the launches of a plan; returns how many instructions that took."""
-    code = bundle.code[image["offset"] : image["offset"] + image["size"]]
-    loaded, (_, notes) = emulator.Hsaco(code, image["target"]), hsaco.read_notes(code)
     count = 0
     for sized in sizes.launches:
         name = sized.launch.kernel
@@ -184,14 +188,18 @@ def serve(emulator: Any, request: dict[str, Any]) -> dict[str, Any]:
     with np.load(request["inputs"]) as archive:
         inputs = [archive[f"arg{k}"] for k in range(len(archive))]
     images = [i for i in bundle.facts["images"] if i["target"] == request["chip"]]
-    results, count = [], 0
-    for image in images:  # those for some calls only as well: they are right for any
-        found, executed = execute(emulator, bundle, image, inputs, request["order"],
-                                  request["strided"], request["short"])  # fmt: skip
-        results += found
-        count += executed
+    results, counts = [], []
+    loaded = [emulator.Hsaco(code_of(bundle, image), image["target"]) for image in images]
+    for order in request["orders"]:
+        counts.append(0)
+        for image, code in zip(images, loaded, strict=True):
+            # (those for some calls only as well: they are right for any)
+            found, executed = execute(emulator, bundle, image, code, inputs, order,
+                                      request["strided"], request["short"])  # fmt: skip
+            results += found
+            counts[-1] += executed
     np.savez(request["output"], *results)
-    return {"images": len(images), "instructions": count}
+    return {"images": len(images), "instructions": counts}
 
 
 def main() -> int:

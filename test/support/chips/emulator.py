@@ -81,9 +81,11 @@ class Emulator:
             self._process = None
 
     def results(
-        self, bundle: Any, inputs: Sequence[Any], order: str, strided: bool = False, short: int = 0
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """What the kernels computed, those of each image in turn, and what the process said.
+        self, bundle: Any, inputs: Sequence[Any], orders: Sequence[str], strided: bool = False,
+        short: int = 0,
+    ) -> tuple[list[list[Any]], list[int]]:  # fmt: skip
+        """What the kernels computed in each order of waves, one image of the bundle after the
+        other, and how many instructions waves executed.
 
         Raises:
             OutOfBounds: see there.
@@ -94,7 +96,7 @@ class Emulator:
         np.savez(paths[1], **{f"arg{k}": _bits(x) for k, x in enumerate(inputs)})
         request = dict(
             zip(("bundle", "inputs", "output"), map(str, paths), strict=True),
-            chip=self.chip, order=order, strided=strided, short=short,
+            chip=self.chip, orders=list(orders), strided=strided, short=short,
         )  # fmt: skip
         process = self._process or self._start()
         print(json.dumps(request), file=process.stdin, flush=True)
@@ -103,39 +105,48 @@ class Emulator:
             _, reason = process.communicate()
             self._process = None
             if process.returncode == -signal.SIGSEGV:
-                raise OutOfBounds(f"{self.chip}, order {order}")
+                raise OutOfBounds(f"{self.chip}, one of the orders {orders}")
             raise AssertionError(f"it stopped with {process.returncode}: {reason[-2000:]}")
         said = json.loads(answer)
         assert "error" not in said, said["error"]
+        counts = said["instructions"]
         with np.load(paths[2]) as archive:
-            return [archive[f"arr_{k}"] for k in range(len(archive))], said
+            found = [archive[f"arr_{k}"] for k in range(len(archive))]
+        many = len(found) // len(orders)
+        assert len(counts) == len(orders) and len(found) == many * len(orders)
+        assert many and many % said["images"] == 0
+        return [found[k * many : (k + 1) * many] for k in range(len(orders))], counts
 
     def check(
-        self, program: Any, inputs: Sequence[Any], orders: Sequence[str] = ORDERS,
-        strided: bool = False,
+        self, program: Any, inputs: Sequence[Any], strided: bool = False,
+        wanted: Sequence[Any] | None = None,
     ) -> list[Run]:  # fmt: skip
-        """Compile a program of `neptune_mlir.ops` and compare its results with its definition."""
-        return self.compare(compiled(program, self.chip), program, inputs, orders, strided)
+        """Compile a program of `neptune_mlir.ops` and compare its results; see `compare`."""
+        bundle = compiled(program, self.chip)
+        return self.compare(bundle, program, inputs, ORDERS, strided, wanted)
 
     def compare(
         self, bundle: Any, program: Any, inputs: Sequence[Any], orders: Sequence[str] = ORDERS,
-        strided: bool = False,
+        strided: bool = False, wanted: Sequence[Any] | None = None,
     ) -> list[Run]:  # fmt: skip
-        given = zip(inputs, bundle.plan.arguments, strict=True)
-        wide = [to_float64(x, a.dtype) if _is_float(a.dtype) else x for x, a in given]
-        wanted = program.reference(*wide)
-        wanted = list(wanted) if isinstance(wanted, tuple) else [wanted]
-        plan, runs = bundle.plan, []
-        kinds = [plan.array(reference).dtype for reference in plan.results]
-        for order in orders:
-            got, said = self.results(bundle, inputs, order, strided)
-            assert len(got) == said["images"] * len(wanted) > 0
-            errors = [
+        """The errors of a bundle's results, against `wanted`: by default, what the program's
+        definition gives in float64."""
+        if wanted is None:
+            given = zip(inputs, bundle.plan.arguments, strict=True)
+            defined = program.reference(
+                *(to_float64(x, a.dtype) if _is_float(a.dtype) else x for x, a in given)
+            )
+            wanted = list(defined) if isinstance(defined, tuple) else [defined]
+        kinds = [bundle.plan.array(reference).dtype for reference in bundle.plan.results]
+        assert len(kinds) == len(wanted)
+        results, counts = self.results(bundle, inputs, orders, strided)
+        return [
+            Run(order, [
                 error(to_float64(g, kinds[k % len(wanted)]), wanted[k % len(wanted)])
                 for k, g in enumerate(got)
-            ]
-            runs.append(Run(order, errors, said["instructions"]))
-        return runs
+            ], count)
+            for order, got, count in zip(orders, results, counts, strict=True)
+        ]  # fmt: skip
 
     def _start(self) -> subprocess.Popen[str]:
         own = dict(os.environ, PYTHONPATH=str(ROOT), TMPDIR=str(self.scratch), CC=self._clang(),

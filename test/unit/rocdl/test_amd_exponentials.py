@@ -27,9 +27,10 @@ def test_masks_and_rows(chip, tmp_path):
     emulator = Emulator(chip, tmp_path)
     try:
         program = hostile.attention(HEAD, "f16", causal=True)
-        (found, sums), _ = emulator.results(compiled(program, chip), [q, k, v, mask], "down")
+        code = compiled(program, chip)
+        ((found, sums),), _ = emulator.results(code, [q, k, v, mask], ("down",))
         softmax = compiled(hostile.row_program("softmax"), chip)
-        (weights,), _ = emulator.results(softmax, [np.concatenate(list(rows.values()))], "up")
+        ((weights,),), _ = emulator.results(softmax, [np.concatenate([*rows.values()])], ("up",))
     finally:
         emulator.close()
     kinds = (np.float64, np.float32)

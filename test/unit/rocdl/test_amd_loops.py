@@ -60,3 +60,13 @@ def test_a_loop_without_products_counts_too():
     (loop,) = inner_loops(text, amd("gfx1100"))
     assert loop.shortest.counts[MATRIX] == 0
     assert loop.longest.busy[SLOW] == 2 * amd("gfx1100").issue.slow
+
+
+def test_branches_behind_a_loop_do_not_count():
+    """Results are stored under conditions: 2^50 ways out of the loop, none of them back."""
+    stores = "".join(
+        f"\ts_cbranch_execz .LBB0_{k}\n\tglobal_store_dword v1, v2, off\n.LBB0_{k}:\n"
+        for k in range(10, 60)
+    )
+    (loop,) = inner_loops(KERNEL.replace("\ts_endpgm", stores + "\ts_endpgm"), amd("gfx942"))
+    assert loop == inner_loops(KERNEL, amd("gfx942"))[0]
