@@ -232,23 +232,6 @@ def test_refused_before_any_work(run, gpu, name):
     assert not gpu.launches
 
 
-def test_a_result_in_the_memory_of_an_argument(gpu, maker):
-    """Where the plan says so, and where both are one array."""
-    bundle = bundle_for(*CHIPS[maker])
-    bundle = replace(bundle, plan=replace(PLAN, in_place=((0, 1),)))
-    run = GpuExecutable(bundle.to_bytes(), gpu.driver)
-    x, y, _, scratch = arrays(10)
-    want = (x.array.astype("f4") * 2 + y.array).astype("f2")
-    assert run.requirements(x, y, 2.0).in_place == ((0, 1),)
-    assert run(x, y, 2.0, out=y, workspace=scratch) is y
-    assert np.array_equal(y.array, want)
-    gpu.launches.clear()
-    for given, out in ((y, x), _shifted()):
-        with pytest.raises(ArgumentError, match="out overlaps"):
-            run(x, given, 2.0, out=out, workspace=scratch)
-    assert not gpu.launches
-
-
 def test_requirements(run, gpu):
     x, y, _, _ = arrays(10)
     needs = run.requirements(x, y, 1.0)
