@@ -305,7 +305,7 @@ POINTS = Attribute(
     "points", NUMBER, "scf.forall",
     "threads of a block, of a kernel with one thread a point",
     writers=("transforms.gpu.points_to_kernels",),
-    readers=("codegen.distribute_tiles", "codegen.gpu.host"),
+    readers=("codegen.distribute_tiles", "codegen.gpu.host", "codegen.gpu.in_place"),
 )  # fmt: skip
 PLAN = Attribute(
     "plan", TEXT, "builtin.module",
@@ -339,8 +339,9 @@ VIA = Attribute(
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
     readers=(
-        "codegen.gpu.kernels", "codegen.nvidia.rings", "codegen.nvidia.specialized",
-        "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
+        "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.nvidia.rings",
+        "codegen.nvidia.specialized", "transforms.gpu.defer_joins",
+        "transforms.gpu.keep_references", "transforms.gpu.streams",
         "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
@@ -348,14 +349,14 @@ ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
-    readers=("analysis.layouts",),
+    readers=("analysis.layouts", "codegen.gpu.in_place"),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
     "where the elements of the result live (`analysis/layouts.py`)",
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
     readers=(
-        "analysis.layouts", "codegen.gpu.kernels", "codegen.gpu.pipeline",
+        "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
         "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
         "transforms.hopper.loop_graph", "transforms.hopper.specialize_warps",
     ),

@@ -125,7 +125,7 @@ def _backward_op(
     d_loss = d_loss.detach().contiguous()
     d_x, d_weight = _results(x, weight, learns_x, learns_weight)
     room_for = len(x) if learns_weight and x.is_cuda else 0
-    pieces = _pieces(classes, chunk or classes, room_for, x.shape[1])
+    pieces = piece_sizes(classes, chunk or classes, room_for, x.shape[1])
     adds = learns_x and len(pieces) > 1
     sums = [d_x] * learns_x
     if adds:
@@ -146,7 +146,7 @@ def _backward_op(
     return sums[0] if learns_x else d_x, d_weight
 
 
-def _pieces(classes: int, chunk: int, rows: int, width: int) -> list[int]:
+def piece_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
     """How many classes each piece has. The logits of `rows` rows for a piece should find room in
     the gradient of the weight that later pieces write; else the piece is small."""
     sizes: list[int] = []

@@ -86,8 +86,12 @@ def exponential(s: Scalars, x: Any) -> Any:
         return s.ex2(s.multiply(base, _times_log2_e(s, k)))
     value, g = difference
     if not s.is_reference(g):
-        # Not fma(base, k, -g) of a scaled value: g is a rounded product, and an exact one may be
-        # larger by a unit in the last place of it, which is 1e30 where a mask was scaled.
+        # fma(base, k, -g) of a scaled value only where the product is exact: g is made of rounded
+        # ones, and an exact one may be larger by a unit in the last place of it, which is 1e30
+        # where a mask was scaled.
+        base, k = s.scaled(value)
+        if k is not None and _scales_exactly(s.constant_of(k)):
+            x = s.fma(base, k, s.negate(g))
         return s.ex2(s.multiply(x, log2_e))
     if not s.is_reference(value):
         return _by_rounded_reference(s, value, g)
@@ -95,6 +99,12 @@ def exponential(s: Scalars, x: Any) -> Any:
         rounded = [s.multiply(reference, log2_e) for reference in difference]
         return s.ex2(s.op("arith.subf", rounded, s.f32))
     return s.ex2(s.fma(x, log2_e, s.op("arith.subf", [lost(s, g), lost(s, value)], s.f32)))
+
+
+def _scales_exactly(k: float | None) -> bool:
+    """Whether a product with a constant has the digits of the other factor. (A power of 2 up to 1:
+    nothing overflows. What underflows is far under a unit in the last place of any difference.)"""
+    return k is not None and 0 < abs(k) <= 1 and math.frexp(abs(k))[0] == 0.5
 
 
 def exact_exponential(s: Scalars, x: Any) -> Any:

@@ -3,9 +3,9 @@
 
     o[i, j] = a[i, j] + Σ_k x[i, k] * w[k, j]          o may be a
 
-That holds where a kernel reads an argument only at the window of the result, each element by the one
-thread that computes that element of the result, and no other kernel reads it: results are written
-at the end of a kernel, when all that its threads read of these elements has been read.
+That holds where a kernel reads an argument only at the window of the result, each element by the
+one thread that computes that element of the result, and no other kernel reads it: results are
+written at the end of a kernel, when all that its threads read of these elements has been read.
 
 The plan says so (`Plan.in_place`). A caller who wants it passes the argument as `out=`.
 """

@@ -58,11 +58,21 @@ class ScalarOp:
     name: str
     type: Any
     attributes: dict[str, Any]
+    rounds: bool = False  # as the program says: nothing more exact may take its place
 
     @staticmethod
     def of(op: Any) -> ScalarOp:
         attributes = {key: op.attributes[key] for key in op.attributes}
-        return ScalarOp(op.name, op.results[0].type, attributes)
+        return ScalarOp(op.name, op.results[0].type, attributes, _is_beside_unrounded(op))
+
+
+def _is_beside_unrounded(op: Any) -> bool:
+    """Whether an op widens what was rounded, and something else reads the value before rounding:
+    then the difference may be what is wanted."""
+    inner = op.operands[0].owner if op.name == "arith.extf" else None
+    if not isinstance(inner, ir.OpView) or inner.operation.name != "arith.truncf":
+        return False
+    return len(list(inner.operation.operands[0].uses)) > 1
 
 
 class Scalars:
@@ -289,7 +299,7 @@ class Scalars:
         rewrite = _REWRITES.get(op.name)
         if not ROUGH.on(op):
             rewrite = _EXACT.get(op.name, rewrite)
-        if rewrite is not None:
+        if rewrite is not None and not op.rounds:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:
                 return made

@@ -8,6 +8,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
+from neptune_mlir.frontend.notation import Program, exp
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.common import TO_TILES
 from neptune_mlir.pipelines.lowering import Lowering
@@ -181,3 +182,22 @@ def test_masks_that_are_scaled(target):
     wide = x.astype(np.float64) * np.float32(0.111803398)
     want = np.exp(wide - wide.max(1, keepdims=True))
     np.testing.assert_allclose(found, want / want.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("scale", "fused"), [(0.125, True), (-0.25, True), (0.1, False)])
+def test_differences_from_scaled_values(scale, fused):
+    """x k - g is rounded once where x k has the digits of x. Else a mask of the smallest float,
+    whose rounded product g is, would be far from it."""
+    p = Program("weights")
+    i, j = p.axis("i", 8), p.axis("j", 64)
+    x, g = p.input("x", i, j), p.input("g", i)
+    p.output(exp(x[i, j] * scale - g[i]), i, j)
+    module, _ = lower_text(p.to_mlir(), "test", "sm_80", None, "tile", "")
+    kernel = Simulated(module)
+    assert ("llvm.intr.fma" in str(kernel.module)) == fused
+    values = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    values[0] = np.finfo(np.float32).min
+    references = (values * np.float32(scale)).max(1)
+    wanted = np.exp(values.astype(float) * np.float32(scale) - references[:, None])
+    wanted[0] = 1
+    np.testing.assert_allclose(kernel(values, references), wanted, rtol=1e-5)

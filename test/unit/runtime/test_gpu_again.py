@@ -71,13 +71,16 @@ def gpu(monkeypatch):
     assert not made.failures and not made.inside
 
 
-@pytest.fixture
-def run(gpu):
+def bundle_of(plan):
     facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
     image = {"target": "sm_90a", "offset": 0, "size": 4, "kernels": dict.fromkeys(KERNELS, facts)}
-    bundle = Bundle("sm_90a", PLAN, b"hopp", {"images": [image],
-                                              "alignment": [["argument", 0, 16]]})  # fmt: skip
-    return GpuExecutable(bundle, gpu.driver)
+    return Bundle("sm_90a", plan, b"hopp", {"images": [image],
+                                            "alignment": [["argument", 0, 16]]})  # fmt: skip
+
+
+@pytest.fixture
+def run(gpu):
+    return GpuExecutable(bundle_of(PLAN), gpu.driver)
 
 
 @pytest.fixture
@@ -151,6 +154,20 @@ def test_numbers_of_captured_calls(run, gpu):
         numbers.append(gpu.launches[-1].values[-1])
         assert gpu.launches[-1].stream == 3
     assert numbers == [0, 1, 4, 5, 2]
+
+
+def test_a_result_in_the_memory_of_an_argument(gpu):
+    """Where the plan says so, and both are one array: in a first call, and in one like it."""
+    run = GpuExecutable(bundle_of(replace(PLAN, in_place=((0, 0),))).to_bytes(), gpu.driver)
+    x = tensor(seed=1)
+    want = x.array * np.float16(4)
+    assert run.requirements(x, 2.0).in_place == ((0, 0),)
+    run(x, 1.0, out=tensor())
+    assert run(x, 2.0, out=x) is x and run(x, 2.0, out=x) is x
+    assert np.array_equal(x.array, want)
+    rows = aligned((6, 64), "f2")
+    with pytest.raises(ArgumentError, match="out overlaps x"):
+        run(FakeTensor(rows[:5]), 2.0, out=FakeTensor(rows[1:]))
 
 
 def test_memory_of_the_caller(run, checks):

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from neptune_mlir.errors import UsageError  # noqa: E402
 from neptune_mlir.torch import linear_cross_entropy  # noqa: E402
+from neptune_mlir.torch.losses import piece_sizes  # noqa: E402
 
 ROWS, WIDTH, CLASSES, CHUNK = (3, 7), 24, 40, 24
 
@@ -72,3 +73,30 @@ def test_what_does_not_fit_is_refused(change, says):
     x, weight, target = tensors()
     with pytest.raises(UsageError, match=says):
         linear_cross_entropy(**{"x": x, "weight": weight, "target": target, **change})
+
+
+def test_many_pieces_lose_no_digits():
+    """A sum of 64 parts in bf16 is off by 4 units in the last place; what is rounded is kept."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(32, 24), 0.3 * torch.randn(512, 24)
+    target = torch.randint(512, (32,))
+    x, weight = (t.bfloat16().requires_grad_() for t in (x, weight))
+    exact = x.double().detach().requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(exact @ weight.double().mT, target)
+    wanted.backward()
+    loss = linear_cross_entropy(x, weight.detach(), target, chunk=8)
+    (found,) = torch.autograd.grad(loss, (x,))
+    assert (found.double() - exact.grad).norm() < 2.5e-3 * exact.grad.norm()
+
+
+def test_sizes_of_pieces():
+    """All of the classes, each once. The logits of a piece, 8192 rows for each class, find room in
+    the gradient of the weight of those that follow, or it is small."""
+    for classes in (1, 40, 4096, 10000, 32000, 128256):
+        sizes = piece_sizes(classes, 4096, 8192, 4096)
+        assert sum(sizes) == classes and min(sizes) > 0
+        rest = classes
+        for size in sizes:
+            rest -= size
+            assert 8192 * size <= rest * 4096 or size <= 512 or classes <= 4096
+    assert piece_sizes(40, 24, 0, 24) == [24, 16] and piece_sizes(40, 40, 10**6, 24) == [40]

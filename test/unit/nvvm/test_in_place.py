@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Results in the memory of arguments: which may be, and that they are right there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import neptune_mlir as neptune
+from neptune_mlir import ops
+from neptune_mlir.frontend.gradient.added import adding
+from neptune_mlir.frontend.notation import Program, sum
+from neptune_mlir.targets.tuned import Choice
+from support.chips.run_kernels import Specialised
+
+ROWS, WIDTH, CLASSES = 20, 136, 72
+
+
+def in_place(plan, pairs):
+    """A plan whose results are in the memory of arguments."""
+    moved = {tuple(plan.results[n]): ["argument", k] for n, k in pairs}
+
+    def place(operand):
+        if operand[0] == "map":
+            here = moved.get((operand[1], operand[2]), operand[1:3])
+            return ["map", *here, *operand[3:]]
+        return moved.get(tuple(operand), operand) if operand[0] == "buffer" else operand
+
+    launches = [replace(x, operands=tuple(map(place, x.operands))) for x in plan.launches]
+    results = [moved.get(tuple(r), r) for r in plan.results]
+    return replace(plan, launches=tuple(launches), results=tuple(results))
+
+
+def test_a_gradient_in_parts():
+    """What there is of a sum is far larger than what is added: half of the digits are in the rest,
+    which an f32 that is rounded and widened again has to have."""
+    forward, backward = neptune.vjp(
+        ops.linear_cross_entropy(width=WIDTH, classes=CLASSES, dtype="f16")
+    )
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal((n, WIDTH)).astype(np.float16) for n in (ROWS, CLASSES))
+    w *= np.float16(WIDTH**-0.5)
+    target = rng.integers(0, CLASSES, ROWS)
+    _, lse = forward.reference(x.astype(float), w.astype(float), target)
+    d_out = rng.standard_normal(ROWS).astype(np.float32)
+    arrays = [x, w, target, lse.astype(np.float32), d_out]
+    part = backward.reference(*(a.astype(float) if a.dtype.kind == "f" else a for a in arrays))[0]
+    there = (100 * rng.standard_normal((ROWS, WIDTH))).astype(np.float16)
+    rest = (0.01 * rng.standard_normal((ROWS, WIDTH))).astype(np.float16)
+
+    kernel = Specialised(adding(backward, "d_x"), Choice(128, 64, resident=False))
+    pairs = ((0, 5), (1, 6))
+    assert {*pairs} <= {*kernel.plan.in_place}
+    kernel.plan = in_place(kernel.plan, pairs)
+    total, small, _ = kernel(*arrays, there, rest)
+    more = total.astype(float) + small - there.astype(float) - rest
+    assert np.abs(more - part).max() < 2e-3 * np.abs(part).max() + 2**-5 * 2**-11
+
+
+def product(read, dtype="f32"):
+    """o[i, j] = a(i, j) + x w, where `read` says what of a is read."""
+    p = Program("product")
+    i, j, k = p.axis("i", 256), p.axis("j", 256), p.axis("k", 64)
+    x, w = p.input("x", i, k, dtype="f16"), p.input("w", k, j, dtype="f16")
+    a = p.input("a", i, j, dtype=dtype)
+    p.output(sum(x[i, k] * w[k, j], k) + read(a, i, j), i, j, dtype="f32")
+    return p
+
+
+@pytest.mark.parametrize(
+    ("read", "dtype", "wanted"),
+    [
+        (lambda a, i, j: a[i, j], "f32", ((0, 2),)),
+        (lambda a, i, j: a[i, 0], "f32", ()),  # by all columns
+        (lambda a, i, j: a[i, j] + a[j, i], "f32", ()),
+        (lambda a, i, j: a[i, j], "f16", ()),  # of another type
+    ],
+    ids=["the same", "a column", "another tile", "other type"],
+)
+def test_which_may_be(read, dtype, wanted):
+    assert Specialised(product(read, dtype)).plan.in_place == wanted
