@@ -247,7 +247,8 @@ class Conditions:
         if case.merged:
             return self._merged(case, variant)
         if case.schedule and not case.exact:
-            return self._in_chunks(case, _tiles(variant))
+            launch = variant.launches[len(self._plan.launches) - 1]
+            return self._in_chunks(case, _product(launch.grid[1:]))
         return case.condition or few(case, self._plan, variant)
 
     def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
