@@ -91,9 +91,7 @@ def rows(build: Callable[..., Any], *shapes: tuple[int, ...], dtype: str = "f32"
     return make
 
 
-def matmul(
-    build: Callable[..., Any], dtype: str, m: int, k: int, n: int, vectors: int
-) -> Make:
+def matmul(build: Callable[..., Any], dtype: str, m: int, k: int, n: int, vectors: int) -> Make:
     """A matrix, `vectors` of its columns, and the matrix that it is multiplied with."""
 
     def make() -> Case:

@@ -549,7 +549,7 @@ def _run_of(layout: Layout, last: int) -> int:
 
 
 def _limits(window: Window, layout: Layout) -> list[Any]:
-    """Of each dimension, behind which position a thread holds nothing that exists (None: no end)."""
+    """Of each dimension, how many positions of a window exist (None: all that threads hold)."""
     return [
         v if v is not None else (n if layout.padded else None)
         for v, n in zip(window.valid, window.shape, strict=True)

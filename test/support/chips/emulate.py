@@ -5,9 +5,9 @@
 
 EMULATOR is the folder with `amdemu.py`, the loader of the emulator; CACHE one for what the emulator
 compiled. A request is one line of JSON: the bundle, the chip, an .npz of inputs, in which orders
-waves run (a whole run for each), where to write results. One line of JSON answers it. An access past the end of an array, of
-local memory or of the kernel arguments ends the process with SIGSEGV; so do not run this in a
-process that has to live.
+waves run (a whole run for each), where to write results. One line of JSON answers it. An access
+past the end of an array, of local memory or of the kernel arguments ends the process with SIGSEGV;
+so do not run this in a process that has to live.
 
 Everything that a kernel may not read is a NaN: registers and local memory (the loader sees to
 these), results, workspace, and, where `strided`, what is between the rows of arrays.

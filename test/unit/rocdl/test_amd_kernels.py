@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -25,16 +27,38 @@ def error(got, want):
     return np.linalg.norm(got.astype(np.float64) - want) / np.linalg.norm(want)
 
 
-@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("name", ops.OPERATORS)
+# test_amd_machine.py executes the same as machine code: of each kind one is simulated by default.
+QUICK = {("prefill_causal", "gfx1100"), ("prefill_alibi", "gfx942"), ("decode_gqa", "gfx942")}
+
+
+def nightly_unless(quick, pairs):
+    return [
+        pytest.param(*p, marks=() if p in quick else pytest.mark.nightly, id="-".join(p))
+        for p in pairs
+    ]
+
+
+TWO = ("gfx942", "gfx1100")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), nightly_unless(QUICK, itertools.product(ops.OPERATORS, TWO))
+)
 def test_operator(name, target):
     arguments = ten.inputs(name, 80)
     _, got = run(ten.small(name), target, arguments)
     assert error(got, ten.reference(name, *arguments)) < 5e-4
 
 
-@pytest.mark.parametrize("target", ["gfx90a", "gfx950", "gfx1201"])
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+OTHER_CHIPS = {("gfx950", "bf16"), ("gfx1201", "f16")}
+
+
+@pytest.mark.parametrize(
+    ("target", "dtype"),
+    nightly_unless(
+        OTHER_CHIPS, itertools.product(("gfx90a", "gfx950", "gfx1201"), ("f16", "bf16"))
+    ),
+)
 def test_other_chips(target, dtype):
     arguments = ten.inputs("prefill_causal", 70)
     program = ten.small("prefill_causal", dtype=dtype)
@@ -96,8 +120,15 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("name", OTHERS)
+OTHERS_QUICK = {
+    ("f32 attention", "gfx942"), ("cross entropy", "gfx1100"), ("layer norm matmul", "gfx942"),
+    ("a loss of deep products", "gfx1100"), ("other v dim", "gfx1100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), nightly_unless(OTHERS_QUICK, itertools.product(OTHERS, TWO))
+)
 def test_programs_without_matrix_instructions_too(name, target):
     program, arguments = OTHERS[name]()
     want = neptune_mlir.compile(program)(*arguments)

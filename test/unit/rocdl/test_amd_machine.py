@@ -52,8 +52,8 @@ def check(emulator, case, strided=False):
         assert run.instructions > 0
 
 
-# By default attention runs on every chip, and each other program on one with MFMA and one with WMMA;
-# `test_every_program` runs all on all.
+# By default attention runs on every chip, and each other program on one with MFMA and on one with
+# WMMA; `test_every_program` runs all on all.
 EVERYWHERE = ("attention 64, grouped, causal", "attention 128")
 ONCE = {
     "attention 64": ("gfx90a", "gfx1201"),
