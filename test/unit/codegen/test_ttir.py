@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,13 @@ def normal(*shape: int) -> np.ndarray[Any, Any]:
     return RNG.normal(size=shape)
 
 
+@functools.cache
+def tiles(text: str) -> Any:
+    return lower_text(text, "test", "triton:sm_90a", None, "tile")[0]
+
+
 def check(program: Any, *arrays: Any, options: TritonOptions | None = None) -> None:
-    module, _ = lower_text(program.to_mlir(), "test", "triton:sm_90a", None, "tile")
+    module = tiles(program.to_mlir()).operation.clone()
     got = ttir_exec.run(module, arrays, options)
     want = program.reference(*arrays)
     want = want if isinstance(want, tuple) else (want,)

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 from support.chips.run_kernels import Simulated
 from support.tile_programs import attention
+
+simulated = functools.cache(Simulated)  # a program for several lengths
 
 
 def reference(q, k, v, scale, causal):
@@ -26,7 +30,7 @@ def check(
     if precision:
         body = text.index("{\n", text.index("func.func @attention"))
         text = f'{text[:body]} attributes {{neptune.precision = "{precision}"}} {text[body:]}'
-    program = Simulated(text, **options)
+    program = simulated(text, **options)
     q, k, v = (rng.standard_normal((b, h, n, head)).astype(np.float32) for _ in range(3))
     kind = {"f16": np.float16, "f32": np.float32, "bf16": np.float32}[dtype]
     q, k, v = (x.astype(kind) for x in (q, k, v))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,10 +25,16 @@ CHOICE = Choice(128, STREAM, resident=False)
 GET = Rings.get
 
 
-def check(kind, n, choice=CHOICE, heads=1, blocks=1, **settings):
-    """Compare with float64; returns the blocks that ran."""
+@cache
+def kernel_of(choice, blocks, **settings):
+    """The program and its kernel, for all scores and lengths that tests give it."""
     program = ops.attention(head_dim=HEAD, dtype="f16", **settings)
-    kernel = Specialised(program, choice, blocks)
+    return program, Specialised(program, choice, blocks)
+
+
+def check(kind, n, choice=CHOICE, heads=1, blocks=1, made=kernel_of, **settings):
+    """Compare with float64; returns the blocks that ran."""
+    program, kernel = made(choice, blocks, **settings)
     assert not kernel.remarks
     given = inputs(kind, n, heads, head=HEAD, stream=STREAM)
     found, want = kernel(*given), program.reference(*(x.astype(float) for x in given))
@@ -266,23 +273,26 @@ def test_standardized_rows_with_large_means_and_without_numbers(cols):
     assert errors[~lost].max() < 1e-3
 
 
+NOW = kernel_of.__wrapped__  # with what a test has put in place
+
+
 def test_the_simulator_sees_a_tile_that_is_not_released(monkeypatch):
     monkeypatch.setattr(Rings, "release", lambda *_: None)
     with pytest.raises(AssertionError, match="a wait that does not end"):
-        check("plain", 333)
+        check("plain", 333, made=NOW)
 
 
 def test_the_simulator_sees_a_tile_that_is_released_too_early(monkeypatch):
     wait = hopper.wait_products
     monkeypatch.setattr(hopper, "wait_products", lambda n, values: wait(n + 1, values))
     with pytest.raises(AssertionError, match="a product reads it"):
-        check("plain", 333)
+        check("plain", 333, made=NOW)
 
 
 def test_the_simulator_sees_a_tile_that_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(Rings, "get", _get_at_once)
     with pytest.raises(AssertionError):
-        check("plain", 333)
+        check("plain", 333, made=NOW)
 
 
 def _get_at_once(self, op):
@@ -297,6 +307,6 @@ def _get_at_once(self, op):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_out_of_range_are_seen(monkeypatch):
     monkeypatch.setattr(lazy_rescaling, "LARGEST", 2.0**40)
-    check("plain", 333)
+    check("plain", 333, made=NOW)
     with pytest.raises(AssertionError):
-        check("rising", 333)
+        check("rising", 333, made=NOW)
