@@ -30,7 +30,6 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_finish():
-    kept_code.keep_fused()  # in processes that run tests
     # What imports and collection leave stays to the end: no later garbage collection walks it.
     gc.collect()
     gc.freeze()

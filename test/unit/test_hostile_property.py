@@ -17,7 +17,7 @@ from support.hostile_runs import attempt, described, keep, shrunk
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
-QUICK, NIGHTLY, BATCH = 30, 3000, 50
+QUICK, NIGHTLY, BATCH = 60, 3000, 50
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 
 # Over the bound, and why. What is right has to go from the list.

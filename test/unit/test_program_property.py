@@ -27,7 +27,7 @@ def as_list(value):
 
 
 @settings(
-    max_examples=EXAMPLES or 24,
+    max_examples=EXAMPLES or 40,
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,

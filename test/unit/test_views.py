@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 
 CASES = Path(__file__).resolve().parent / "view_cases"
 FIRST = int(os.environ.get("NEPTUNE_SEED", "0"))
-EXAMPLES = int(os.environ.get("NEPTUNE_EXAMPLES", "32"))
+EXAMPLES = int(os.environ.get("NEPTUNE_EXAMPLES", "60"))
 TARGETS = ("sm_80", "gfx942")
 NIGHTLY = 3000
 
