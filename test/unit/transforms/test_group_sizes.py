@@ -162,7 +162,8 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     assert [i["target"] for i in images] == [*["sm_80"] * 4, *["sm_90a"] * 7]
     cut = [i for i in images if "when" in i and len(i["kernels"]) > 1]  # streams in chunks
     assert len(cut) == 4
-    whole = [i for k, i in enumerate(images[1:]) if images[k] in cut and i not in cut and "when" in i]
+    behind = [i for k, i in enumerate(images[1:]) if images[k] in cut]
+    whole = [i for i in behind if i not in cut and "when" in i]
     assert len(whole) == 2  # the smallest tiles, where there would be one chunk
     for image in whole:
         before = images[images.index(image) - 1]
