@@ -6,6 +6,9 @@ an error. What the copy engine brings destroys what was there as soon as it is s
 when its barrier is waited for. It may not be started where a product may still read: products of
 warp groups are made when they are issued, and read until they are waited for.
 
+One thread may release a slot for its group only where a product since the wait for the slot's tile
+has kept its warps together: a warp that waits after the slot was filled anew waits for ever.
+
 What is stored is as late as it may be: a box is read from shared memory when its group is waited
 for, and what was written over it before that is what arrives. It may only be started when all its
 bytes were written before a proxy fence, and a block may not end while one is under way.
@@ -52,6 +55,9 @@ class HopperBlock(simt.Block):
         self.boxes: list[list[Any]] = [[] for _ in range(warps)]
         self.stored = 0
         self.barriers: dict[int, Barrier] = {}
+        self.full: dict[int, int] = {}  # by the barrier of a slot that is free: that of its tile
+        # barriers that the warps of a group have waited for, perhaps not all of them yet
+        self.apart: list[set[int]] = [set() for _ in range(kernel.threads // GROUP)]
         self.producer: Producer | None = None
         self.producing = False
         self.come: dict[int, int] = {}  # threads at named barriers
@@ -193,12 +199,18 @@ class HopperBlock(simt.Block):
 
     def _init_barrier(self, text: str, operands: Any, mask: np.ndarray) -> None:
         (count,) = re.findall(r"\], (\d+);", text)
-        self.barriers[self._one(operands[0], mask)] = Barrier(int(count))
+        address = self._one(operands[0], mask)
+        self.full[address] = next(reversed(self.barriers), address)
+        self.barriers[address] = Barrier(int(count))
 
     def _arrive(self, text: str, operands: Any, mask: np.ndarray) -> None:
         address, thread = operands
-        for place in address[mask & (thread == 0)]:
-            self.barriers[int(place)].arrive()
+        for k in np.flatnonzero(mask & (thread == 0)):
+            place, here = int(address[k]), slice(k // GROUP * GROUP, k // GROUP * GROUP + GROUP)
+            self.barriers[place].arrive()
+            alone = mask[here].all() and (thread[here] == 0).sum() == 1
+            late = alone and self.full[place] in self.apart[k // GROUP]
+            assert not late, "a group gives away what its warps may not have waited for"
         for place in {int(x) for x in address[mask & (thread == 0)]}:
             assert not self.barriers[place].loads
             if self.barriers[place].complete():
@@ -224,6 +236,8 @@ class HopperBlock(simt.Block):
     def _wait(self, text: str, operands: Any, mask: np.ndarray) -> None:
         address, parity = (self._one(v, mask) for v in operands)
         barrier = self.barriers[address]
+        for group in set(np.flatnonzero(mask) // GROUP):
+            self.apart[group].add(address)
         while barrier.done % 2 == parity:  # this phase is not complete
             loads = barrier.loads
             if barrier.complete():
@@ -316,6 +330,7 @@ class HopperBlock(simt.Block):
             for i in range(count):
                 out[i][here] = total[_row(i), _column(i)]
             self.products += 1
+            self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
                 self.read[warp].append(self._reads.copy())
             self._reads.clear()

@@ -92,6 +92,18 @@ def test_rows_without_keys_in_the_first_tile(kind, window):
     check(kind, 450, causal=True, window=window)
 
 
+def test_programs_whose_loop_has_no_iteration():
+    """The rows of the first tile see no key. Their slot, of which there is one, is free when each
+    warp has waited for it: no product keeps the warps of a group together."""
+    choice = replace(CHOICE, resident=True, keeps=False)  # (or each warp may read the rows again)
+    program = ops.attention(head_dim=HEAD, dtype="f16", causal=True)
+    kernel = Specialised(program, choice)
+    given = f16(1, 1, 300, HEAD), f16(1, 1, 100, HEAD), f16(1, 1, 100, HEAD)
+    found, want = kernel(*given), program.reference(*(x.astype(float) for x in given))
+    assert (found[:, :, :200] == 0).all() and np.linalg.norm(want[:, :, 200:]) > 0
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+
+
 @pytest.mark.parametrize("kind", ["plain", "rising"])
 def test_log_sum_exp(kind):
     check(kind, 200, return_lse=True)

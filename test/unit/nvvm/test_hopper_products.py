@@ -26,7 +26,7 @@ def test_a_norm_before_a_product(tmp_path):
     image, few, *chunks = bundle.facts["images"]
     (figures,) = image["kernels"].values()
     assert figures["threads"] == 3 * 128 and figures["spills"] == 0 and image["notes"] == []
-    assert few["when"] and all(i["when"] for i in chunks) and len(chunks) == 3
+    assert few["when"] and all(i["when"] for i in chunks) and len(chunks) == 4
     (launch,) = bundle.plan.launches
     maps = [tuple(o[1:]) for o in launch.operands if o[0] == "map"]
     # rows of x, the scales as one row, rows of w

@@ -71,8 +71,8 @@ SHARED = [(128, CHUNKS), (128, "streamed"), (64, "streamed")]  # by groups of wa
 
 def test_which_rows_have_kernels():
     for name in ("causal", "paged", "latent"):
-        assert list(kernels(name)) == [*SHARED, (32, CHUNKS), (16, CHUNKS)]
-    assert list(kernels("three", "sm_80")) == [(16, CHUNKS)]
+        assert list(kernels(name)) == [*SHARED, (32, CHUNKS), (16, CHUNKS), (16, "streamed")]
+    assert list(kernels("three", "sm_80")) == [(16, CHUNKS), (16, "streamed")]
     assert not kernels("shared", "sm_80")
     for name in ("causal", "paged"):
         for kind, (_, special) in kernels(name).items():

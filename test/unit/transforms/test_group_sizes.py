@@ -77,6 +77,25 @@ def test_loads_beside_products_take_registers():
     assert Entry.from_json(Entry("sm_90a", biased, 0, Choice(128, 64)).as_json()).shape == biased
 
 
+@pytest.mark.parametrize(("settings", "marks"), [({"documents": True}, 1), ({"causal": True}, 0)])
+def test_numbers_that_masks_compare_take_registers_of_three_groups(settings, marks):
+    text = Source.of(ops.attention(head_dim=64, dtype="f16", **settings)).text
+    with tuned.questions() as asked:
+        compiler.lower_text(text, "attention", "sm_90a", None, "fused")
+    assert {q.shape.marks for q in asked} == {marks}
+
+
+def test_documents_have_two_groups_or_narrower_tiles():
+    marked = Shape(64, 64, False, True, marks=1)  # 192x128 spilled 1204 bytes a thread
+    sizes = [group_sizes.choose("sm_90a", marked, n) for n in (0, 2048)]
+    assert [(c.rows, c.stream) for c in sizes] == [(128, 128), (192, 96)]
+    measured = Entry("sm_90a", TRIANGLE, 8192, Choice(192, 112))  # without documents
+    with tuned.using(Table((measured,))):
+        marked = Shape(64, 64, True, True, marks=1)
+        assert group_sizes.choose("sm_90a", marked, 8192).stream < 112
+    assert Entry.from_json(Entry("sm_90a", marked, 0, Choice(128, 64)).as_json()).shape == marked
+
+
 def test_another_chip_has_other_entries():
     assert group_sizes.choose("sm_100a", TRIANGLE, 8192) == group_sizes.rule(TRIANGLE, 0, 8192)
     assert group_sizes.lengths("sm_90a", TRIANGLE) == [8192]
@@ -140,10 +159,18 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
     bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
     images = bundle.facts["images"]
-    assert [i["target"] for i in images] == [*["sm_80"] * 3, *["sm_90a"] * 6]
+    assert [i["target"] for i in images] == [*["sm_80"] * 4, *["sm_90a"] * 7]
     cut = [i for i in images if "when" in i and len(i["kernels"]) > 1]  # streams in chunks
     assert len(cut) == 4
-    images = [i for i in images if i not in cut]
+    behind = [i for k, i in enumerate(images[1:]) if images[k] in cut]
+    whole = [i for i in behind if i not in cut and "when" in i]
+    assert len(whole) == 2  # the smallest tiles, where there would be one chunk
+    for image in whole:
+        before = images[images.index(image) - 1]
+        assert image["when"][1] == before["when"] and image["when"][2][::2] == ["le", 1]
+        parts, own = (bundle.plan_of(i).launches[0].grid for i in (before, image))
+        assert (own, image["when"][2][1]) == (parts[1:], parts[0])
+    images = [i for i in images if i not in cut and i not in whole]
     assert "when" not in images[1] and images[2]["when"] == ["le", 8192, ["dim", 1, 2]]
     assert "plan" in images[2] and "plan" in images[3]  # of another grid
     rows = [bundle.plan_of(i).launches[0].grid[-1] for i in images[1:]]
