@@ -10,6 +10,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     EPSILON,
     GARBAGE,
     LARGEST,
+    LOST,
     Comparison,
     frobenius,
     jittered,
@@ -242,7 +243,7 @@ def test_no_order_of_a_sum_is_luck():
 def test_a_number_may_be_nearly_right_where_the_program_makes_a_nan():
     x = np.random.default_rng(0).random((3, 8)) + 1
     lost = lambda x: np.where([True, False, False], NAN, x.sum(1))  # noqa: E731
-    for off, right in ((GARBAGE / 2, True), (2 * GARBAGE, False)):
+    for off, right in ((LOST / 2, True), (2 * LOST, False)):
         near = lambda x, off=off: x.sum(1) * (1 + np.array([off, 0, 0]) * EPSILON["f32"])  # noqa: E731
         (found,) = judge(programs(near, lost, lambda x: x.sum(1)), [x])
         assert found.ok == right
