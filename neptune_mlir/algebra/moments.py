@@ -35,7 +35,7 @@ from neptune_mlir.algebra.poly import (
 )
 from neptune_mlir.algebra.proof import acc, at_time, new, old, references
 from neptune_mlir.algebra.rescale import accumulate, ratio
-from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute
+from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 
 ONE = Fraction(1)
 
@@ -151,7 +151,9 @@ def moments(
 def _family(
     chain: Chain, name: str, weight: Poly, keep: Mono, terms: list[Difference], dtype: str
 ) -> dict[tuple[Powers, ...], str]:
-    """Emit the moments of a product of differences, and all that a move makes of it.
+    """Emit the moments of a product of differences, and all that a move makes of it. Factors are
+    multiplied in the order of the program: w (d d) keeps digits of small w and d that (w d) d loses
+    below the smallest normal number, and overflows where w d does not.
 
     The first moment about a running mean would be zero in exact arithmetic. It is kept: it holds
     what rounding the mean lost, which the higher moments would otherwise pick up.
@@ -163,14 +165,17 @@ def _family(
     moved = [n for d in terms for a in d.anchors for n in references(a.value)]
     moved += references(mono_term(keep, ONE, dtype))
     top = tuple((d.top, *(0 for _ in d.factors)) for d in terms)
+    differences_first = _differences_first(chain)
     family = itertools.product(*(d.members for d in terms))
     for v in sorted(family, key=lambda v: (sum(p[0] for p in v), v)):
         digits = "".join(str(e) for powers in v for e in powers)
         label = name if v == top else chain.fresh(f"{name}.m{digits}")
         body = to_term(weight, dtype)
-        for d, powers in zip(terms, v, strict=True):
-            for factor in d.value(powers):
-                body = _weighted(body, factor)
+        factors = [t for d, powers in zip(terms, v, strict=True) for t in d.value(powers)]
+        if differences_first and factors:
+            factors = [reduce(_product, factors)]
+        for factor in factors:
+            body = _weighted(body, factor)
         if not any(p[0] for p in v):
             label = accumulate(chain, label, body, keep, dtype)
             hs[label] = make("mul", acc(label, dtype), scale) if scale else acc(label, dtype)
@@ -187,6 +192,19 @@ def _family(
         chain.emit(label, "add", body, correction)
         chain.step(f"augmented: {label} = Σ {show(body)} <- {show(h, proof.leaf_text)}")
     return names
+
+
+def _product(a: Term, b: Term) -> Term:
+    return make("mul", a, b)
+
+
+def _differences_first(chain: Chain) -> bool:
+    """Whether the reduction, as written, multiplies differences before it weights them."""
+    assert chain.current is not None
+    return any(
+        n.op == "mul" and all(a.op in ("add", "sub") and has_ref(a) for a in n.args)
+        for n in walk(chain.current.body)
+    )
 
 
 def _rescaled(h: Term, mine: Term, scale: Term) -> Term:

@@ -9,7 +9,9 @@ such constants through the nests of a fused op. Two passes ask:
 
 Elements of tensors from outside count as finite, as everywhere in this project: an infinite
 input at a masked position may be skipped instead of making a NaN. What is computed of them at
-padding may overflow, though: (0 + r) (0 + r) is infinite for an r of 1e20.
+padding may overflow, though: (0 + r) (0 + r) is infinite for an r of 1e20. And an element that is
+added to others may be -inf in all rows of a program that is right (x + r): padding must not make a
+NaN of it there.
 """
 
 from __future__ import annotations
@@ -75,6 +77,9 @@ class OddValues:
     def learn(self, key: str, value: Term) -> None:
         """What a map's elements are at the points in question: no more than anywhere, here."""
 
+    def left(self, t: Term) -> None:
+        """Hear what is left of a sum where the other operand is 0."""
+
     def _one(self, node: Term, args: list[Odd]) -> Odd:
         if not T.is_float(node.dtype):
             return Odd.NONE
@@ -131,6 +136,10 @@ class PaddingValues(OddValues):
     def learn(self, key: str, value: Term) -> None:
         self._of[key] = self(value)
 
+    def left(self, t: Term) -> None:
+        if t.op == "read":
+            self._of.setdefault(t.attr, Odd.ANY)
+
     def _one(self, node: Term, args: list[Odd]) -> Odd:
         of_two = node.op in ("add", "sub", "mul") and not any(a.is_const for a in node.args)
         return Odd.ANY if of_two and T.is_float(node.dtype) else super()._one(node, args)
@@ -181,6 +190,9 @@ def _follow_sum(node: Term, odd: OddValues) -> Term | None:
     low, high = _ends(node.dtype)
     zero = T.const(0.0, node.dtype)
     op, (a, b) = node.op, node.args
+    for zeroed, other in ((a, b), (b, a)):
+        if zeroed is zero:
+            odd.left(other)
     for infinite, clash in ((low, Odd.HIGH), (high, Odd.LOW)):
         # infinite + b, unless b may be the opposite infinity (the same one when subtracted)
         bad = clash if op == "add" else _negate(clash)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
     run = _load(bundle) if target == CPU else simulated(text, target)
     found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
     assert not missing, missing
-    return found
+    return found if target == CPU else replace(found, most=256)
 
 
 def simulated(text: str, target: str) -> Callable[..., Any]:

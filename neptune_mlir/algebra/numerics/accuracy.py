@@ -28,15 +28,16 @@ Both are measured against the program in float64. The rule, for every result:
   which is known the better the more there are: what is close to the bound is run more often.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted.
-* A row that is 0 because its inputs are equal (a variance) may be off by what a last place of each
-  of them would make of it.
+* A row that is 0 because its inputs are equal (a variance), or no more than the rounding of that,
+  may be off by what a last place of each of them would make of it. The last place of a 0 that an
+  exponent is made of is that of the largest number beside it.
 * Of a row that the unfused program gets wrong by more than 2^13 ulps most digits are gone: the
   fused one may be 8 times as far off. Where it is off by the row itself, there is nothing but
   noise: four times of it, and powers up to the fourth of that.
 * Of numbers of which the unfused program makes a NaN or an infinity it has no error. What counts
   is that of the same program with the digits of f32 and the range of f64 (`ranged`), or that the
   program gives what the fused one gives when its sums take another order. Where there is no such
-  program (`whole`), the fused one may be off by 2^13 ulps.
+  program (`whole`), the fused one may be off by 2^8 ulps.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`).
@@ -76,6 +77,7 @@ NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
 DIGITS_OF_F32 = 24  # in bits
+LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
@@ -113,17 +115,22 @@ def _rounded_float8(values: Array) -> Array:
 
 
 def jittered(
-    values: Any, dtype: str, generator: np.random.Generator, constants: float = np.inf
-) -> Array:
+    values: Any, dtype: str, generator: np.random.Generator, constants: float = np.inf,
+    zeros: bool = False,
+) -> Array:  # fmt: skip
     """The same values, each moved by at most one unit in the last place of its type.
 
     Whole numbers up to `constants` that occur twice stay: they are masks and counts, not data.
+    `zeros`: 0 moves, too, by the last place of the largest number (an exponent of 0 is as
+    uncertain as what it is subtracted from).
     """
     values = np.asarray(values)
     if dtype not in EPSILON:
         return values
     with np.errstate(invalid="ignore", over="ignore"):
-        moved = values * (1 + EPSILON[dtype] * generator.integers(-1, 2, values.shape))
+        largest = np.abs(values).max(where=np.isfinite(values), initial=0.0) if zeros else 0.0
+        units = generator.integers(-1, 2, values.shape)
+        moved = values + EPSILON[dtype] * units * np.where(values == 0, largest, values)
         whole = values == np.rint(values)
         _, number, times = np.unique(values, return_inverse=True, return_counts=True)
         constant = whole & (times[number.reshape(values.shape)] > 1)
@@ -213,9 +220,9 @@ class Comparison:
     _exact: list[Array] = field(default_factory=list)
 
     def add(
-        self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (), unequal: Any = None,
-        others: Sequence[Any] = (), jittered: Sequence[Any] = (), hidden: Any = False,
-        ranged: Any = None, ways: Sequence[Any] = (),
+        self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
+        unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
+        hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
@@ -234,9 +241,10 @@ class Comparison:
             self._count(wrong, fused, unfused)
             return
         with np.errstate(all="ignore"):
-            if unequal is not None:
-                finite = np.isfinite(exact) & np.isfinite(unequal)
-                self._made = self._rows(np.where(finite, unequal - exact, 0.0))
+            for other in unequal:
+                finite = np.isfinite(exact) & np.isfinite(other)
+                made = self._rows(np.where(finite, other - exact, 0.0))
+                self._made = made if self._made is None else np.maximum(self._made, made)
             if near or self._unknown is None:
                 self._unknown, self._loud = np.zeros((2, *exact.shape), bool)
             for other in near:
@@ -371,11 +379,11 @@ class Comparison:
         size = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
         found = (moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS)
         if self._made is not None:
-            nothing = size <= EPSILON[self.dtype] * self._made
+            nothing = size <= SLACK[self.dtype] * EPSILON[self.dtype] * self._made
             found |= nothing & (error <= self._made / NO_DIGITS)
         unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
         if self._lost is not None:
-            found |= self._lost & (fused <= GARBAGE)
+            found |= self._lost & (fused <= LOST)
         worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
         return np.asarray(found | ((unfused > GARBAGE) & (fused <= worse * unfused)))
 

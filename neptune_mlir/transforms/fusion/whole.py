@@ -33,7 +33,7 @@ from neptune_mlir.transforms.fusion.written import Written
 # number: rows are judged one by one.
 FEW = (8, 8, 4, 2, 1)
 NARROW = 8  # static extents that stay what they are, but along the stream
-MOST = 12  # reductions of a program that is judged as a whole
+MOST = 20  # reductions of a program that is judged as a whole
 
 
 def exponents_of(program: NestProgram) -> frozenset[str] | None:

@@ -254,3 +254,29 @@ def test_weights_that_are_to_sum_to_one_and_do_not():
     exact = define(chain, AXIS, wide)["q"]
     found = fused(solve_chain(chain, AXIS), AXIS, narrow, 4)["q"]
     assert np.abs(found / exact - 1).max() < 1e-5
+
+
+def test_products_have_the_order_of_the_program():
+    """w (dx dy) is a number where w dx vanishes, and the reverse where dx dy would overflow."""
+    extents, generator = (4, 24), np.random.default_rng(0)
+
+    def chain(product):
+        dx, dy = x - ref("s") / ref("n"), y - ref("t") / ref("n")
+        return [
+            reduction("n", "add", weights), reduction("s", "add", weights * x),
+            reduction("t", "add", weights * y), reduction("q", "add", product(weights, dx, dy)),
+        ]  # fmt: skip
+
+    for product, sizes in (
+        (lambda w, a, b: w * (a * b), (1e-25, 1e-22, 1e10)),
+        (lambda w, a, b: (w * a) * b, (1e-25, 1e22, 1e20)),
+    ):
+        data = {
+            key: generator.random(extents) * size
+            for key, size in zip(("weights", "x", "y"), sizes, strict=True)
+        }
+        domains = [Domain(extents, data, {}, kind) for kind in (np.float64, np.float32)]
+        reductions = chain(product)
+        exact = define(reductions, AXIS, domains[0])["q"]
+        found = fused(solve_chain(reductions, AXIS), AXIS, domains[1], 24)["q"]
+        np.testing.assert_allclose(found, exact, rtol=1e-4)

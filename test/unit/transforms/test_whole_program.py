@@ -53,6 +53,19 @@ def standardized_logs():
     return p
 
 
+def many_reductions():
+    """The same beside 12 other reductions."""
+    p, i, j, read = rows()
+    variance, d = spread(read("x"), j)
+    z = d * N.rsqrt(variance + 1e-5)
+    m = N.max(z, j)
+    p.output(N.log(N.sum(N.exp(z - m), j)) + m, i)
+    y = read("y")
+    for k in range(12):
+        p.output(N.max(y * float(k + 2), j), i)
+    return p
+
+
 def remarks_of(program):
     _, facts = compiler.lower_text(Source.of(program).text, "program", "cpu", None, "fused")
     return facts["remarks"]
@@ -60,7 +73,10 @@ def remarks_of(program):
 
 @pytest.mark.parametrize(
     ("build", "lost"),
-    [(residual_spread, "nan|ulps"), (masked_spread, "nan|ulps"), (standardized_logs, "is nan")],
+    [
+        (residual_spread, "nan|ulps"), (masked_spread, "nan|ulps"), (standardized_logs, "is nan"),
+        (many_reductions, "is nan"),
+    ],
 )
 def test_what_the_results_do_not_bear_is_not_fused(build, lost):
     """Each remark has a place, the result that would be lost, by how much, and the input."""
