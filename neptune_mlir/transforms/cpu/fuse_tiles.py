@@ -400,12 +400,17 @@ def _build(
 def _clone(
     points: _Points, arguments: Sequence[Any], known: dict[Any, Any] | None = None
 ) -> dict[Any, Any]:
-    """Copy a body to the insertion point; its values there. Arguments that are None are unread."""
+    """Copy what a body needs to the insertion point; its values there. Arguments that are None are
+    unread; `known` values need nothing."""
     env: dict[Any, Any] = dict(zip(points.block.arguments, arguments, strict=True))
     env.update(known or {})
-    for op in list(points.block.operations)[:-1]:
-        op = op.operation
-        if all(r in env for r in op.results):
+    operations = [op.operation for op in points.block.operations][:-1]
+    needed = set(points.yielded)
+    for op in reversed(operations):
+        if any(r in needed and r not in env for r in op.results):
+            needed.update(op.operands)
+    for op in operations:
+        if not any(r in needed and r not in env for r in op.results):
             continue
         copy = op.clone()
         for k, value in enumerate(op.operands):
