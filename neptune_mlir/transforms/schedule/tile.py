@@ -242,9 +242,6 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
             stream, most = sizes[along], _power(rows * sizes[along])
-        elif inner is None and axis is not None and _is_held(axis, nests, domain, wishes):
-            stream = wishes.whole
-            WHOLE.set(op.operation)
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -266,9 +263,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     return _within_pages(chosen, nests, domain, across)
 
 
-def _is_held(
-    axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes
-) -> bool:
+def _is_held(axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes) -> bool:
     """Whether one tile is to have all of a streamed axis."""
     fits = domain[axis] == DYNAMIC or domain[axis] <= wishes.whole
     return bool(wishes.whole) and not wishes.stream and fits and _is_contiguous(axis, nests)
@@ -369,6 +364,9 @@ def _long_rows(
     alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows
+    if streamed and _is_held(op.axis.value, nests, list(op.domain), wishes):
+        WHOLE.set(op.operation)
+        return op.axis.value, wishes.rows or _rows(op, nests), wishes.whole
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))

@@ -124,7 +124,7 @@ def test_rows_that_fit_a_tile_are_right_wherever_strips_end(program):
     kernel = CpuExecutable(bundle.to_bytes())
     for rows, length in ((35, 100), (16, 300), (17, 777), (5, 1024), (33, 2048), (18, 2500)):
         x = rng.standard_normal((rows, length)).astype(np.float32)
-        others = [rng.standard_normal(length).astype(np.float32) for _ in program.inputs[1:]]
+        others = [rng.standard_normal(length).astype(np.float32) for _ in list(program.inputs)[1:]]
         for given in (x, np.asfortranarray(x)):
             want = program.reference(x.astype(np.float64), *others)
             np.testing.assert_allclose(kernel(given, *others), want, atol=5e-6)
