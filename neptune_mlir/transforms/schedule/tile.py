@@ -44,7 +44,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
 from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
@@ -76,6 +75,13 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     RowCalls,
     is_read_again,
     row_tile,
+)
+from neptune_mlir.transforms.schedule.tile_cuts import (
+    at_most,
+    divisors,
+    equal_quotients,
+    part_of,
+    within_pages,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
     Room,
@@ -222,17 +228,17 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             sizes[a] = chunks or _chunks(op)
         else:
             part = 64 if free or inner is not None else 256
-            sizes[a] = 0 if _at_most(domain[a], WHOLE_REDUCED) else part
+            sizes[a] = 0 if at_most(domain[a], WHOLE_REDUCED) else part
     if free:
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
         row, more = _parts(ends, column, nests, domain)
-        whole = {a for a in more if axis is not None and _at_most(domain[a], WHOLE_COLUMN)}
+        whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and _is_uncut(column, domain)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
             rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-            uncut = uncut and (deep or _at_most(domain[column], cut))
+            uncut = uncut and (deep or at_most(domain[column], cut))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
             if column is not None:
@@ -250,11 +256,11 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             stream, most = sizes[along], _power(rows * sizes[along])
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
-        sizes[inner] = 0 if _at_most(domain[inner], WHOLE_PARALLEL) else 256
+        sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
         if isinstance(op, N.GlobalOp):
             _fit_join(sizes, domain, parallel, inner, wishes)
-    divisors = _divisors(nests)
-    sizes.update(dict.fromkeys(divisors, 1))
+    divided = divisors(nests)
+    sizes.update(dict.fromkeys(divided, 1))
     across = None  # the axis whose tiles lie in several pages
     if axis is not None:
         sizes[axis], across = _stream_size(op, nests, axis, stream, bool(wishes.warp_groups))
@@ -263,10 +269,10 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
     elif row:
-        shared = {a: n for a, n in divisors.items() if a in parallel}
+        shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
-    return _within_pages(chosen, nests, domain, across)
+    return within_pages(chosen, nests, domain, across)
 
 
 def _is_held(
@@ -289,9 +295,9 @@ def _stream_size(
         boxed: the copy engine brings tiles.
     """
     free = _free_axes(nests)
-    size = asked or (64 if free else _equal_quotients(axis, nests) or 256)
+    size = asked or (64 if free else equal_quotients(axis, nests) or 256)
     across = size_across_pages(op, nests, axis, size, boxed) if free else 0
-    return (across, axis) if across else (_part_of(_divisors(nests).get(axis), size), None)
+    return (across, axis) if across else (part_of(divisors(nests).get(axis), size), None)
 
 
 def _inner(
@@ -422,7 +428,7 @@ def _group_sizes(
 
 def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
     """Whether a program of a stream has all columns of a result."""
-    return column is not None and _at_most(domain[column], WHOLE_COLUMN)
+    return column is not None and at_most(domain[column], WHOLE_COLUMN)
 
 
 def group_cycles(stream: Any) -> float | None:
@@ -494,10 +500,6 @@ def _chunks(join: Any) -> int:
     return 0 if join.domain[0] != DYNAMIC else ix.most(join.operation.operands[0]) or 64
 
 
-def _at_most(extent: int, limit: int) -> bool:
-    return extent != DYNAMIC and extent <= limit
-
-
 def _clip(size: int, extent: int) -> int:
     """A static axis that fits one tile is not cut."""
     return 0 if extent != DYNAMIC and extent <= size else size
@@ -555,62 +557,3 @@ def _parts(
     candidates = [a for a in rest if a in across] or rest
     row = ([a for a in candidates if domain[a] != 1] or candidates)[-1:]
     return row, [a for a in rest if a not in (*candidates, *theirs)]
-
-
-def _divisors(nests: Sequence[FusedNest]) -> dict[int, int]:
-    """The axes that are read divided by a constant, and the constant (the least, of several)."""
-    found: dict[int, int] = {}
-    for p in _positions(nests):
-        if p.axis is not None and p.divisor > 1:
-            found[p.axis] = math.gcd(found.get(p.axis, 0), p.divisor)
-    return found
-
-
-def _equal_quotients(axis: int, nests: Sequence[FusedNest]) -> int:
-    """The constant by which a condition divides the positions along an axis: that many are alike,
-    and a tile of them is live or dead. 0: none does."""
-    found = {
-        int(t.args[1].value) for nest in nests if nest.body is not None for t in T.walk(nest.body)
-        if t.op == "floordiv" and t.args[0] is T.index(axis) and t.args[1].is_const
-    }  # fmt: skip
-    return min(found, default=0)
-
-
-def _part_of(divisor: int | None, size: int) -> int:
-    """The largest size of tiles that do not lie across multiples of a divisor, `size` at most."""
-    if divisor is None:
-        return size
-    return max(d for d in range(1, min(size, divisor) + 1) if divisor % d == 0)
-
-
-def _within_pages(
-    chosen: dict[int, int], nests: Sequence[FusedNest], domain: Sequence[int], across: int | None
-) -> list[int]:
-    """The sizes of all axes, smaller for those that are read modulo a constant, or by which numbers
-    are looked up: a tile lies in one page, and what is looked up is one number for it. Not those of
-    the axis `across`, whose rows are looked up one by one."""
-    found: dict[int, int] = {}
-
-    def within(axis: int | None, most: int) -> None:
-        if axis is not None and axis != across and not _at_most(domain[axis], most):
-            size = found.get(axis, chosen[axis]) or domain[axis]
-            found[axis] = math.gcd(size, most)
-
-    pending = _positions(nests)
-    while pending:
-        p = pending.pop()
-        if p.modulus is not None:
-            within(p.axis, p.divisor if p.divisor > 1 else p.modulus)
-        if p.lookup is not None:
-            inner = [q for i in p.lookup.args if (q := position_of(i))]
-            for q in inner:
-                within(q.axis, q.divisor)
-            pending += inner
-    return [found.get(a, chosen[a]) for a in range(len(domain))]
-
-
-def _positions(nests: Sequence[FusedNest]) -> list[AccessIndex]:
-    """The positions at which nests read what they compute with."""
-    reads = dict.fromkeys(read for nest in nests for read in nest.reads)
-    found = [position_of(i) for read in reads for i in read.args]
-    return [p for p in found if p is not None]
