@@ -155,25 +155,27 @@ def test_few_rows_on_several_warps(target, options):
 
 
 @pytest.mark.parametrize(
-    ("batch", "length", "programs", "few"),
+    ("batch", "length", "programs", "join"),
     [
-        (1, 4096, 33 * 8, False),  # 2 a multiprocessor
-        (1, 256, 8 * 8, True),  # a tile each
-        (4, 4096, 8 * 32, True),
-        (50, 4096, 400, True),  # all at once without a cut
-        (100, 4096, 2 * 800, True),  # in waves: in small pieces
-        (100, 1000, 800, True),  # too short for pieces
-        (0, 4096, 0, True),
+        (1, 4096, 33 * 8, "many"),  # 2 a multiprocessor
+        (2, 4096, 16 * 16, "some"),
+        (1, 256, 8 * 8, "few"),  # a tile each
+        (4, 4096, 8 * 32, "few"),
+        (50, 4096, 400, "few"),  # all at once without a cut
+        (100, 4096, 2 * 800, "few"),  # in waves: in small pieces
+        (100, 1000, 800, "few"),  # too short for pieces
+        (0, 4096, 0, "few"),
     ],
 )
-def test_programs_of_a_decode_step(batch, length, programs, few):
+def test_programs_of_a_decode_step(batch, length, programs, join):
+    """One of three joins has programs: that for 8 chunks, for 32, or for all there can be."""
     source = Source.of(ops.operator("decode_gqa", batch=None))
     module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
     plan = Simulated(module, target="sm_90a").plan
     shapes = [(batch, heads, n, 128) for heads, n in ((64, 1), (8, length), (8, length))]
     grids = [math.prod(int(evaluate(e, shapes, [], 132)) for e in x.grid) for x in plan.launches]
-    joins = [batch * 64 if few else 0, 0 if few else batch * 64 * 4]
-    assert grids == [programs, *joins]
+    wanted = {"few": batch * 64, "some": batch * 64, "many": batch * 64 * 4}
+    assert grids == [programs, *(n * (kind == join) for kind, n in wanted.items())]
 
 
 def test_programs_of_a_decode_step_on_a_smaller_chip():
