@@ -21,8 +21,8 @@ QUICK, NIGHTLY, BATCH = 60, 3000, 50
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 
 # Over the bound, and why. What is right has to go from the list.
-# 8, 45: a residual y - b x at 1e4, b from two fused sums, is off by 2.3 times what the unfused one is
-# (1024 runs; 16 runs, as there were once, say less than twice).
+# 8, 45: a residual y - b x at 1e4, b from two fused sums, is off by 2.3 times what the unfused one
+# is (1024 runs; 16 runs, as there were once, say less than twice).
 KNOWN: set[int] = {8, 45}
 
 # Wrong once, and right since: one sum rounds otherwise than another one that cancels it, in all
