@@ -212,7 +212,9 @@ class HopperBlock(simt.Block):
 
     def _load_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert len(self._warps(mask)) == 1
-        target, number, *where, barrier = (self._one(v, mask) for v in operands[:-1])
+        assert mask.sum() == 32 or "elect.sync" not in text
+        rest = operands if "elect.sync" in text else operands[:-1]  # without the lane's number
+        target, number, *where, barrier = (self._one(v, mask) for v in rest)
         assert f".{len(where)}d." in text and target % 128 == 0
         tensor_map = self.maps.made[number]
         end = target + tensor_map.bytes
