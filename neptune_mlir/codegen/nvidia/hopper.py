@@ -79,6 +79,11 @@ def arrive_if_first(address: Any, thread: Any) -> None:
     )  # fmt: skip
 
 
+def keep_loop() -> None:
+    """The loop that this begins the body of is not unrolled by the assembler."""
+    asm('.pragma "nounroll";', "")
+
+
 def unknown(word: Any) -> Any:
     """The same i32 value, of which the optimizer knows nothing: what is computed from it is
     computed here."""

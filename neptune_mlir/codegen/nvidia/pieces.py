@@ -61,7 +61,7 @@ class BoxPieces:
         self.size = self.rows if pages is None else min(self.rows, pages.size)
         whole = self.rows if pages is None else pages.size
         self.whole_or_none = end is not None and is_multiple(end, whole)
-        self.page = None if pages is None else self._page_of_lane()
+        self.page = None if pages is None else hopper.unknown(self._page_of_lane())
 
     def bring(self, load: Load) -> None:
         """Emit the copies; `load` starts one."""
@@ -74,6 +74,7 @@ class BoxPieces:
         rows = s.value(hopper.unknown(s.constant(self.rows, s.i32)))
         loop = scf.ForOp(s.value(0), rows, s.value(self.size))
         with s.scope(loop.body):
+            hopper.keep_loop()
             self._piece(loop.induction_variable)
             scf.YieldOp([])
 

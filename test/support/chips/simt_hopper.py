@@ -388,6 +388,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
     "mov.b32 $0, $1;": HopperBlock._same,
+    '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
     "bar.warp.sync": HopperBlock._nothing,
