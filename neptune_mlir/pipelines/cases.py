@@ -104,7 +104,7 @@ def aligned(others: Sequence[Case]) -> tuple[Case, ...]:
 def longer(module: Any) -> tuple[Case, ...]:
     """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
     length = stream_length(module)
-    if length is None or isinstance(length, int):
+    if length is None:
         return ()
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
@@ -145,10 +145,9 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
 
 
 def long_rows(module: Any) -> tuple[Case, ...]:
-    """Calls with few and long rows of a program that is one kernel without products, where only a
-    call knows how many and how long."""
+    """Calls with few and long rows of a program that is one kernel without products."""
     length = stream_length(module)
-    if length is None or isinstance(length, int):
+    if length is None or (isinstance(length, int) and length < LONG_ROW):
         return ()
     (stream,) = streams(module)
     rows = _rows_of(stream) if LONGER_FEW.on(stream.operation) else None

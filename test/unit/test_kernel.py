@@ -193,8 +193,9 @@ def test_the_extreme_of_a_row_with_a_nan_is_nan(extreme):
     np.testing.assert_array_equal(kernel(x), x.max(1) if extreme == "maximumf" else x.min(1))
 
 
-def test_what_padding_computes_may_overflow(small_tiles):
-    """37 columns leave a tile that is not full; there x and w are 0, and (x + r)^2 is infinite."""
+def two_sums_of_rows(first, second):
+    """Sums over 37 columns of w * f(x, r), which leave a tile that is not full; there x and w are
+    0. `first`, `second`: the lines that make %f of an x %a, its row's r %b, and their sum %d."""
     total = """
         %{name} = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>,
             affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
@@ -203,21 +204,26 @@ def test_what_padding_computes_may_overflow(small_tiles):
             outs(%s : tensor<3xf32>) {{
         ^bb0(%a: f32, %b: f32, %c: f32, %sum: f32):
           %d = arith.addf %a, %b : f32
-          %f = arith.mulf %d, {other} : f32
+          %f = {factor} : f32
           %g = arith.mulf %c, %f : f32
           %h = arith.addf %sum, %g : f32
           linalg.yield %h : f32
         }} -> tensor<3xf32>"""
-    kernel = neptune.compile(f"""
+    return neptune.compile(f"""
       func.func @sums(%x: tensor<3x37xf32>, %r: tensor<3xf32>, %w: tensor<3x37xf32>)
           -> (tensor<3xf32>, tensor<3xf32>) {{
         %zero = arith.constant 0.0 : f32
         %e = tensor.empty() : tensor<3xf32>
         %s = linalg.fill ins(%zero : f32) outs(%e : tensor<3xf32>) -> tensor<3xf32>
-        {total.format(name="y", other="%d")}
-        {total.format(name="z", other="%a")}
+        {total.format(name="y", factor=first)}
+        {total.format(name="z", factor=second)}
         return %y, %z : tensor<3xf32>, tensor<3xf32>
       }}""")
+
+
+def test_what_padding_computes_may_overflow(small_tiles):
+    """(0 + r)^2 is infinite."""
+    kernel = two_sums_of_rows("arith.mulf %d, %d", "arith.mulf %d, %a")
     r = np.array([1, 1e20, -1e30], np.float32)
     squares, products = kernel(random(3, 37), r, np.ones((3, 37), np.float32))
     assert np.isfinite(squares[0]) and list(squares[1:]) == [np.inf, np.inf]
@@ -225,29 +231,8 @@ def test_what_padding_computes_may_overflow(small_tiles):
 
 
 def test_what_padding_adds_may_be_infinite(small_tiles):
-    """37 columns leave a tile that is not full; there the weight is 0, and 0 + r is -inf."""
-    total = """
-        %{name} = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>,
-            affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
-            iterator_types = ["parallel", "reduction"]}}
-            ins(%x, %r, %w : tensor<3x37xf32>, tensor<3xf32>, tensor<3x37xf32>)
-            outs(%s : tensor<3xf32>) {{
-        ^bb0(%a: f32, %b: f32, %c: f32, %sum: f32):
-          %d = arith.addf %a, %b : f32
-          %g = arith.mulf %c, {other} : f32
-          %h = arith.addf %sum, %g : f32
-          linalg.yield %h : f32
-        }} -> tensor<3xf32>"""
-    kernel = neptune.compile(f"""
-      func.func @sums(%x: tensor<3x37xf32>, %r: tensor<3xf32>, %w: tensor<3x37xf32>)
-          -> (tensor<3xf32>, tensor<3xf32>) {{
-        %zero = arith.constant 0.0 : f32
-        %e = tensor.empty() : tensor<3xf32>
-        %s = linalg.fill ins(%zero : f32) outs(%e : tensor<3xf32>) -> tensor<3xf32>
-        {total.format(name="y", other="%d")}
-        {total.format(name="z", other="%a")}
-        return %y, %z : tensor<3xf32>, tensor<3xf32>
-      }}""")
+    """0 + r is -inf."""
+    kernel = two_sums_of_rows("arith.addf %a, %b", "arith.addf %a, %zero")
     r = np.array([1, -np.inf, np.inf], np.float32)
     sums, products = kernel(random(3, 37), r, np.ones((3, 37), np.float32))
     assert np.isfinite(sums[0]) and list(sums[1:]) == [-np.inf, np.inf]

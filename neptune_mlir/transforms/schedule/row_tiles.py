@@ -92,12 +92,16 @@ def row_tile(
         return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
     if wide and 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
+    long = wide and extent >= FEW_FROM
+    if long and calls.few:
+        return 1, FEW_ROW, ()
+    starts = [FEW_FROM] if long and streamed and not calls.length else []
     again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
     elements = math.gcd(extent, 2 * ROW if again else most)
     if elements <= 256 and wide:  # the last tile is not full
         rows, elements = _of_length(ROW_TILES, extent)
-        return rows, min(most, elements), ()
-    return (max(1, most // elements), elements, ()) if elements > 256 else (0, 0, ())
+        return rows, min(most, elements), starts
+    return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 
 def _masks_little(tiles: Tiles, most: int) -> bool:

@@ -383,7 +383,8 @@ def _long_rows(
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
     if starts:
-        _note_lengths(op, starts)
+        if op.domain[axis] == DYNAMIC:
+            _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)
     return (axis, rows, elements) if elements else None
 

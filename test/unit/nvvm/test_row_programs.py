@@ -20,6 +20,7 @@ from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
 
 CUT = "columns:256"
+LONG = "length:8192;few:1"
 
 
 @cache
@@ -108,3 +109,18 @@ def test_rows_are_asked_for_ahead(monkeypatch):
     close("rms_norm", "", 5, 520, known=True, ahead=2)
     first = min(asked)[0]
     assert sorted(asked) == [(first + row * 2080, 2080) for row in range(3)]  # not of the last two
+
+
+@pytest.mark.parametrize(
+    ("cols", "wanted"), [(1 << 17, {LONG, CUT}), (100523, {LONG}), (8192, set()), (4097, set())]
+)
+def test_long_rows_that_are_compiled_in_may_be_few(cols, wanted):
+    """A call with fewer rows than multiprocessors has a program of many warps for each. (A row of
+    8192 elements always has, for it is held whole.)"""
+    _, found = lowered("rms_norm", cols, "f16")
+    assert {LONG, CUT} & set(found) == wanted
+    assert all("tensor<16384xf16>" in str(found[knob].module) for knob in wanted & {LONG})
+
+
+def test_a_long_row_that_is_compiled_in():
+    close("softmax", LONG, 1, 16500, known=True)

@@ -196,7 +196,7 @@ def test_rows_with_a_program_of_many_warps(
     (stream,) = streams(module)
     noted = D in shape[-1:] and body is softmax and not more
     assert LONGER.find(stream.operation, ()) == ((512, 3072) if noted else ())
-    assert LONGER_FEW.on(stream.operation) == noted
+    assert LONGER_FEW.on(stream.operation) == (noted or shape[-1] > 8192)
 
 
 @pytest.mark.parametrize(
