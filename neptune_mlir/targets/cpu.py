@@ -8,6 +8,10 @@ import os
 from dataclasses import dataclass
 
 
+# What every core that this is for has at least: bytes of data in the nearest cache.
+NEAR_BYTES = 32 << 10
+
+
 @dataclass(frozen=True)
 class CpuTarget:
     """One kind of CPU core.

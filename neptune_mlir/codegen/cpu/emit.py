@@ -160,12 +160,12 @@ class VectorEmitter:
         self,
         low: Index,
         high: Index,
-        step: int,
+        step: Index,
         body: Callable[[Index, list[Any]], Sequence[Any]],
         carried: Sequence[Any] = (),
     ) -> list[Any]:
         """`for i in range(low, high, step)`: `body(i, carried)` gives what is carried on."""
-        if isinstance(low, int) and isinstance(high, int):
+        if isinstance(low, int) and isinstance(high, int) and isinstance(step, int):
             trips = max(0, -(-(high - low) // step))
             if trips == 0:
                 return list(carried)

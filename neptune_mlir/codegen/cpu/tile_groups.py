@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from neptune_mlir.codegen.cpu.emit import Index, VectorEmitter
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places
+from neptune_mlir.ir.bindings import arith
+from neptune_mlir.targets.cpu import NEAR_BYTES
 
 
 @dataclass
@@ -80,27 +84,69 @@ class StripGroup:
 def group(
     run: list[TileGeneric], whole: Callable[[TileGeneric], int | None]
 ) -> list[StripGroup]:
-    """Cut a run of ops into groups, each as long as possible from where it starts. `whole`: the
-    loop of an op that is not cut."""
+    """Cut a run of ops into groups, each as long as possible from where it starts. Ops that do not
+    fit come before a group that they do not touch. `whole`: the loop of an op that is not cut."""
     groups: list[StripGroup] = []
     rest = list(run)
     while rest:
         best = StripGroup([rest[0]], [-1], 0)
+        skipped: list[TileGeneric] = []
         extents = [
             n
             for n, reduced in zip(rest[0].extents, rest[0].reduced, strict=True)
             if not reduced and isinstance(n, int)
         ]
         for extent in dict.fromkeys(extents):
-            trial = StripGroup([], [], extent, whole=whole)
+            trial, before = StripGroup([], [], extent, whole=whole), []
             for generic in rest:
                 if not trial.join(generic):
-                    break
+                    if not all(map(partial(_commute, generic), trial.members)):
+                        break
+                    before.append(generic)
             if len(trial.members) > len(best.members):
-                best = trial
+                best, skipped = trial, before
+        groups += [StripGroup([generic], [-1], 0) for generic in skipped]
         groups.append(best)
-        rest = rest[len(best.members) :]
+        rest = rest[len(skipped) + len(best.members) :]
     return groups
+
+
+def _commute(a: TileGeneric, b: TileGeneric) -> bool:
+    """Whether two ops may change places: neither writes what the other touches."""
+    (reads, writes), (others, theirs) = _touched(a), _touched(b)
+    return not writes & (others | theirs) and not theirs & (reads | writes)
+
+
+def _touched(generic: TileGeneric) -> tuple[set[Any], set[Any]]:
+    """What an op reads, and what it writes."""
+    reads = {o.view.slot for o in generic.inputs if o.view is not None}
+    reads |= {view.slot for view in generic.loaded.values()}
+    return reads, {o.view.slot for o in generic.outputs if o.view is not None}
+
+
+def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
+    """How many points of the strip loop the nearest cache has room for, with all that the ops of
+    a group read of them: where a row is as long as a call says, a number that it knows."""
+    words: dict[Any, Index] = {}
+    read = {o.view.slot for member in group.members for o in member.inputs if o.view is not None}
+    for member, strip in zip(group.members, group.strip, strict=True):
+        for o in member.operands:
+            if o.view is None or not o.uses(strip) or o.view.slot not in read:
+                continue
+            row: Index = 1
+            for d, extent in enumerate(member.extents):
+                if d != strip and o.uses(d):
+                    bound = member.live[d]
+                    row = em.mul(row, extent if bound is None else em.minimum(bound, extent))
+            words.setdefault(o.view.slot, row)
+    total: Index = 0
+    for row in words.values():
+        total = em.add(total, row)
+    room = int(__import__('os').environ.get('ROOM', NEAR_BYTES // 4))
+    if isinstance(total, int):
+        return min(group.extent, max(1, room // total))
+    rows = arith.divui(em.constant(room), arith.maxui(total, em.constant(1)))
+    return em.minimum(group.extent, arith.maxui(rows, em.constant(1)))
 
 
 def strip_size(extent: int, lanes: int) -> int:

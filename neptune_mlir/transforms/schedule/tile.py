@@ -254,6 +254,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
             stream, most = sizes[along], _power(rows * sizes[along])
+        elif inner is None and axis is not None and _is_held(op, axis, nests, domain, wishes):
+            stream = wishes.most
+            ONE_TILE.set(op.operation)
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -273,6 +276,16 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return within_pages(chosen, nests, domain, across)
+
+
+def _is_held(
+    op: Any, axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes
+) -> bool:
+    """Whether one tile is to have all of a streamed axis on a CPU (on chips: `_long_rows`)."""
+    if not wishes.most or wishes.stream or _chip_of(op):
+        return False
+    fits = domain[axis] == DYNAMIC or domain[axis] <= wishes.most
+    return fits and _is_contiguous(axis, nests)
 
 
 def _stream_size(
