@@ -277,8 +277,8 @@ class VectorEmitter:
         where = self.value(self.address(view, position))
         stored = ir.MemRefType(view.base.type).element_type
         kind, stride = self.vector_type(stored), view.strides[dim]
-        if view.ahead is not None:
-            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 3, True)
+        if view.ahead is not None:  # not into the nearest cache, which holds this tile
+            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 2, True)
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:

@@ -14,10 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Index, VectorEmitter
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places
-from neptune_mlir.ir.bindings import arith
-from neptune_mlir.targets.cpu import NEAR_BYTES
 
 
 @dataclass
@@ -122,31 +119,6 @@ def _touched(generic: TileGeneric) -> tuple[set[Any], set[Any]]:
     reads = {o.view.slot for o in generic.inputs if o.view is not None}
     reads |= {view.slot for view in generic.loaded.values()}
     return reads, {o.view.slot for o in generic.outputs if o.view is not None}
-
-
-def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
-    """How many points of the strip loop the nearest cache has room for, with all that the ops of
-    a group read of them: where a row is as long as a call says, a number that it knows."""
-    words: dict[Any, Index] = {}
-    read = {o.view.slot for member in group.members for o in member.inputs if o.view is not None}
-    for member, strip in zip(group.members, group.strip, strict=True):
-        for o in member.operands:
-            if o.view is None or not o.uses(strip) or o.view.slot not in read:
-                continue
-            row: Index = 1
-            for d, extent in enumerate(member.extents):
-                if d != strip and o.uses(d):
-                    bound = member.live[d]
-                    row = em.mul(row, extent if bound is None else em.minimum(bound, extent))
-            words.setdefault(o.view.slot, row)
-    total: Index = 0
-    for row in words.values():
-        total = em.add(total, row)
-    room = int(__import__('os').environ.get('ROOM', NEAR_BYTES // 4))
-    if isinstance(total, int):
-        return min(group.extent, max(1, room // total))
-    rows = arith.divui(em.constant(room), arith.maxui(total, em.constant(1)))
-    return em.minimum(group.extent, arith.maxui(rows, em.constant(1)))
 
 
 def strip_size(extent: int, lanes: int) -> int:

@@ -19,6 +19,7 @@ from neptune_mlir.codegen.cpu import (
     tile_direct,
     tile_generic,
     tile_groups,
+    tile_strips,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
@@ -417,9 +418,12 @@ class _GridKernel:
         size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
         local = self._local(group) if len(group.members) > 1 else set()
         rows: Index = size
-        if len(group.members) > 1 and size == group.extent and self._may_cut(group, local):
-            rows = tile_groups.rows_near(self.em, group)
-        if len(group.members) == 1 or (size == group.extent and rows is size):
+        whole = size == group.extent
+        if whole and len(group.members) > 1:
+            contracts = any(self._contraction(member) for member in group.members)
+            if not contracts and tile_strips.may_cut(self.em, group, local):
+                rows = tile_strips.rows_near(self.em, group)
+        if len(group.members) == 1 or (whole and rows == size):
             for member, start in self._starts(group.members):
                 self._compute(member, start)
             return
@@ -428,35 +432,17 @@ class _GridKernel:
         end = self.em.minimum(group.extent, bounds.pop()) if known else group.extent
 
         def strip(low: Index, _: list[Any]) -> list[Any]:
-            stop = None if rows is size else self.em.minimum(self.em.add(low, rows), end)
+            parts = {
+                id(member): self._restricted(group, member, low, size, local)
+                for member in group.members
+            }
+            if whole:
+                tile_strips.end_early(self.em, group, parts, self.em.add(low, rows), end, rows)
             for member, start in self._starts(group.members):
-                part = self._restricted(group, member, low, size, local)
-                if stop is not None:
-                    d = group.strip[group.members.index(member)]
-                    part.live = [stop if k == d else n for k, n in enumerate(part.live)]
-                self._compute(part, start)
+                self._compute(parts[id(member)], start)
             return []
 
         self.em.loop(0, end, rows, strip)
-
-    def _may_cut(self, group: StripGroup, local: set[Slot]) -> bool:
-        """Whether the ops of a strip may end anywhere: those whose vectors run along the strip loop
-        read and write past the end of a strip, so they must touch memory of their own alone."""
-        for member, d in zip(group.members, group.strip, strict=True):
-            if self._contraction(member) or copied_places(member) is not None:
-                return False
-            if not member.live or not any(o.view for o in member.operands):
-                return False
-            if TileLowering(self.em, member).v not in (None, d):
-                continue
-            views = [o.view for o in member.operands if o.view is not None]
-            views += member.loaded.values()
-            written = [o.view.slot for o in member.outputs if o.view is not None]
-            if any(v.within or not isinstance(v.slot, Slot) for v in views):
-                return False
-            if any(slot not in local for slot in written):
-                return False
-        return True
 
     def _local(self, group: StripGroup) -> set[Slot]:
         """Tiles that no op outside of the group touches, and that it writes before it reads."""

@@ -59,7 +59,7 @@ def _blocks(block: Any) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class _Points:
+class _TilePoints:
     """A tile op over static loops whose points a tile lies at: no product of matrices."""
 
     op: Any
@@ -93,7 +93,7 @@ class _Points:
         return {self.op.operands[k] for k in range(self.inputs) if self.is_point(k)}
 
 
-def _points_of(op: Any) -> _Points | None:
+def _points_of(op: Any) -> _TilePoints | None:
     if op.name != "linalg.generic" or not len(op.results) or COMBINE.on(op):
         return None
     maps = tuple(ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"])
@@ -106,12 +106,12 @@ def _points_of(op: Any) -> _Points | None:
             return None
         for d, e in enumerate(m.results):
             extents[ir.AffineDimExpr(e).position] = value.type.shape[d]
-    found = _Points(op, maps, kinds, tuple(extents), len(op.operands) - len(op.results))
+    found = _TilePoints(op, maps, kinds, tuple(extents), len(op.operands) - len(op.results))
     plain = all(not len(inner.operation.regions) for inner in found.block.operations)
     return found if plain and extents and found.tiles() else None
 
 
-def _all(block: Any) -> list[_Points]:
+def _all(block: Any) -> list[_TilePoints]:
     found = (_points_of(op.operation) for op in block.operations)
     return [points for points in found if points is not None]
 
@@ -135,14 +135,14 @@ def _share(block: Any) -> None:
                     return _share(block)
 
 
-def _reads_points(points: _Points, value: Any) -> bool:
+def _reads_points(points: _TilePoints, value: Any) -> bool:
     if isinstance(value, ir.BlockArgument):
         return bool(value.owner == points.block and points.is_point(value.arg_number))
     inside = value.owner.operation.block == points.block
     return inside and any(_reads_points(points, v) for v in value.owner.operation.operands)
 
 
-def _computed(earlier: _Points, later: _Points, wanted: Any) -> tuple[Any, Any] | None:
+def _computed(earlier: _TilePoints, later: _TilePoints, wanted: Any) -> tuple[Any, Any] | None:
     """The value in a reduction that is a function of the same of each point; and the operand of
     `later` that it reads a guard of, or None."""
     if earlier.extents != later.extents:
@@ -165,7 +165,7 @@ class _Sameness:
     """Whether values of two bodies are the same at each point, but for guards of what the second
     reads: these arguments are noted."""
 
-    def __init__(self, first: _Points, second: _Points) -> None:
+    def __init__(self, first: _TilePoints, second: _TilePoints) -> None:
         self.first, self.second = first, second
         self.guarded: list[Any] = []
 
@@ -190,7 +190,7 @@ def _attributes(op: Any) -> dict[str, Any]:
     return {name: op.attributes[name] for name in op.attributes}
 
 
-def _argument(points: _Points, value: Any) -> bool:
+def _argument(points: _TilePoints, value: Any) -> bool:
     return isinstance(value, ir.BlockArgument) and bool(value.owner == points.block)
 
 
@@ -215,7 +215,7 @@ def _number(value: Any) -> float | None:
     return float(ir.FloatAttr(op.attributes["value"]).value)
 
 
-def _minuend(points: _Points, function: Any, m: Any) -> Any:
+def _minuend(points: _TilePoints, function: Any, m: Any) -> Any:
     """u, where a function is exp(u - m)."""
     taken = owner(function.operands[0])
     if not function.name.startswith("math.exp") or taken is None or taken.name != "arith.subf":
@@ -224,7 +224,7 @@ def _minuend(points: _Points, function: Any, m: Any) -> Any:
     return u if _argument(points, other) and points.source(other)[0] == m else None
 
 
-def _is_maximum(m: Any, later: _Points, u: Any) -> bool:
+def _is_maximum(m: Any, later: _TilePoints, u: Any) -> bool:
     """Whether `m` is the maximum of the numbers `u` of each point, and no other start than -inf."""
     maker = owner(m)
     made = None if maker is None else _points_of(maker)
@@ -245,7 +245,7 @@ def _is_maximum(m: Any, later: _Points, u: Any) -> bool:
     return same.values(value, u) and not same.guarded
 
 
-def _as_result(points: _Points, value: Any) -> Any:
+def _as_result(points: _TilePoints, value: Any) -> Any:
     """A tile of a value of each point, which a reduction makes as well."""
     with ir.InsertionPoint(points.op), points.op.location:
         empty = tensor.empty(list(points.extents), value.type)
@@ -265,7 +265,7 @@ def _as_result(points: _Points, value: Any) -> Any:
     return made.results[len(made.results) - 1]
 
 
-def _read_again(later: _Points, function: Any, tile: Any, guarded: Any) -> None:
+def _read_again(later: _TilePoints, function: Any, tile: Any, guarded: Any) -> None:
     """Take a function of each point from a tile."""
     identity = ir.AffineMap.get_identity(len(later.extents))
     op = later.op
@@ -307,7 +307,7 @@ def _merge_one(block: Any) -> bool:
     return False
 
 
-def _suits(a: _Points, b: _Points, block: Any, order: dict[Any, int]) -> bool:
+def _suits(a: _TilePoints, b: _TilePoints, block: Any, order: dict[Any, int]) -> bool:
     """Whether `a` may be computed with `b`, behind it."""
     if a.extents != b.extents or not (a.reduces or b.reduces):
         return False
@@ -332,8 +332,8 @@ def _position(op: Any, block: Any, order: dict[Any, int]) -> int:
     return order[op]
 
 
-def _merge(a: _Points, b: _Points) -> None:
-    def inputs_of(p: _Points) -> list[tuple[Any, Any]]:
+def _merge(a: _TilePoints, b: _TilePoints) -> None:
+    def inputs_of(p: _TilePoints) -> list[tuple[Any, Any]]:
         pairs = zip(p.op.operands, p.maps, strict=True)
         return [pair for k, pair in enumerate(pairs) if k < p.inputs]
 
@@ -378,7 +378,7 @@ def _merge(a: _Points, b: _Points) -> None:
 # --- building
 
 
-def _outputs(points: _Points) -> list[tuple[Any, Any]]:
+def _outputs(points: _TilePoints) -> list[tuple[Any, Any]]:
     return list(zip(points.op.operands, points.maps, strict=True))[points.inputs :]
 
 
@@ -398,14 +398,19 @@ def _build(
 
 
 def _clone(
-    points: _Points, arguments: Sequence[Any], known: dict[Any, Any] | None = None
+    points: _TilePoints, arguments: Sequence[Any], known: dict[Any, Any] | None = None
 ) -> dict[Any, Any]:
-    """Copy a body to the insertion point; its values there. Arguments that are None are unread."""
+    """Copy what a body needs to the insertion point; its values there. Arguments that are None are
+    unread; `known` values need nothing."""
     env: dict[Any, Any] = dict(zip(points.block.arguments, arguments, strict=True))
     env.update(known or {})
-    for op in list(points.block.operations)[:-1]:
-        op = op.operation
-        if all(r in env for r in op.results):
+    operations = [op.operation for op in points.block.operations][:-1]
+    needed = set(points.yielded)
+    for op in reversed(operations):
+        if any(r in needed and r not in env for r in op.results):
+            needed.update(op.operands)
+    for op in operations:
+        if not any(r in needed and r not in env for r in op.results):
             continue
         copy = op.clone()
         for k, value in enumerate(op.operands):

@@ -254,9 +254,6 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
             stream, most = sizes[along], _power(rows * sizes[along])
-        elif inner is None and axis is not None and _is_held(op, axis, nests, domain, wishes):
-            stream = wishes.most
-            ONE_TILE.set(op.operation)
         sizes[parallel[-1]] = rows or _rows(op, nests)
     if inner is not None:
         sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
@@ -384,6 +381,9 @@ def _long_rows(
     asked = streamed and (wishes.rows or wishes.stream)
     cut = bool(wishes.chunks) and streamed and not wishes.beside_products
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
+    if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
+        ONE_TILE.set(op.operation)
+        return op.axis.value, wishes.rows or _rows(op, nests), wishes.most
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))
