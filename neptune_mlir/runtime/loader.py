@@ -89,7 +89,7 @@ def _engine(text: str) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine, use_lmm=True)
 
 
 def _address(name: str) -> int:
