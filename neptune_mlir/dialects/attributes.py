@@ -242,7 +242,9 @@ COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
     "a module with the function that combines two elements",
     writers=("transforms.tiling.emit",),
-    readers=("codegen.triton.ttir_generic",),
+    readers=(
+        "codegen.triton.ttir_generic", "transforms.cpu.fuse_tiles",
+    ),
 )  # fmt: skip
 IDENTITY = Attribute(
     "identity", ELEMENT, "a reduction with `neptune.combine`",

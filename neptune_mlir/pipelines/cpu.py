@@ -17,15 +17,18 @@ from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Constant, Plan
-from neptune_mlir.targets.cpu import CpuTarget, host
+from neptune_mlir.targets.cpu import NEAR_BYTES, CpuTarget, host
 
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
 KNOBS = {"streamed": "products:128"}
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
-# Streams so short that a vector along them would be mostly empty: vectors of rows.
-SHORT_STREAMS = {"streamed": ((8, "stream:1"),)}
+# Rows of which one, and what is computed of each of its elements, leave half of the nearest cache
+# free: they are held, and nothing of them is computed twice. And streams so short that a vector
+# along them would be mostly empty: vectors of rows.
+HELD_ROW = NEAR_BYTES // 16
+SHORT_STREAMS = {"streamed": ((HELD_ROW, f"most:{HELD_ROW}"), (8, "stream:1"))}
 
 
 def ways(target: str) -> tuple[Way, ...]:
@@ -64,6 +67,7 @@ FROM_TILES = (
     Step("tensor-to-generic", {"only": "tensor.extract_slice"}),
     Step("sink-reads"),
     Step("turn-tiles"),
+    Step("fuse-tiles"),
     Step("place-tiles"),
     Step("canonicalize"),
     _BUFFERIZE,

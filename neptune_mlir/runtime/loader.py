@@ -2,18 +2,18 @@
 """Puts object files into this process.
 
 What an object file needs from outside (the C library's math, conversions of narrow floats that
-old CPUs lack) is looked up here by name first: LLVM's loader would end the process, or call
-address zero, where one is missing.
+old CPUs lack) is looked up here by name first, and who lacks one is told where it comes from.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
@@ -32,17 +32,19 @@ def load(code: bytes, names: Sequence[str]) -> tuple[Any, list[int]]:
     import llvmlite.binding as llvm
 
     with llvm_lock:
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in undefined_symbols(code):
-            llvm.add_symbol(name, _address(name))
-        engine = _engine("")
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        addresses = [engine.get_function_address(name) for name in names]
-        if os.environ.get("NEPTUNE_PERF_MAP"):
-            write_perf_map(engine, code)
-    if not all(addresses):
-        raise ToolError("the compiled code lacks a kernel that its plan names")
-    return engine, addresses
+            library.import_symbol(name, _address(name))
+        mapped = functions(code) if os.environ.get("NEPTUNE_PERF_MAP") else {}
+        for name in (*names, *mapped):
+            library.export_symbol(name)
+        try:
+            linked = library.link(_linker(), f"object {next(_numbers)}")
+        except RuntimeError as error:
+            raise ToolError(f"the compiled code has not what its plan names: {error}") from None
+        if mapped:
+            write_perf_map((linked[name], size, name) for name, size in mapped.items())
+        return linked, [linked[name] for name in names]
 
 
 def check_machine(needs: Mapping[str, Any]) -> None:
@@ -77,19 +79,33 @@ def _machine() -> tuple[str, dict[str, bool]]:
 def compile_text(text: str, names: Sequence[str]) -> tuple[Any, list[int]]:
     """Compile LLVM IR that calls the C library at most: what keeps it in memory, and the
     addresses of the functions."""
+    import llvmlite.binding as llvm
+
     with llvm_lock:
-        engine = _engine(text)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), _target_machine())
         engine.finalize_object()
         return engine, [engine.get_function_address(name) for name in names]
 
 
-def _engine(text: str) -> Any:
+@functools.cache
+def _linker() -> Any:
+    """LLVM's JIT linker. It takes one piece of memory for all of an object: code reaches its
+    constants over 2 GiB at most. (The loader of `compile_text` takes one for each kind of section,
+    wherever one is free, and needs code of the large model.)"""
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
+
+
+_numbers = itertools.count()  # names of libraries
+
+
+def _target_machine() -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    return llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
 
 
 def _address(name: str) -> int:
@@ -120,20 +136,21 @@ def undefined_symbols(code: bytes) -> list[str]:
     return [name for name, _, section, _ in _symbols(code) if section == 0]  # SHN_UNDEF
 
 
-def write_perf_map(engine: Any, code: bytes) -> None:
-    """Tell `perf` what the functions of a loaded object are called: it reads /tmp/perf-PID.map."""
-    lines = []
-    for name, kind, section, size in _symbols(code):
-        address = engine.get_function_address(name) if kind == 2 and section else 0  # STT_FUNC
-        if address:
-            lines.append(f"{address:x} {size:x} {name}\n")
+def functions(code: bytes) -> dict[str, int]:
+    """The functions of an object that others may call, and their sizes."""
+    return {name: size for name, kind, section, size in _symbols(code) if kind == 2 and section}
+
+
+def write_perf_map(found: Iterable[tuple[int, int, str]]) -> None:
+    """Tell `perf` what loaded functions are called (addresses, sizes, names): it reads
+    /tmp/perf-PID.map."""
     with open(f"/tmp/perf-{os.getpid()}.map", "a") as file:
-        file.writelines(lines)
+        file.writelines(f"{address:x} {size:x} {name}\n" for address, size, name in found)
 
 
 def _symbols(code: bytes) -> list[tuple[str, int, int, int]]:
-    """Name, kind, section and size of each symbol of a 64-bit little-endian ELF object (none of
-    another format: its loader resolves them itself)."""
+    """Name, kind, section and size of each symbol of a 64-bit little-endian ELF object that is not
+    its own alone (none of another format: its loader resolves them itself)."""
     if code[:6] != b"\x7fELF\x02\x01":
         return []
     (sections,) = struct.unpack_from("<Q", code, 0x28)
@@ -148,5 +165,6 @@ def _symbols(code: bytes) -> list[tuple[str, int, int, int]]:
             name, info, _, section, _, extent = struct.unpack_from("<IBBHQQ", code, at)
             start = strings + name
             text = code[start : code.index(b"\0", start)].decode()
-            found.append((text, info & 0xF, section, extent))
+            if info >> 4:  # STB_LOCAL is 0
+                found.append((text, info & 0xF, section, extent))
     return [symbol for symbol in found if symbol[0]]

@@ -7,6 +7,9 @@ import functools
 import os
 from dataclasses import dataclass
 
+# What every core that this is for has at least: bytes of data in the nearest cache.
+NEAR_BYTES = 32 << 10
+
 
 @dataclass(frozen=True)
 class CpuTarget:

@@ -52,6 +52,7 @@ _MODULES: dict[str, str] = {
     "widen-factors": "neptune_mlir.transforms.tiling.widen_factors",
     "float8-bits": "neptune_mlir.transforms.tiling.float8_bits",
     "lower-to-tiles": "neptune_mlir.transforms.tiling.lower_to_tiles",
+    "fuse-tiles": "neptune_mlir.transforms.cpu.fuse_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
     "merge-programs": "neptune_mlir.transforms.tiling.merge_programs",
     "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",

@@ -160,12 +160,12 @@ class VectorEmitter:
         self,
         low: Index,
         high: Index,
-        step: int,
+        step: Index,
         body: Callable[[Index, list[Any]], Sequence[Any]],
         carried: Sequence[Any] = (),
     ) -> list[Any]:
         """`for i in range(low, high, step)`: `body(i, carried)` gives what is carried on."""
-        if isinstance(low, int) and isinstance(high, int):
+        if isinstance(low, int) and isinstance(high, int) and isinstance(step, int):
             trips = max(0, -(-(high - low) // step))
             if trips == 0:
                 return list(carried)
@@ -277,8 +277,8 @@ class VectorEmitter:
         where = self.value(self.address(view, position))
         stored = ir.MemRefType(view.base.type).element_type
         kind, stride = self.vector_type(stored), view.strides[dim]
-        if view.ahead is not None:
-            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 3, True)
+        if view.ahead is not None:  # not into the nearest cache, which holds this tile
+            memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 2, True)
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:

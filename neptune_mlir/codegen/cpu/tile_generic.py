@@ -8,6 +8,7 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
@@ -125,6 +126,9 @@ class TileLowering:
             return []
 
         self.live = None
+        if self._within(v):
+            self._vectors_inside(v, one)
+            return
         # in a strip of one vector some lanes are live
         high = self.em.add(low, whole) if whole == lanes else self.generic.end(self.em, v, whole)
         self.em.loop(low, high, lanes, one)
@@ -132,6 +136,22 @@ class TileLowering:
             self.live = extent - whole
             one(self.em.add(low, whole), [])
             self.live = None
+
+    def _vectors_inside(self, v: int, one: Callable[[Index, list[Any]], list[Any]]) -> None:
+        """The vectors of which all lanes are elements of arrays, then the last one."""
+        em, g = self.em, self.generic
+        low, end = g.lows[v], g.end(self.em, v, g.extents[v])
+        inside = em.sub(end, low)
+        for o in g.operands:
+            place = o.position_of(v)
+            if o.view and o.view.within and place is not None and o.view.within[place] is not None:
+                inside = em.minimum(inside, em.sub(o.view.within[place], low))
+        inside = arith.maxsi(em.value(inside), em.constant(0))
+        middle = em.add(low, arith.andi(inside, em.constant(-em.lanes)))
+        self.whole = True
+        em.loop(low, middle, em.lanes, one)
+        self.whole = False
+        em.loop(middle, end, em.lanes, one)
 
     def _point(self) -> None:
         self._accumulate(self._load_outputs(), self.inner, store=True)
@@ -205,8 +225,13 @@ class TileLowering:
         em, names = self.em, self._combiners()
         assert self.allocate is not None
         views = [self.generic.outputs[k].view for k in names]
-        square = (em.lanes, em.lanes)
-        places = [self.allocate(v.kind, square, 1) for v in views if v is not None]
+        # (`allocate` gives the same memory for the same question)
+        kinds = [v.kind for v in views if v is not None]
+        asked = [kinds[:k].count(kind) for k, kind in enumerate(kinds)]
+        squares = [(kinds.count(kind) * em.lanes, em.lanes) for kind in kinds]
+        whole_places = [self.allocate(k, s, 1) for k, s in zip(kinds, squares, strict=True)]
+        places = [em.shifted(p, [n * em.lanes, 0])
+                  for p, n in zip(whole_places, asked, strict=True)]  # fmt: skip
         low, high, _ = self._range(p)
 
         def rows(i: Index, _: list[Any]) -> list[Any]:
@@ -243,8 +268,7 @@ class TileLowering:
             and getattr(v.kind, "width", 0) == 32
             for v, k in views
         )  # fmt: skip
-        alone = all(not g.spans(o) for o in g.outputs)
-        return p if suits and alone and g.extents[p] % lanes == 0 else None
+        return p if suits and g.extents[p] % lanes == 0 else None
 
     def _combiners(self) -> dict[int, str]:
         """Of the outputs that are not written at every point."""
@@ -428,7 +452,8 @@ class TileLowering:
             return
         operands = [env.get(value, value) for value in op.operands]
         if any(isinstance(value, Positions) for value in operands):
-            made = tile_positions.compute(em, op, operands)
+            end = self.generic.live[self.v] if self.whole and self.v is not None else None
+            made = tile_positions.compute(em, op, operands, end)
             if made is not None:
                 env[op.results[0]] = made
                 return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places
@@ -80,27 +81,44 @@ class StripGroup:
 def group(
     run: list[TileGeneric], whole: Callable[[TileGeneric], int | None]
 ) -> list[StripGroup]:
-    """Cut a run of ops into groups, each as long as possible from where it starts. `whole`: the
-    loop of an op that is not cut."""
+    """Cut a run of ops into groups, each as long as possible from where it starts. Ops that do not
+    fit come before a group that they do not touch. `whole`: the loop of an op that is not cut."""
     groups: list[StripGroup] = []
     rest = list(run)
     while rest:
         best = StripGroup([rest[0]], [-1], 0)
+        skipped: list[TileGeneric] = []
         extents = [
             n
             for n, reduced in zip(rest[0].extents, rest[0].reduced, strict=True)
             if not reduced and isinstance(n, int)
         ]
         for extent in dict.fromkeys(extents):
-            trial = StripGroup([], [], extent, whole=whole)
+            trial, before = StripGroup([], [], extent, whole=whole), []
             for generic in rest:
                 if not trial.join(generic):
-                    break
+                    if not all(map(partial(_commute, generic), trial.members)):
+                        break
+                    before.append(generic)
             if len(trial.members) > len(best.members):
-                best = trial
+                best, skipped = trial, before
+        groups += [StripGroup([generic], [-1], 0) for generic in skipped]
         groups.append(best)
-        rest = rest[len(best.members) :]
+        rest = rest[len(skipped) + len(best.members) :]
     return groups
+
+
+def _commute(a: TileGeneric, b: TileGeneric) -> bool:
+    """Whether two ops may change places: neither writes what the other touches."""
+    (reads, writes), (others, theirs) = _touched(a), _touched(b)
+    return not writes & (others | theirs) and not theirs & (reads | writes)
+
+
+def _touched(generic: TileGeneric) -> tuple[set[Any], set[Any]]:
+    """What an op reads, and what it writes."""
+    reads = {o.view.slot for o in generic.inputs if o.view is not None}
+    reads |= {view.slot for view in generic.loaded.values()}
+    return reads, {o.view.slot for o in generic.outputs if o.view is not None}
 
 
 def strip_size(extent: int, lanes: int) -> int:

@@ -19,6 +19,7 @@ from neptune_mlir.codegen.cpu import (
     tile_direct,
     tile_generic,
     tile_groups,
+    tile_strips,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
@@ -415,21 +416,33 @@ class _GridKernel:
 
     def _group(self, group: StripGroup) -> None:
         size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
-        if len(group.members) == 1 or size == group.extent:
+        local = self._local(group) if len(group.members) > 1 else set()
+        rows: Index = size
+        whole = size == group.extent
+        if whole and len(group.members) > 1:
+            contracts = any(self._contraction(member) for member in group.members)
+            if not contracts and tile_strips.may_cut(self.em, group, local):
+                rows = tile_strips.rows_near(self.em, group)
+        if len(group.members) == 1 or (whole and rows == size):
             for member, start in self._starts(group.members):
                 self._compute(member, start)
             return
-        local = self._local(group)
-
-        def strip(low: Index, _: list[Any]) -> list[Any]:
-            for member, start in self._starts(group.members):
-                self._compute(self._restricted(group, member, low, size, local), start)
-            return []
-
         bounds = {m.live[d] for m, d in zip(group.members, group.strip, strict=True)}
         known = len(bounds) == 1 and None not in bounds
         end = self.em.minimum(group.extent, bounds.pop()) if known else group.extent
-        self.em.loop(0, end, size, strip)
+
+        def strip(low: Index, _: list[Any]) -> list[Any]:
+            parts = {
+                id(member): self._restricted(group, member, low, size, local)
+                for member in group.members
+            }
+            if whole:
+                tile_strips.end_early(self.em, group, parts, self.em.add(low, rows), end, rows)
+            for member, start in self._starts(group.members):
+                self._compute(parts[id(member)], start)
+            return []
+
+        self.em.loop(0, end, rows, strip)
 
     def _local(self, group: StripGroup) -> set[Slot]:
         """Tiles that no op outside of the group touches, and that it writes before it reads."""

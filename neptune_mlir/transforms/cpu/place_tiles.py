@@ -8,7 +8,7 @@ Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So
 * loads come before what computes, so that computations stand next to each other;
 * an `outs` that is only there for its shape (`tensor.empty`, `linalg.fill`) becomes this op's
   own, so that buffers are not shared by accident;
-* an elementwise op whose input dies there overwrites that input;
+* an elementwise op whose input dies there overwrites that input, unless its result is stored;
 * what a loop yields is built in (or copied to) the buffer of the iteration argument.
 """
 
@@ -172,7 +172,7 @@ def _overwrite(op: Any, block: Any) -> None:
     if maps[out] != identity or list(region.arguments[out].uses):
         return
     empty = _defining(op.operands[out])
-    if empty is None or empty.name != "tensor.empty":
+    if empty is None or empty.name != "tensor.empty" or _is_stored(op.results[0]):
         return
     for position in range(out):
         value = op.operands[position]
@@ -184,6 +184,16 @@ def _overwrite(op: Any, block: Any) -> None:
         op.operands[out] = value
         region.arguments[position].replace_all_uses_with(region.arguments[out])
         return
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a tile is only stored, so that it may be made where it is to lie."""
+    users = [use.owner.operation for use in value.uses]
+    if any(user.name == "tensor.extract_slice" for user in users):
+        return all(user.name == "tensor.extract_slice" and _is_stored(user.results[0])
+                   for user in users)  # fmt: skip
+    stores = ("tensor.insert_slice", "tensor.parallel_insert_slice")
+    return bool(users) and all(u.name in stores and u.operands[0] == value for u in users)
 
 
 def _owned_here(value: Any, block: Any) -> bool:

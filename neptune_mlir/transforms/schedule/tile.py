@@ -275,6 +275,16 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     return within_pages(chosen, nests, domain, across)
 
 
+def _is_held(
+    op: Any, axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes
+) -> bool:
+    """Whether one tile is to have all of a streamed axis on a CPU (on chips: `_long_rows`)."""
+    if not wishes.most or wishes.stream or _chip_of(op):
+        return False
+    fits = domain[axis] == DYNAMIC or domain[axis] <= wishes.most
+    return fits and _is_contiguous(axis, nests)
+
+
 def _stream_size(
     op: Any, nests: Sequence[FusedNest], axis: int, asked: int, boxed: bool
 ) -> tuple[int, int | None]:  # fmt: skip
@@ -371,6 +381,9 @@ def _long_rows(
     asked = streamed and (wishes.rows or wishes.stream)
     cut = bool(wishes.chunks) and streamed and not wishes.beside_products
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
+    if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
+        ONE_TILE.set(op.operation)
+        return op.axis.value, wishes.rows or _rows(op, nests), wishes.most
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else next(iter(reduced))

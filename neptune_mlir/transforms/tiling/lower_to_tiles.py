@@ -179,12 +179,12 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
     """The tiles of the streamed axis that this program visits."""
     kernel, root = program.kernel, program.root
     axis = kernel.axes[kernel.stream]
-    if kernel.in_one_tile:
-        return [Range(0, axis.extent, False, single=True)]
     start, stop = 0, axis.extent
     exists = program.exists(kernel.stream)
     live = [form for form in affine_part(kernel.live) if program.bounds(form)]
     anywhere = chunk is None and _begins_anywhere(kernel, live)
+    if kernel.in_one_tile and not live:
+        return program.whole_range(kernel.stream)
     with root.here():
         if chunk is not None:  # chunks are cut between tiles, and differ by one at most
             tiles = ix.ceildiv(axis.extent, axis.size)

@@ -14,7 +14,7 @@ from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.pipelines import cases
+from neptune_mlir.pipelines import cases, cpu
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
@@ -108,12 +108,33 @@ def test_a_call_with_short_rows_has_code_of_its_own():
     """Vectors of rows, where one along a row would be mostly empty."""
     rng = np.random.default_rng(0)
     made = compiler.compile_text(ops.softmax().to_mlir(), "softmax", "cpu", None, None)
-    (variant,) = made.facts["variants"]
-    assert variant["when"] == ["le", ["dim", 0, 1], 8]
+    held, short = made.facts["variants"]  # the last one that takes a call has it
+    assert held["when"] == ["le", ["dim", 0, 1], cpu.HELD_ROW]
+    assert short["when"] == ["le", ["dim", 0, 1], 8]
     kernel = CpuExecutable(made.to_bytes())
-    for shape in ((1, 1), (300, 1), (129, 3), (7, 8), (128, 9), (3, 0)):
+    most = cpu.HELD_ROW
+    for shape in ((1, 1), (300, 1), (129, 3), (7, 8), (128, 9), (3, 0), (35, most), (3, most + 1)):
         x = rng.standard_normal(shape).astype(np.float32)
         np.testing.assert_allclose(kernel(x), ops.softmax().reference(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("program", [ops.softmax(), ops.layer_norm()], ids=["softmax", "norm"])
+def test_rows_that_fit_a_tile_are_right_wherever_strips_end(program):
+    """All lengths of strips, in arrays that are contiguous along rows or not; NaN where the program
+    as written has NaN."""
+    rng = np.random.default_rng(1)
+    bundle = compiler.compile_text(program.to_mlir(), "rows", "cpu", None, None)
+    kernel = CpuExecutable(bundle.to_bytes())
+    for rows, length in ((35, 100), (16, 300), (17, 777), (5, 1024), (33, 2048), (18, 2500)):
+        x = rng.standard_normal((rows, length)).astype(np.float32)
+        others = [rng.standard_normal(length).astype(np.float32) for _ in list(program.inputs)[1:]]
+        for given in (x, np.asfortranarray(x)):
+            want = program.reference(x.astype(np.float64), *others)
+            np.testing.assert_allclose(kernel(given, *others), want, atol=5e-6)
+        x[1], x[2, 3], x[3, 5], x[4, : length // 2] = -np.inf, np.nan, np.inf, -np.inf
+        with np.errstate(invalid="ignore"):
+            want = program.reference(x, *others)
+        np.testing.assert_array_equal(np.isnan(kernel(x, *others)), np.isnan(want))
 
 
 def test_rows_that_are_always_short_have_one_size():
