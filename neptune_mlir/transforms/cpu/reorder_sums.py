@@ -6,15 +6,15 @@ adds up its elements, and a program that is exact in one order only is so by luc
 (`algebra/numerics/orders.py`). `order` is the number of one; 0 changes nothing. A loop adds up
 where its only store is of a sum of floats, at a place that the loop's index does not choose.
 Nor does anything say whether a product is rounded before it is added up: odd orders let it be a
-part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. Even
-orders add up in blocks, as tiles do: a few elements first, then what these make.
+part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. The
+last order adds up in blocks, as tiles do: a few elements first, then what these make.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numerics.orders import BLOCK, PARTS, way_of
+from neptune_mlir.algebra.numerics.orders import PARTS, block_of, way_of
 from neptune_mlir.ir.bindings import arith, ir, memref, scf
 from neptune_mlir.transforms.registry import register
 
@@ -34,9 +34,9 @@ def reorder_sums(module: Any, *, order: int = 0) -> None:
         if order % 2:
             _contract(store)
         _turn(loop, *way_of(number, order))
-        if not order % 2 and store not in in_blocks:  # one of several loops of a sum, the inner one
+        if block_of(order) > 1 and store not in in_blocks:  # of a sum's loops the inner one
             in_blocks.append(store)
-            _add_blocks(loop, store)
+            _add_blocks(loop, store, block_of(order))
 
 
 def _sum_of(loop: Any) -> Any:
@@ -92,8 +92,8 @@ def _turn(loop: Any, start: int, back: bool) -> None:
         owner.operands[number] = place
 
 
-def _add_blocks(loop: Any, store: Any) -> None:
-    """Numbers of their own take BLOCK elements each, and are then added to the sums."""
+def _add_blocks(loop: Any, store: Any, block: int) -> None:
+    """Numbers of their own take so many elements each, and are then added to the sums."""
     total, sums, *places = store.operands
     reads = [
         v.owner for v in total.owner.operands
@@ -111,7 +111,7 @@ def _add_blocks(loop: Any, store: Any) -> None:
             for k, n in enumerate(shape) if n == ir.ShapedType.get_dynamic_size()
         ]  # fmt: skip
         parts = memref.alloc(ir.MemRefType.get(shape, kind), sizes, [])
-        many, last, zero = (arith.constant(index.type, n) for n in (BLOCK, BLOCK - 1, 0))
+        many, last, zero = (arith.constant(index.type, n) for n in (block, block - 1, 0))
         nothing = arith.constant(kind, 0.0)
     with ir.InsertionPoint(reads[0]), loop.location:
         place = arith.remui(arith.divui(arith.subi(index, low), step), many)
