@@ -144,17 +144,23 @@ def test_what_is_close_to_the_bound_is_run_more_often():
 def test_an_error_that_is_rare_and_large_is_looked_for():
     """y - b x is right for one b and off for the next: 16 runs may see none of the unfused ones."""
 
-    def sometimes(part, seed):
-        draw = np.random.default_rng(seed)
-        return lambda x: 1 + 1000 * EPSILON["f32"] * (draw.random(1) < part)
+    x = rounded(np.random.default_rng(0).standard_normal((1, 3)), "f32")
+
+    def sometimes(part, seed, at_first):
+        def run(a):
+            draw = np.random.default_rng([seed, *np.asarray(a).view(np.uint64).ravel()])
+            bad = at_first if np.array_equal(a, x) else draw.random() < part
+            return 1 + EPSILON["f32"] * np.array([1000.0 if bad else 60.0])
+
+        return run
 
     def right(part):
-        of = [programs(sometimes(part, s), sometimes(0.15, 99 - s), lambda x: np.ones(1))
-              for s in range(12)]  # fmt: skip
-        return sum(judge(p, [np.ones(3)], 0)[0].ok for p in of)
+        of = [programs(sometimes(part, s, True), sometimes(0.08, s + 50, False),
+                       lambda a: np.ones(1)) for s in range(50)]  # fmt: skip
+        return sum(judge(p, [x])[0].ok for p in of)
 
-    assert right(0.3) > 10  # 1.4 times the error
-    assert right(1.0) < 5  # 2.6 times; some have it in the first run, unfused as well
+    assert right(0.1) > 40  # 1.1 times the error
+    assert right(1.0) < 6  # 3.3 times
 
 
 def test_whether_it_is_a_number_may_be_decided_by_a_last_place():
