@@ -242,6 +242,16 @@ class Chain:
                 "keep the factor that scales the data, or allow it: numerics=fast",
             )  # fmt: skip
 
+    def require_near(self, difference: Term) -> None:
+        """Raises Unsolvable where constants bring a difference far from 1. Its square overflows
+        then when it is measured from a reference a little further off than the program's, and
+        what rounding leaves of equal data is large beside what the program adds to it (1e-6)."""
+        if self.ranges is not None and self.ranges.is_far(difference):
+            raise self.fail(
+                "range", difference, "constants of the program scale this by more than 2^40",
+                "scale the data less, or allow it: numerics=fast",
+            )  # fmt: skip
+
     def conclude(self, final: Term, result: Term) -> None:
         """Record the final value of the current reduction over the reals, what its sign is, and the
         value that the fused program gives, empty rows included."""

@@ -161,6 +161,10 @@ class Ranges:
     def all_inside(self, terms: Iterable[Term]) -> bool:
         return all(self.outside(t) is None for t in terms)
 
+    def is_far(self, t: Term) -> bool:
+        """Whether constants alone bring a value far from 1: ordinary data scaled by 1e20."""
+        return abs(growths(t, self.of_ref)[t].large.get(LITERALS, 0.0)) > FREE
+
     def _fits(self, growth: Growth) -> bool:
         for k, side in enumerate(growth.sides):
             for key, degree in side.items():

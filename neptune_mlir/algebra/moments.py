@@ -139,6 +139,9 @@ def moments(
     dtype: str,
 ) -> Term:
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
+    if sum(power for _, power in differences) > 1:
+        for difference, _ in differences:
+            chain.require_near(difference)
     terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
                     dtype)  # fmt: skip

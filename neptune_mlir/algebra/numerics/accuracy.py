@@ -40,7 +40,9 @@ Both are measured against the program in float64. The rule, for every result:
   program (`whole`), the fused one may be off by 2^8 ulps.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
-  other orders (`orders`).
+  other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
+  where it is a number without (the root of a variance of equal numbers and signed weights), is not
+  compared in these runs.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -211,6 +213,7 @@ class Comparison:
     frobenius_unfused: float = 0.0
     difference: float = 0.0  # the largest, of an element, fused and unfused
     _unknown: Array | None = None  # elements that float64 does not know
+    _kinds: Array | None = None  # of the first run's exact elements
     _loud: Array | None = None  # elements that the unfused program may make infinite, or NaN
     _made: Array | None = None  # by row, what a last place makes of equal inputs
     _lost: Array | None = None  # rows of which the unfused program makes a NaN or an infinity
@@ -251,6 +254,9 @@ class Comparison:
                 self._unknown |= self._apart(exact, np.asarray(other))
             unknown = self._unknown | self._at_the_ends(exact) if self.together else self._unknown
             unknown = unknown | self.beyond | hidden
+            of_exact = kinds(rounded(exact, self.dtype))
+            self._kinds = of_exact if self._kinds is None else self._kinds
+            unknown = unknown | (of_exact != self._kinds)
             for other in jittered:
                 self._loud |= ~np.isfinite(other)
             anything = np.zeros(exact.shape, bool)

@@ -4,13 +4,15 @@
 Where two sums are added up alike, their errors may be alike too, and cancel in what is made of
 both; in another order of one of them they do not. What a program owes to that is luck, and no
 fused program has to have the same luck (`judge`). So each sum of a program gets an order of its
-own: it starts somewhere in the middle, and goes forwards or backwards.
+own: it starts somewhere in the middle, and goes forwards or backwards. The last order adds up
+in blocks, as tiles do, which has fewer outcomes than one element after the other.
 """
 
 from __future__ import annotations
 
 ORDERS = 4  # beside that of the program
 PARTS = 16  # where a sum may start
+BLOCK = 4  # elements that the last order adds up first
 _STEPS = 0.6180339887, 0.4142135624  # irrational, so that no two sums of an order are alike
 
 
@@ -24,3 +26,8 @@ def way_of(sum_: int, order: int) -> tuple[int, bool]:
         return 0, False
     start, back = ((sum_ + 1) * order * step % 1.0 for step in _STEPS)
     return int(start * PARTS), back < 0.5
+
+
+def block_of(order: int) -> int:
+    """How many elements an order adds up before it adds what they make to the sum."""
+    return BLOCK if order == ORDERS else 1

@@ -5,41 +5,42 @@ For the program as written, with which fused ones are compared: nothing says in 
 adds up its elements, and a program that is exact in one order only is so by luck
 (`algebra/numerics/orders.py`). `order` is the number of one; 0 changes nothing. A loop adds up
 where its only store is of a sum of floats, at a place that the loop's index does not choose.
-Nor does anything say whether a product is rounded before it is added: odd orders let it be a part
-of one fused multiply-add.
+Nor does anything say whether a product is rounded before it is added up: odd orders let it be a
+part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. The
+last order adds up in blocks, as tiles do: a few elements first, then what these make.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numerics.orders import PARTS, way_of
-from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.algebra.numerics.orders import PARTS, block_of, way_of
+from neptune_mlir.ir.bindings import arith, ir, memref, scf
 from neptune_mlir.transforms.registry import register
-
-_CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf")
 
 
 @register("reorder-sums", "let scalar loops that add up floats take another order")
 def reorder_sums(module: Any, *, order: int = 0) -> None:
-    loops: list[Any] = []
-    contract = ir.Attribute.parse("#arith.fastmath<contract>", module.context)
+    loops: list[tuple[Any, Any]] = []
 
     def visit(op: Any) -> Any:
-        if op.name == "scf.for" and _adds_up(op):
-            loops.append(op)
-        elif op.name in _CONTRACTED and order % 2:
-            op.attributes["fastmath"] = contract
+        if op.name == "scf.for" and (store := _sum_of(op)):
+            loops.append((op, store))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    for number, loop in enumerate(loops):
-        start, back = way_of(number, order)
-        if start or back:
-            _turn(loop, start, back)
+    in_blocks: list[Any] = []
+    for number, (loop, store) in enumerate(loops if order else ()):
+        if order % 2:
+            _contract(store)
+        _turn(loop, *way_of(number, order))
+        if block_of(order) > 1 and store not in in_blocks:  # of a sum's loops the inner one
+            in_blocks.append(store)
+            _add_blocks(loop, store, block_of(order))
 
 
-def _adds_up(loop: Any) -> bool:
+def _sum_of(loop: Any) -> Any:
+    """The only store of a loop that adds up."""
     stores: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -49,11 +50,12 @@ def _adds_up(loop: Any) -> bool:
 
     loop.operation.walk(visit)
     if len(stores) != 1 or len(loop.operation.results):
-        return False
+        return None
     value, _, *places = stores[0].operands
     is_sum = isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.name == "arith.addf"
     index = loop.regions[0].blocks[0].arguments[0]
-    return is_sum and not any(_depends(place, index) for place in places)
+    found = is_sum and not any(_depends(place, index) for place in places)
+    return stores[0] if found else None
 
 
 def _depends(value: Any, index: Any) -> bool:
@@ -61,6 +63,14 @@ def _depends(value: Any, index: Any) -> bool:
         return True
     owner = value.owner
     return not isinstance(owner, ir.Block) and any(_depends(v, index) for v in owner.operands)
+
+
+def _contract(store: Any) -> None:
+    """A sum and its product are rounded once."""
+    total = store.operands[0].owner
+    for op in (total, *(v.owner for v in total.operands)):
+        if not isinstance(op, ir.Block) and op.name in ("arith.addf", "arith.mulf"):
+            op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>", op.context)
 
 
 def _turn(loop: Any, start: int, back: bool) -> None:
@@ -80,3 +90,41 @@ def _turn(loop: Any, start: int, back: bool) -> None:
         place = arith.addi(moved, low)
     for owner, number in uses:
         owner.operands[number] = place
+
+
+def _add_blocks(loop: Any, store: Any, block: int) -> None:
+    """Numbers of their own take so many elements each, and are then added to the sums."""
+    total, sums, *places = store.operands
+    reads = [
+        v.owner for v in total.owner.operands
+        if not isinstance(v.owner, ir.Block) and v.owner.name == "memref.load"
+        and list(v.owner.operands) == [sums, *places]
+    ]  # fmt: skip
+    if len(reads) != 1:
+        return
+    kind, index = total.type, loop.regions[0].blocks[0].arguments[0]
+    low, high, step = list(loop.operands)[:3]
+    shape = ir.MemRefType(sums.type).shape
+    with ir.InsertionPoint(loop), loop.location:
+        sizes = [
+            memref.dim(sums, arith.constant(ir.IndexType.get(), k))
+            for k, n in enumerate(shape) if n == ir.ShapedType.get_dynamic_size()
+        ]  # fmt: skip
+        parts = memref.alloc(ir.MemRefType.get(shape, kind), sizes, [])
+        many, last, zero = (arith.constant(index.type, n) for n in (block, block - 1, 0))
+        nothing = arith.constant(kind, 0.0)
+    with ir.InsertionPoint(reads[0]), loop.location:
+        place = arith.remui(arith.divui(arith.subi(index, low), step), many)
+        first = arith.cmpi(arith.CmpIPredicate.eq, place, zero)
+        before = arith.select(first, nothing, memref.load(parts, places))
+    reads[0].results[0].replace_all_uses_with(before)
+    store.operation.operands[1] = parts
+    with ir.InsertionPoint.after(store), loop.location:
+        full = arith.cmpi(arith.CmpIPredicate.eq, place, last)
+        end = arith.cmpi(arith.CmpIPredicate.sge, arith.addi(index, step), high)
+        branch = scf.IfOp(arith.ori(full, end))
+        with ir.InsertionPoint(branch.then_block):
+            memref.store(arith.addf(memref.load(sums, places), total), sums, places)
+            scf.yield_([])
+    with ir.InsertionPoint.after(loop), loop.location:
+        memref.dealloc(parts)

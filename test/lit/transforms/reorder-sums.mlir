@@ -1,5 +1,6 @@
 // RUN: neptune-opt %s --reorder-sums=order=1 | filecheck %s
 // RUN: neptune-opt %s --reorder-sums | filecheck %s --check-prefix=SAME
+// RUN: neptune-opt %s --reorder-sums=order=4 | filecheck %s --check-prefix=BLOCKS
 
 // A sum starts in the middle (9 of 16 parts) and goes backwards, round the end.
 // CHECK-LABEL: @sum
@@ -11,6 +12,19 @@
 // CHECK: %[[MOVED:.*]] = arith.remui %{{.*}}, %[[LENGTH]]
 // CHECK: %[[PLACE:.*]] = arith.addi %[[MOVED]], %c0
 // CHECK: memref.load %{{.*}}[%[[I]], %[[PLACE]]]
+// The last order adds up four elements, and then what they make.
+// BLOCKS-LABEL: @sum
+// BLOCKS: %[[PARTS:.*]] = memref.alloc() : memref<4xf32>
+// BLOCKS: scf.for
+// BLOCKS: %[[FIRST:.*]] = arith.cmpi eq
+// BLOCKS: %[[PART:.*]] = memref.load %[[PARTS]]
+// BLOCKS: %[[BEFORE:.*]] = arith.select %[[FIRST]], %{{.*}}, %[[PART]]
+// BLOCKS: %[[MADE:.*]] = arith.addf %[[BEFORE]], %{{.*}} : f32
+// BLOCKS: memref.store %[[MADE]], %[[PARTS]]
+// BLOCKS: scf.if
+// BLOCKS: arith.addf %{{.*}}, %[[MADE]]
+// BLOCKS: memref.store %{{.*}}, %arg1
+// BLOCKS: memref.dealloc %[[PARTS]]
 // SAME-LABEL: @sum
 // SAME-NOT: arith.remui
 func.func @sum(%x: memref<4x8xf32>, %y: memref<4xf32>) {
@@ -46,6 +60,28 @@ func.func @others(%x: memref<8xf32>, %y: memref<f32>, %z: memref<8xf32>) {
     %a = memref.load %x[%j] : memref<8xf32>
     %t = arith.addf %a, %a : f32
     memref.store %t, %z[%j] : memref<8xf32>
+  }
+  return
+}
+
+// The product of a sum is rounded with it; that of a difference is none of its business.
+// CHECK-LABEL: @residual
+// CHECK: arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK: %[[REST:.*]] = arith.subf %{{.*}}, %{{.*}} : f32
+// CHECK: %[[SQUARE:.*]] = arith.mulf %[[REST]], %[[REST]] fastmath<contract> : f32
+// CHECK: arith.addf %{{.*}}, %[[SQUARE]] fastmath<contract> : f32
+func.func @residual(%x: memref<8xf32>, %y: memref<f32>, %b: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  scf.for %j = %c0 to %c8 step %c1 {
+    %a = memref.load %x[%j] : memref<8xf32>
+    %s = memref.load %y[] : memref<f32>
+    %p = arith.mulf %a, %b : f32
+    %d = arith.subf %a, %p : f32
+    %q = arith.mulf %d, %d : f32
+    %t = arith.addf %s, %q : f32
+    memref.store %t, %y[] : memref<f32>
   }
   return
 }

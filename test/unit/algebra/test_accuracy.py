@@ -141,6 +141,42 @@ def test_what_is_close_to_the_bound_is_run_more_often():
     assert not any(v.ok for v in verdicts(170) if v.runs > AGAIN)
 
 
+def test_an_error_that_is_rare_and_large_is_looked_for():
+    """y - b x is right for one b and off for the next: 16 runs may see none of the unfused ones."""
+
+    x = rounded(np.random.default_rng(0).standard_normal((1, 3)), "f32")
+
+    def sometimes(part, seed, at_first):
+        def run(a):
+            draw = np.random.default_rng([seed, *np.asarray(a).view(np.uint64).ravel()])
+            bad = at_first if np.array_equal(a, x) else draw.random() < part
+            return 1 + EPSILON["f32"] * np.array([1000.0 if bad else 60.0])
+
+        return run
+
+    def right(part):
+        of = [programs(sometimes(part, s, True), sometimes(0.08, s + 50, False),
+                       lambda a: np.ones(1)) for s in range(50)]  # fmt: skip
+        return sum(judge(p, [x])[0].ok for p in of)
+
+    assert right(0.1) > 40  # 1.1 times the error
+    assert right(1.0) < 6  # 3.3 times
+
+
+def test_whether_it_is_a_number_may_be_decided_by_a_last_place():
+    """The root of a variance of equal numbers with signed weights: its sign is noise."""
+
+    def root(x):
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(x[:, 0] - x[:, 1]) + 1e-6
+
+    near = programs(lambda x: np.array([1e-5]), root, root)
+    (found,) = judge(near, [np.array([[0.75, 0.75]])])
+    assert not found.strangers and found.runs > 1
+    (wrong,) = judge(near, [np.array([[0.75, 0.75 + 2.0**-10]])])  # a NaN to begin with
+    assert wrong.strangers
+
+
 def test_multiplying_out_is_never_luck():
     def variance(x):
         d = x - x.mean(1, keepdims=True)

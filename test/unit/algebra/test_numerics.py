@@ -131,6 +131,23 @@ LOST = {
 }  # fmt: skip
 
 
+# Equal numbers of 1e4 make 1e24: the variance may be 0 exactly where the covariance is noise.
+@pytest.mark.parametrize(
+    ("scale", "near"), [(1e3, True), (1e-3, True), (1e20, False), (1e-20, False)]
+)
+def test_differences_that_constants_take_far_from_1_stay_apart(scale, near):
+    """Measured from another reference than the program's their squares leave the range."""
+    mean = ref("s") / n
+    chain = [reduction("s", "add", x * scale), reduction("q", "add", square(x * scale - mean))]
+    if near:
+        assert solve_chain(chain, AXIS).proved
+        return
+    with pytest.raises(Unsolvable) as caught:
+        solve_chain(chain, AXIS)
+    assert caught.value.obligation == "range" and caught.value.reduction == "q"
+    assert solve_chain(chain, AXIS, numerics="fast").proved
+
+
 @pytest.mark.parametrize("name", LOST)
 def test_what_would_leave_the_range_stays_apart(name):
     chain = LOST[name]

@@ -113,6 +113,16 @@ def test_sums_that_cancel_are_found():
     assert "'total'" in wrong_values(program, written, program, expanded)
 
 
+@pytest.mark.parametrize(("ulps", "right"), [(2, True), (4, False)])
+def test_what_is_just_inside_the_bound_is_not_taken(ulps, right):
+    """Kernels add up in another order than NumPy does: a fifth of the bound is theirs."""
+    x = T.read("x", T.index(0), T.index(1))
+    off = T.make("mul", T.read("sum", T.index(0)), T.const(1 + ulps * 2.0**-23))
+    now = [sum_of(x, "sum"), NestStep("total", None, off, (4,), (0,))]
+    program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset())
+    assert (not wrong_values(program, [sum_of(x)], program, now)) == right
+
+
 def test_results_have_their_dimensions_in_order():
     at = T.index(1), T.index(0)
     step = NestStep("y", None, T.read("x", *at), (3, 4), (0, 1))
