@@ -1,6 +1,6 @@
 // One kernel of a function alone gets sizes; the others keep theirs, or get them behind this.
-// RUN: neptune-opt %s --raise-linalg --tile="nest=2 stream=32 rows=8" | FileCheck %s --check-prefix=ONE
-// RUN: neptune-opt %s --raise-linalg --tile="nest=2 rows=8" --tile=rows=4 | FileCheck %s --check-prefix=ALL
+// RUN: neptune-opt %s --raise-linalg --tile="nest=2 stream=32 rows=8" | filecheck %s --check-prefix=ONE
+// RUN: neptune-opt %s --raise-linalg --tile="nest=2 rows=8" --tile=rows=4 | filecheck %s --check-prefix=ALL
 
 func.func @two(%x: tensor<64x256xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
   %zero = arith.constant 0.0 : f32
