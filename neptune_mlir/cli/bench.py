@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.cli.numbers import seed
 from neptune_mlir.errors import UsageError
 
 QUICK_BUDGET = 400.0
@@ -95,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sweep_arguments(parser: argparse.ArgumentParser, measure: bool) -> None:
-    parser.add_argument("--seed", type=int, default=1, help="of the draws (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=1, help="of the draws (default: %(default)s)")
     parser.add_argument("--count", type=int, default=60, help="draws (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="after which none is begun")
     if measure:

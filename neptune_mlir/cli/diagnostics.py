@@ -76,6 +76,9 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
         if error.hint:
             entries.append(Diagnostic("note", error.loc or fallback, f"hint: {error.hint}"))
         return entries
+    if isinstance(error, OSError) and error.filename is not None:  # a file that the user named
+        text = f"cannot open '{error.filename}': {error.strerror}"
+        return [Diagnostic("error", fallback, text)]
     last = str(error).rstrip().rpartition("\n")[2]
     name, _, message = last.partition(": ")
     if isinstance(error, RuntimeError) and hasattr(errors, name):

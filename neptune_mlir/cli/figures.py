@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Figures of each kernel on the CPU: time, operations and bytes a second, share of the roofline.
 
-Operations are those that the mask leaves; bytes are those that no cache can avoid.
+Operations are those that the mask leaves; bytes are those that no cache can avoid. A share
+above 100% is of data that stay in caches between calls: no copy of large arrays is as fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from neptune_mlir.cli.timing import time_text
 from neptune_mlir.driver.page.svg import rate_text
+from neptune_mlir.targets.roofline import Roof
 
 
 def measure(kernel: Any, source: Any, knobs: str, arguments: Sequence[Any]) -> dict[str, Any]:
@@ -26,8 +28,22 @@ def measure(kernel: Any, source: Any, knobs: str, arguments: Sequence[Any]) -> d
     plan = kernel.bundle.plan
     shapes = [np.shape(a) if isinstance(a, np.ndarray) else None for a in arguments]
     costs = kernel_costs(module, source.text, plan.entry, shapes, workers.count())
+    times = kernel.launch_times(*arguments)
+    rows = _rows(times, costs, roof)
+    if any(row.get("of_roof", 0) > 1 for row in rows):
+        reached = max(row.get("gflops", 0) for row in rows) * 1e9
+        roof = machine.raised(roof, reached)
+        rows = _rows(times, costs, roof)
+    limits = {"flops": roof.flops, "bytes": roof.bytes, "source": roof.source}
+    return {"roof": limits, "kernels": rows}
+
+
+def _rows(
+    times: Sequence[tuple[str, float]], costs: Mapping[str, Any], roof: Roof
+) -> list[dict[str, Any]]:
+    """The figures of each launch, which takes so many seconds."""
     rows = []
-    for name, seconds in kernel.launch_times(*arguments):
+    for name, seconds in times:
         row: dict[str, Any] = {"kernel": name, "s": seconds}
         cost = costs.get(name)
         if cost is not None and seconds > 0:
@@ -37,13 +53,14 @@ def measure(kernel: Any, source: Any, knobs: str, arguments: Sequence[Any]) -> d
                 "flop": cost.flops, "bytes": cost.bytes, "of_roof": limit / seconds,
             }  # fmt: skip
         rows.append(row)
-    return {"roof": {"flops": roof.flops, "bytes": roof.bytes}, "kernels": rows}
+    return rows
 
 
 def describe(found: dict[str, Any]) -> None:
     """The figures as a table."""
     roof = found["roof"]
-    print(f"this machine: {rate_text(roof['flops'], 'FLOP/s')}, {rate_text(roof['bytes'], 'B/s')}")
+    limits = f"{rate_text(roof['flops'], 'FLOP/s')}, {rate_text(roof['bytes'], 'B/s')}"
+    print(f"this machine: {limits} ({roof['source']})")
     lines = [("kernel", "time", "GFLOP/s", "GB/s", "of the roofline")]
     for row in found["kernels"]:
         known = "gflops" in row

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.errors import InputError
+from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.bundle import ABI, Bundle
 from neptune_mlir.runtime.paths import condition
 from neptune_mlir.runtime.plan import Plan, describe
@@ -30,7 +30,10 @@ def execute(options: argparse.Namespace) -> int:
         data = Path(options.input).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read '{options.input}': {error.strerror}") from None
-    bundle = Bundle.from_bytes(data)
+    try:
+        bundle = Bundle.from_bytes(data)
+    except ToolError as error:
+        raise ToolError(f"'{options.input}': {error.message}", hint=error.hint) from None
     if options.json:
         print(json.dumps({"abi": ABI, "sha256": bundle.digest, "target": bundle.target,
                           "plan": asdict(bundle.plan), "facts": bundle.facts,

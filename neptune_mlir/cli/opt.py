@@ -248,8 +248,10 @@ def _read(path: str) -> str | bytes:
         return data if data.startswith(BYTECODE) else data.decode()
     except OSError as error:
         raise InputError(f"cannot open input file '{path}': {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
+    except UnicodeDecodeError:
+        from neptune_mlir.driver.foreign import decoded
+
+        return decoded(data, path)  # raises
 
 
 def _answer(parser: Any, options: argparse.Namespace) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.cli.numbers import seed
 from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import load_inputs, random_inputs, read_source, result_dtype
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=int, default=64, help="run-time extents ('?') of random inputs"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
+    parser.add_argument("--seed", type=seed, default=0, help="of the random inputs")
     parser.add_argument(
         "--check",
         nargs="?",

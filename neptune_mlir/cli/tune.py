@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.cli.numbers import seed
 from neptune_mlir.errors import InputError, UsageError
 
 RESULTS = "results.json"
@@ -83,7 +84,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluations", type=int, default=50, help="points (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="in which points may begin")
     parser.add_argument("--rounds", type=int, default=10, help="of the best three and the rule")
-    parser.add_argument("--seed", type=int, default=0, help="of what is random")
+    parser.add_argument("--seed", type=seed, default=0, help="of what is random")
     parser.add_argument("--json", type=Path, metavar="OUT", help="all that was tried")
     parser.add_argument("--table", default="user", help="a file; default: the user's table")
 

@@ -13,13 +13,16 @@ import argparse
 import json
 from typing import Any
 
+from neptune_mlir.cli.numbers import at_least, seed
 from neptune_mlir.driver.inputs import read_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", help="MLIR (text or bytecode), StableHLO or ONNX; - for stdin")
-    parser.add_argument("--length", type=int, default=24, help="extent of the streamed axis")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument(
+        "--length", type=at_least(1), default=24, help="extent of the streamed axis"
+    )
+    parser.add_argument("--seed", type=seed, default=0, help="of the inputs")
     parser.add_argument("--z3", action="store_true", help="decide every obligation with z3 too")
     parser.add_argument("--smt2", metavar="OUT", help="write the obligations as SMT-LIB 2")
     parser.add_argument(

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from neptune_mlir.cli.numbers import seed
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples (default: all)")
     parser.add_argument("--json", action="store_true", help="one JSON object a row")
     parser.add_argument("--grad", action="store_true", help="their gradients instead")
     parser.add_argument("--hard", action="store_true", help="adversarial inputs")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs")
+    parser.add_argument("--seed", type=seed, default=0, help="of the inputs")
 
 
 _COLUMNS = ("name", "reductions", "kernels", "passes", "corrections", "added", "proved",

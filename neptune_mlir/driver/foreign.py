@@ -14,6 +14,7 @@ from typing import Any
 
 from neptune_mlir.driver import torch_mlir_opt
 from neptune_mlir.errors import InputError, ToolError
+from neptune_mlir.runtime.bundle import Bundle
 
 BYTECODE = b"ML\xefR"  # the first bytes of MLIR bytecode
 _PORTABLE = b"StableHLO_v"  # after a version byte: a portable artifact, as jax.export writes it
@@ -39,8 +40,8 @@ def program_text(path: str | Path) -> str:
     """The program in a file, as MLIR text.
 
     Raises:
-        OSError, UnicodeDecodeError: it cannot be read.
-        InputError: it cannot be converted.
+        OSError: it cannot be read.
+        InputError: it is no program, or cannot be converted.
         ToolError: a package that the conversion needs is not installed.
     """
     path = Path(path)
@@ -49,7 +50,20 @@ def program_text(path: str | Path) -> str:
     data = path.read_bytes()
     if data.startswith(BYTECODE):
         return from_bytecode(data, str(path))
-    return from_text(data.decode(), str(path))
+    return from_text(decoded(data, str(path)), str(path))
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The text in a file. Raises InputError for what is none."""
+    if Bundle.begins(data):
+        raise InputError(
+            f"'{name}' is a compiled bundle, not a program",
+            hint="neptune inspect shows it, neptune_mlir.Kernel.load makes a kernel of it",
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"'{name}' is neither text nor MLIR bytecode") from None
 
 
 def from_text(text: str, name: str) -> str:

@@ -26,7 +26,7 @@ def read_source(path: str) -> Source:
         if path == "-":
             return Source(from_text(sys.stdin.read(), "<stdin>"), "<stdin>")
         return Source(program_text(path), path)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:  # the latter: of stdin
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read '{path}': {reason}") from None
 
@@ -42,8 +42,10 @@ def load_inputs(path: str, arguments: Sequence[Any]) -> list[Any]:
             if missing:
                 raise InputError(f"{path} has no {', '.join(missing)}")
             arrays = [archive[f"arg{k}"] for k in range(len(arguments))]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror or error}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile):  # NumPy's messages are about pickles
+        raise InputError(f"'{path}' is no npz file", hint="see numpy.savez") from None
     return [
         array.item() if argument.kind == "scalar" and array.ndim == 0 else array
         for array, argument in zip(arrays, arguments, strict=True)

@@ -43,8 +43,8 @@ class Source:
         if isinstance(program, os.PathLike) or _is_path(program):
             try:
                 return cls(program_text(program), os.fspath(program))
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or error
+            except OSError as error:
+                reason = error.strerror or error
                 raise UsageError(f"cannot read '{os.fspath(program)}': {reason}") from None
         if isinstance(program, str):
             return cls(from_text(program, "<program>"))

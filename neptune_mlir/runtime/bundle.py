@@ -83,6 +83,11 @@ class Bundle:
         return replace(self, data={digest: data[digest] for digest in sorted(wanted)})
 
     @staticmethod
+    def begins(data: bytes) -> bool:
+        """Is this (the beginning of) what `to_bytes` made?"""
+        return data.startswith(_MAGIC)
+
+    @staticmethod
     def from_bytes(data: bytes) -> Bundle:
         """Raises ToolError for anything but what `to_bytes` made, for this runtime's ABI."""
         start = len(_MAGIC) + _DIGEST

@@ -3,16 +3,18 @@
 most. Pure and deterministic: nothing here compiles or measures.
 
 The space is a number of scripts with knobs of their own. After the random start, points come from
-evolution: the best ones are mutated (a knob moves to a neighbouring option, or anywhere), crossed
-(each knob that two have in common comes from either), and moved to another script with the knobs
-that it shares. The next point is the one of these with the largest expected improvement (Jones,
-Schonlau and Welch 1998) under a Gaussian process on the logarithm of the time. Its kernel is Matern
-5/2, with the likeliest of several length scales.
+evolution: the best ones are mutated (a knob moves to a neighbouring option, or anywhere; a knob of
+alternatives switches a rewrite), crossed (each loop nest comes from either, as do knobs that belong
+to none), and moved to another script with the knobs that it shares. The next point is the one of
+these with the largest expected improvement (Jones, Schonlau and Welch 1998) under a Gaussian
+process on the logarithm of the time. Its kernel is Matern 5/2, with the likeliest of several length
+scales.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -146,9 +148,10 @@ class Search:
 
     def _crossed(self, one: Point, other: Point) -> Point:
         theirs, options = dict(other.knobs), self._space[one.script]
+        parts = sorted(set(map(nest_of, options)))
+        taken = {part: self._random.random() < 0.5 for part in parts}
         return Point.of(one.script, {
-            name: theirs[name]
-            if theirs.get(name) in options[name] and self._random.random() < 0.5 else n
+            name: theirs[name] if taken[nest_of(name)] and theirs.get(name) in options[name] else n
             for name, n in one.knobs
         })  # fmt: skip
 
@@ -186,6 +189,11 @@ class Search:
                 options = self._space[point.script][name]
                 row[len(scripts) + names.index(name)] = options.index(n) / max(len(options) - 1, 1)
         return rows
+
+
+def nest_of(knob: str) -> str:
+    """The loop nest that a knob is of by its name, `_2` of `rows_2`; else the name."""
+    return found[0] if (found := re.search(r"_\d+$", knob)) else knob
 
 
 def posterior(x: Matrix, y: Vector, at: Matrix) -> tuple[Vector, Vector]:

@@ -22,16 +22,19 @@ build_meta.build_sdist(folder)
 """
 
 
-def built(folder: Path) -> dict[str, Path]:
-    """Both archives, built from a copy of the tree whose files have the time of the copy."""
-    tree, out = folder / "tree", folder / "dist"
+def tracked() -> list[str]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("this is no checkout")
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file() and name.split("/")[0] not in ("test", "docs"):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, tree / name)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def built(folder: Path) -> dict[str, Path]:
+    """Both archives, built from a copy of the tree whose files have the time of the copy."""
+    tree, out = folder / "tree", folder / "dist"
+    for name in tracked():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tree / name)
     out.mkdir()
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
     subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=tree, check=True,
@@ -57,6 +60,8 @@ def test_archives_are_the_same_when_built_again(tmp_path):
     assert not any(name.startswith("test") for name in names)
     with tarfile.open(first["sdist"]) as archive:
         members = archive.getmembers()
+    packed = {m.name.partition("/")[2] for m in members if m.isfile()}
+    assert {name for name in tracked() if not name.startswith(".")} <= packed
     assert {m.mtime for m in members} == {int(EPOCH)} and {m.uid for m in members} == {0}
 
 

@@ -2,7 +2,8 @@
 """Schedules: transform-dialect scripts, the ones that ship, and the rule that chooses one.
 
 A script is data: a `transform.named_sequence @__transform_main` over the module, with the ops of
-`transform_neptune.py` and knobs (`transform.tune.knob`). `apply` binds knobs by name and
+`transform_neptune.py`, knobs (`transform.tune.knob`) and steps in place of others
+(`transform.tune.alternatives`, a knob too: the number of a region). `apply` binds knobs by name and
 interprets the script. `library.py` finds scripts by name. Shipped templates stand in `shipped/`:
 
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
@@ -28,6 +29,8 @@ from neptune_mlir.transforms.fusion import factors_ahead
 from neptune_mlir.transforms.fusion.inline_maps import inlined
 
 ENTRY = "__transform_main"
+KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
+SELECTED = {KNOB: "selected", ALTERNATIVES: "selected_region_attr"}  # the attribute that says what
 CHOICES = "set-choices"  # the pass whose options are knobs of every schedule
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
 
@@ -60,11 +63,11 @@ def _entry(script: Any) -> Any:
 
 
 def knobs(script: Any) -> dict[str, Any]:
-    """The knob ops of a script by name."""
+    """The ops of a script that choose, by name: knobs, and steps that stand for others."""
     found: dict[str, Any] = {}
 
     def visit(op: Any) -> Any:
-        if op.name == "transform.tune.knob":
+        if op.name in (KNOB, ALTERNATIVES):
             found[op.attributes["name"].value] = op
         return ir.WalkResult.ADVANCE
 
@@ -73,7 +76,9 @@ def knobs(script: Any) -> dict[str, Any]:
 
 
 def options(knob: Any) -> list[int]:
-    """The numbers that a knob may be; none where any will do."""
+    """The numbers that a knob may be; none where any will do. Alternatives are numbered."""
+    if knob.name == ALTERNATIVES:
+        return list(range(len(knob.regions)))
     listed = knob.attributes["options"]
     return [o.value for o in listed] if isinstance(listed, ir.ArrayAttr) else []
 
@@ -98,9 +103,16 @@ def bind(script: Any, values: Mapping[str, int]) -> None:
             raise ScheduleError(
                 f"knob '{name}' cannot be {value}", hint=f"options: {', '.join(map(str, allowed))}"
             )
-        with script.context:
-            number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-        known[name].attributes["selected"] = number
+        _select(known[name], value)
+    for op in known.values():
+        if op.name == ALTERNATIVES and SELECTED[ALTERNATIVES] not in op.attributes:
+            _select(op, 0)
+
+
+def _select(op: Any, value: int) -> None:
+    with op.context:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    op.attributes[SELECTED[op.name]] = number
 
 
 PARTS = ("", "fixed", "bound")  # of a script: all of it, or see `keep`
@@ -146,7 +158,7 @@ def _is_settled(op: Any) -> bool:
         return [name.value for name in matched] == ["func.func"]
     if operation.name.startswith("transform_neptune."):
         return len(operation.operands) == 1
-    return bool(operation.name in ("transform.tune.knob", "transform.param.constant"))
+    return operation.name in (KNOB, "transform.param.constant")
 
 
 def apply(

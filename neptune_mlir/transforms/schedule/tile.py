@@ -136,10 +136,11 @@ def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
     few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
-    product_stream: int = 0, most: int = 0,
+    product_stream: int = 0, most: int = 0, nest: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
+        nest: of this kernel of a function alone, the first is 1; 0: of all that have no sizes yet.
         sizes: all sizes of every stream, `1x1x64x64x0x0`.
         rows: instead of the rule's size for row axes.
         stream: instead of the rule's size for streamed axes.
@@ -167,9 +168,9 @@ def tile(
     for function in functions(module):
         values = Values()
         products = [op for op in kernel_ops(function) if _free_axes(nests_of(op, values))]
-        for op in kernel_ops(function):
+        for number, op in enumerate(kernel_ops(function), start=1):
             wishes = replace(wishes, beside_products=any(other is not op for other in products))
-            if TILE.on(op.operation):
+            if TILE.on(op.operation) or nest not in (0, number):
                 continue
             is_stream = isinstance(op, N.StreamOp)
             chosen = given if given and is_stream else default_tile(op, values, wishes)
@@ -183,7 +184,8 @@ def tile(
             few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
-        if (kernels := kernel_ops(function)) and _chip_of(kernels[0]):
+        kernels = kernel_ops(function)
+        if kernels and all(TILE.on(op.operation) for op in kernels) and _chip_of(kernels[0]):
             like_readers(kernels, values)
 
 

@@ -3,6 +3,7 @@
 
 import json
 import math
+import re
 import time
 
 import numpy as np
@@ -19,7 +20,7 @@ from neptune_mlir.targets import tuned
 from neptune_mlir.targets.findings import ProgramFinding, program_digest
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.tune import session, trial
-from neptune_mlir.tune.search import Point, Search, expected_improvement, posterior
+from neptune_mlir.tune.search import Point, Search, expected_improvement, nest_of, posterior
 
 SPACE = {
     "one": {"rows": (1, 2, 4, 8, 16, 32, 64, 128), "stream": range(16, 257, 16)},
@@ -73,6 +74,17 @@ def test_each_point_is_proposed_once_until_none_is_left():
     assert len(points) == len(set(points)) == search.size == 6
     assert points[0] == Point.of("s", {"a": 2, "b": 1})
     assert len(search.best(10)) == 4, "what failed is not among the best"
+
+
+def test_loop_nests_are_crossed_whole():
+    knobs = ("rows_1", "stream_1", "rows_2", "stream_2", "held")
+    search = Search({"s": dict.fromkeys(knobs, (0, 1))})
+    one, other = (Point.of("s", dict.fromkeys(knobs, n)) for n in (0, 1))
+    seen = {search._crossed(one, other).knobs for _ in range(200)}
+    made = [dict(point) for point in seen]
+    assert all(k["rows_1"] == k["stream_1"] and k["rows_2"] == k["stream_2"] for k in made)
+    assert len(made) == 8, "two nests and a knob of none, each from either"
+    assert (nest_of("rows_12"), nest_of("warp_groups")) == ("_12", "warp_groups")
 
 
 def test_the_process_goes_through_its_points():
@@ -203,6 +215,36 @@ def test_options(script):
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             trial.options_of(name, chosen)
+
+
+SWITCH = """
+    %fused = transform.tune.alternatives<"fuse"> -> !transform.any_op {
+      %0 = "transform.neptune.rolling_update"(%f) : (!transform.any_op) -> !transform.any_op
+      transform.yield %0 : !transform.any_op
+    }, {
+      transform.yield %f : !transform.any_op
+    }
+"""
+
+
+def test_alternatives_switch_a_rewrite(tmp_path, capsys):
+    path = tmp_path / "switch.mlir"
+    path.write_text(re.sub(r"\n    %fused = .*\n", SWITCH, SCRIPT))
+    assert trial.options_of(str(path), {}) == {"fuse": [0, 1], "rows": [1, 16]}
+    source = tmp_path / "p.mlir"
+    source.write_text(PROGRAM)
+
+    def shown(*knobs):
+        assert main(["explain", str(source), "--schedule", str(path), *knobs]) == 0
+        return capsys.readouterr().out
+
+    assert "stream over" in shown(), "without a choice the first one"
+    assert "stream over" not in shown("--knob", "fuse=1")
+    assert main(["explain", str(source), "--schedule", str(path), "--knob", "fuse=2"]) != 0
+    assert "knob 'fuse' cannot be 2" in capsys.readouterr().err
+    path.write_text(path.read_text().replace('<"fuse">', '<"fuse"> selected_region = 1'))
+    assert "stream over" not in shown(), "what the script says"
+    assert "stream over" in shown("--knob", "fuse=0")
 
 
 def test_ranges():

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What people get wrong on the command line: one line that names it, and never a traceback."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neptune_mlir
+from neptune_mlir.cli import main, opt
+from neptune_mlir.runtime.bundle import Bundle
+
+PROGRAM = """
+func.func @sums(%x: tensor<8x8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %s = linalg.reduce { arith.addf } ins(%x : tensor<8x8xf32>) outs(%f : tensor<8xf32>)
+      dimensions = [1]
+  return %s : tensor<8xf32>
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.mlir").write_text(PROGRAM)
+    Path("noise").write_bytes(bytes(range(256)))
+    Path("x.bundle").write_bytes(neptune_mlir.compile(Path("p.mlir")).bundle.to_bytes())
+    return tmp_path
+
+
+def said(arguments, capsys):
+    """The exit code and what came on stderr."""
+    try:
+        code = main.main(arguments)
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    printed = capsys.readouterr().err
+    assert "internal error" not in printed and "Traceback" not in printed
+    return code, printed
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run p.mlir", "verify p.mlir", "zoo softmax", "tune search p.mlir",
+     "bench --suite sweep --target cpu"],
+)  # fmt: skip
+def test_a_seed_is_not_negative(folder, capsys, command):
+    code, printed = said([*command.split(), "--seed", "-1"], capsys)
+    assert code == 2 and "argument --seed: -1 is less than 0" in printed
+    code, printed = said([*command.split(), "--seed", "x"], capsys)
+    assert code == 2 and "argument --seed: invalid int value: 'x'" in printed
+
+
+def test_a_length_is_positive(folder, capsys):
+    code, printed = said(["verify", "p.mlir", "--length", "0"], capsys)
+    assert code == 2 and "argument --length: 0 is less than 1" in printed
+
+
+@pytest.mark.parametrize(
+    "command", ["explain p.mlir --html", "verify p.mlir --smt2", "tune build"]
+)
+def test_files_that_cannot_be_written_are_named(folder, capsys, command):
+    more = ["p.mlir"] if command.startswith("tune") else []
+    code, printed = said([*command.split(), "noise/out", *more], capsys)
+    assert code != 0 and "cannot open 'noise" in printed and "directory" in printed
+
+
+def test_files_of_another_kind_are_told_apart(folder, capsys):
+    for command in ("compile", "run", "explain", "verify", "tune search --table t"):
+        code, printed = said([*command.split(), "x.bundle"], capsys)
+        assert code == 1, (command, printed)
+        assert "'x.bundle' is a compiled bundle, not a program" in printed
+        assert "neptune inspect" in printed
+        code, printed = said([*command.split(), "noise"], capsys)
+        assert code == 1 and "'noise' is neither text nor MLIR bytecode" in printed
+    assert opt.main(["noise", "--canonicalize"]) == 1
+    assert "'noise' is neither text nor MLIR bytecode" in capsys.readouterr().err
+    with pytest.raises(neptune_mlir.NeptuneError, match="is a compiled bundle"):
+        neptune_mlir.compile(Path("x.bundle"))
+    code, printed = said(["inspect", "p.mlir"], capsys)
+    assert code == 1 and "'p.mlir': not a compiled bundle" in printed
+    assert Bundle.begins(Path("x.bundle").read_bytes())
+
+
+def test_inputs_are_an_npz_file(folder, capsys):
+    for name in ("p.mlir", "noise"):
+        code, printed = said(["run", "p.mlir", "--inputs", name], capsys)
+        assert code == 1 and f"'{name}' is no npz file" in printed and "pickle" not in printed
+    np.save("one.npy", np.zeros(3))
+    assert "is one array" in said(["run", "p.mlir", "--inputs", "one.npy"], capsys)[1]
