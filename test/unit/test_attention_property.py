@@ -8,6 +8,7 @@ into a relative error of the weights, so the bound grows with the largest score.
 """
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -74,12 +75,18 @@ def test_large_logits(queries, keys, largest, seed):
     check(program, compiled, (q, k, v), "f32", largest)
 
 
+DIMS = [(1, 1), (7, 3), (40, 72), (130, 130)]
+SOME = list(zip(("f64", "f16", "f32", "f32"), DIMS, strict=True))
+ALL = list(itertools.product(("f64", "f32", "f16"), DIMS))
+
+
+@pytest.mark.parametrize(
+    "kernels", [SOME, pytest.param(ALL, marks=pytest.mark.nightly)], ids=["some", "all"]
+)
 @common
-@given(
-    st.sampled_from(["f64", "f32", "f16"]), st.sampled_from([(1, 1), (7, 3), (40, 72), (130, 130)]),
-    lengths, st.integers(0, 2**32 - 1),
-)  # fmt: skip
-def test_head_dims_and_types(dtype, dims, length, seed):
+@given(st.integers(0, 11), lengths, st.integers(0, 2**32 - 1))
+def test_head_dims_and_types(kernels, number, length, seed):
+    dtype, dims = kernels[number % len(kernels)]
     program, compiled = kernel(dtype, head_dim=dims[0], v_dim=dims[1], causal=True)
     rng = np.random.default_rng(seed)
     q, k = (draw(rng, (1, 2, length, dims[0]), dtype) for _ in range(2))

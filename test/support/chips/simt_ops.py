@@ -31,6 +31,13 @@ class Value:
         self.numpy = NUMPY.get(self.kind)
         self.shared = self.kind == "!llvm.ptr<3>"
 
+    def another(self) -> Value:
+        """Another value of the same type: to ask for the properties of a type takes longer."""
+        made = Value.__new__(Value)
+        made.count, made.kind, made.numpy = self.count, self.kind, self.numpy
+        made.shared, made.vector = self.shared, self.vector
+        return made
+
 
 class Attributes(dict[str, Any]):
     """Attributes by name, as numbers, strings and lists; what is none of these, as its text."""
@@ -87,7 +94,12 @@ class Body:
 
 
 def _define(value: Any, values: dict[Any, Value]) -> Value:
-    values[value] = Value(value.type)
+    of = value.type
+    alike = values.get(of)  # the first value of each type stands at the type, too
+    if alike is None:
+        values[of] = values[value] = Value(of)
+    else:
+        values[value] = alike.another()
     return values[value]
 
 

@@ -71,7 +71,7 @@ def run(module: Any, name: str, arguments: Sequence[Any]) -> list[np.ndarray]:
         passmanager.PassManager.parse(_BUFFERIZE).run(module.operation)
         _spell_out_copies(module)
         passmanager.PassManager.parse(_TO_LLVM).run(module.operation)
-        engine = execution_engine.ExecutionEngine(module, opt_level=1)
+        engine = execution_engine.ExecutionEngine(module, opt_level=0)
     fields = [(f"r{k}", _descriptor(rank)) for k, (rank, _) in enumerate(result_kinds)]
     returned = type("Results", (ctypes.Structure,), {"_fields_": fields})()
     engine.invoke(name, ctypes.pointer(ctypes.pointer(returned)), *packed)

@@ -18,6 +18,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.zoo import ZOO, Example
 from support.chips import ttir_exec
+from support.often import often
 
 INPUTS = sorted((Path(__file__).parents[2] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile
@@ -45,7 +46,7 @@ def _wide(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-@pytest.mark.parametrize("path", INPUTS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", often(INPUTS), ids=lambda p: p.stem)
 def test_inputs(path: Path) -> None:
     """As the program as written computes it; an op that no nest models is refused."""
     text = path.read_text()

@@ -13,6 +13,8 @@ from neptune_mlir.frontend.notation import Program, sum  # noqa: E402
 
 nj = pytest.importorskip("neptune_mlir.jax")
 
+pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
+
 
 def attention(q, k, v, scale=0.25):
     scores = jnp.where(jnp.tril(jnp.ones((q.shape[-2], k.shape[-2]), bool)),

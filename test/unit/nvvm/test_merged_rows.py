@@ -22,9 +22,8 @@ LAST = {}  # case of a program and a target
 
 
 @cache
-def kernels(name, target="sm_90a"):
-    """The kernels for calls with few rows, and whether their warps are specialised, by rows of a
-    tile and schedule."""
+def variants(name, target="sm_90a"):
+    """The tile programs for calls with few rows, by rows of a tile and schedule."""
     program = PROGRAMS[name]()
     raised = RaisedProgram(program.to_mlir(), name)
     base = next(raised.lowerings(target, nvvm.ways(target)))
@@ -32,10 +31,20 @@ def kernels(name, target="sm_90a"):
     for case, variant in raised.variants(base, "", target):
         LAST[name, target] = case
         if case.merged:
-            special = "neptune.consumers" in str(variant.module)
-            made = Variant(variant.module) if special else Simulated(variant.module, target=target)
-            found[case.rows, case.schedule] = made, special
+            found[case.rows, case.schedule] = variant
     return found
+
+
+def is_special(variant):
+    """Whether its warps are specialised."""
+    return "neptune.consumers" in str(variant.module)
+
+
+@cache
+def kernel_of(name, kind, target="sm_90a"):
+    lowering = variants(name, target)[kind]
+    module = lowering.copy().module
+    return Variant(module) if is_special(lowering) else Simulated(module, target=target)
 
 
 PROGRAMS = {
@@ -71,19 +80,20 @@ SHARED = [(128, CHUNKS), (128, "streamed"), (64, "streamed")]  # by groups of wa
 
 def test_which_rows_have_kernels():
     for name in ("causal", "paged", "latent"):
-        assert list(kernels(name)) == [*SHARED, (32, CHUNKS), (16, CHUNKS), (16, "streamed")]
-    assert list(kernels("three", "sm_80")) == [(16, CHUNKS), (16, "streamed")]
-    assert not kernels("shared", "sm_80")
+        assert list(variants(name)) == [*SHARED, (32, CHUNKS), (16, CHUNKS), (16, "streamed")]
+    assert list(variants("three", "sm_80")) == [(16, CHUNKS), (16, "streamed")]
+    assert not variants("shared", "sm_80")
     for name in ("causal", "paged"):
-        for kind, (_, special) in kernels(name).items():
-            assert special == (kind in SHARED)
+        for kind, variant in variants(name).items():
+            assert is_special(variant) == (kind in SHARED)
+    assert kernel_of("latent", (16, "streamed")).kernels()  # no other test has these tiles
 
 
 @pytest.mark.parametrize("queries", [1, 3, 7])
 @pytest.mark.parametrize("kind", [*SHARED, (32, CHUNKS), (16, CHUNKS)])
 def test_causal(kind, queries):
     """Tiles that hold all rows, and not; rows that are no power of two."""
-    kernel, _ = kernels("causal")[kind]
+    kernel = kernel_of("causal", kind)
     q, k, v = f16(1, 8, queries, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
 
@@ -91,7 +101,7 @@ def test_causal(kind, queries):
 @pytest.mark.parametrize("kind", [SHARED[0], (16, CHUNKS)])
 def test_numbers_of_each_head(kind):
     """Slopes and sinks, of which a kernel makes one for each row."""
-    kernel, _ = kernels("of heads")[kind]
+    kernel = kernel_of("of heads", kind)
     q, k, v = f16(1, 4, 5, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
     slope, sink = np.float32([0.5, 0.1, 0.02, 0.3]), np.float32([-np.inf, 3, 0, 40])
     wanted = PROGRAMS["of heads"]().reference(q, k, v, slope, sink)
@@ -99,7 +109,7 @@ def test_numbers_of_each_head(kind):
 
 
 def test_one_row_of_each_head_takes_no_kernel_more():
-    kernels("of heads"), kernels("causal")
+    variants("of heads"), variants("causal")
     last = LAST["of heads", "sm_90a"]
     assert (last.knob, last.merged) == ("rows:1", False)
     assert last.condition == ["le", ["dim", 0, 2], 1]
@@ -108,7 +118,7 @@ def test_one_row_of_each_head_takes_no_kernel_more():
 
 def test_queries_that_see_no_key():
     """More queries than keys; no key at all."""
-    kernel, _ = kernels("causal")[16, CHUNKS]
+    kernel = kernel_of("causal", (16, CHUNKS))
     q, k, v = f16(1, 4, 5, DIM), f16(2, 1, 3, DIM)[:1], f16(3, 1, 3, DIM)[:1]
     found = kernel(q, k, v)
     assert (found[:, :, :2] == 0).all()
@@ -118,7 +128,7 @@ def test_queries_that_see_no_key():
 
 @pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS)])
 def test_masks_at_both_ends(kind):
-    kernel, _ = kernels("window")[kind]
+    kernel = kernel_of("window", kind)
     q, k, v = f16(1, 4, 9, DIM), f16(2, 2, 70, DIM)[:1], f16(3, 2, 70, DIM)[:1]
     found, sums = kernel(q, k, v)
     wanted, sums_wanted = formula(q[0], k[0], v[0], window=20, softcap=10.0)
@@ -127,7 +137,7 @@ def test_masks_at_both_ends(kind):
 
 
 def test_rows_that_the_program_knows():
-    kernel, _ = kernels("three", "sm_80")[16, CHUNKS]
+    kernel = kernel_of("three", (16, CHUNKS), "sm_80")
     q, k, v = f16(1, 8, 3, DIM), f16(2, 2, 40, DIM)[:1], f16(3, 2, 40, DIM)[:1]
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
 
@@ -135,7 +145,7 @@ def test_rows_that_the_program_knows():
 @pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS), (64, "streamed")])
 def test_pages(kind):
     """Lengths at the edges of pages; what no sequence uses is NaN, infinity and garbage."""
-    kernel, _ = kernels("paged")[kind]
+    kernel = kernel_of("paged", kind)
     case = Paged([3, 15, 16, 17, 48, 3], 16, heads=8, group=4, dim=DIM, q_len=3, dtype=np.float16)
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
@@ -143,7 +153,7 @@ def test_pages(kind):
 @pytest.mark.parametrize("kind", [(16, CHUNKS), (64, "streamed")])
 def test_latents(kind):
     """All heads share the cache: they are rows with the queries, whatever their number is."""
-    kernel, _ = kernels("latent")[kind]
+    kernel = kernel_of("latent", kind)
     rng = np.random.default_rng(0)
     q, r, rows = f16(2, 3, 2, 64), f16(2, 3, 2, 16), f16(4, 16, 80)
     table, lengths = np.array([[2, 0], [1, 3]], np.int32), np.array([20, 16], np.int32)

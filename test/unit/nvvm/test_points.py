@@ -18,6 +18,7 @@ from neptune_mlir.pipelines import gpu, rocdl
 from neptune_mlir.runtime import CpuExecutable
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 from support.chips.run_kernels import Simulated
+from support.often import often
 
 INPUTS = Path(__file__).parents[2] / "inputs"
 CHIPS = ["sm_80", "sm_90a", "gfx942", "gfx1100"]
@@ -95,7 +96,7 @@ func.func @conv(%x: tensor<2x?x?x3xf32>, %w: tensor<3x2x3x4xf32>, %h: index, %v:
 """,
 }
 
-@pytest.mark.parametrize("path", sorted(INPUTS.glob("*.mlir")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", often(sorted(INPUTS.glob("*.mlir"))), ids=lambda path: path.stem)
 def test_every_input_has_kernels(path):
     """As many kernels as the file says, those of points where ops are left outside of nests, and
     nothing of the program outside of them: the plan launches each."""

@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 import neptune_mlir.torch as nt  # noqa: E402
 from neptune_mlir.errors import UsageError  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
+
 PAGE, DIM, HEADS, KV_HEADS = 8, 16, 4, 2
 TABLE = torch.tensor([[3, 1], [0, -1], [2, 5]], dtype=torch.int32)
 LENGTHS = torch.tensor([13, 4, 16], dtype=torch.int32)
