@@ -235,8 +235,8 @@ def _compile_family(program: RaisedProgram, target: str, entry: str | None, case
 
     def made_with_cases(lowering: Lowering, tiles: str) -> Any:
         """All begun before the first is waited for: their code generators run side by side."""
-        base = begin(lowering)
-        variants = program.variants(lowering, tiles, target)
+        any_call, variants = program.images(lowering, tiles, target)
+        base = begin(any_call)
         begun = [(case, begin(variant), variant.way.smaller) for case, variant in variants]
         bundle = base.finish()
         conditions = Conditions(base.plan)
@@ -355,10 +355,11 @@ def emit_text(
                 pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
                 return gpu.plan_of(lowered.module)
 
+            lowering, variants = program.images(lowering, str(lowering.module), target)
             plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
             conditions = Conditions(plan)
-            for case, variant in program.variants(lowering, str(lowering.module), target):
+            for case, variant in variants:
                 when = conditions.of(case, plan_of(variant))
                 if when is not None:
                     texts[f"calls where {describe(when, names)}"] = shown(variant)

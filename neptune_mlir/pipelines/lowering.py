@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     is_alignable,
     least_rows,
+    leave_none,
     long_rows,
     longer,
     merged_rows,
@@ -286,6 +287,19 @@ class RaisedProgram:
                 yield lowering
             else:
                 refused += remarks
+
+    def images(
+        self, base: Lowering, tiles: str, target: str
+    ) -> tuple[Lowering, Iterator[tuple[Case, Lowering]]]:
+        """The tile program for any call, and `variants`. Where these take all calls, the first of
+        them takes the place of `base`."""
+        variants = self.variants(base, tiles, target)
+        if not leave_none(base.cases):  # which variants have code of their own is not known yet
+            return base, variants
+        made = list(variants)
+        if leave_none([case for case, _ in made]):
+            return made[0][1], iter(made[1:])
+        return base, iter(made)
 
     def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
         """The tile programs of the variants that are selected at launch.
