@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.dialects.program import streams
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
-from neptune_mlir.pipelines.cases import Case, Conditions, add
+from neptune_mlir.pipelines.cases import Case, Conditions, add, streams_products
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import Expression
@@ -100,8 +101,18 @@ def chunks_of(
 
 def _is_alignable(program: RaisedProgram, pipeline: Any, target: str) -> bool:
     """Whether a program has kernels for aligned rows of tensors of scores."""
+    return _fused(program, pipeline, target).alignable
+
+
+def has_products(program: RaisedProgram, pipeline: Any, target: str) -> bool:
+    """Whether a program multiplies matrices in a stream."""
+    fused = _fused(program, pipeline, target)  # which owns the streams
+    return any(map(streams_products, streams(fused.module)))
+
+
+def _fused(program: RaisedProgram, pipeline: Any, target: str) -> Lowering:
     ways = program.ways(target, ways_of(pipeline, target.partition(",")[0]))
-    return any(lowering.alignable for lowering in program.lowerings(target, ways[:1], "fused"))
+    return next(program.lowerings(target, ways, "fused"))
 
 
 def tiled(

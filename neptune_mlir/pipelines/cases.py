@@ -206,7 +206,7 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     found = streams(module)
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
-    place = _rows_place(found[0]) if _has_products(found[0]) else None
+    place = _rows_place(found[0]) if streams_products(found[0]) else None
     if place is None:
         return ()
     return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
@@ -226,14 +226,15 @@ def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case,
     """Calls with short streams, of a fused program that has one, without products. Where the
     program says the length of its stream, those of no condition: all calls."""
     length = stream_length(module) if limits else None
-    if length is None or _has_products(streams(module)[0]):
+    if length is None or streams_products(streams(module)[0]):
         return ()
     if isinstance(length, int):
         return tuple(Case(knob) for most, knob in limits if length <= most)
     return tuple(Case(knob, ["le", length, most]) for most, knob in limits)
 
 
-def _has_products(stream: Any) -> bool:
+def streams_products(stream: Any) -> bool:
+    """Whether matrices are multiplied in a stream."""
     return multiplies_matrices(nests_of(stream, Values()))
 
 
