@@ -194,7 +194,9 @@ class GpuExecutable:
                 )
             return view
 
-        views, image, sizes = self._check(images, arguments, take, given or ())
+        # no code is loaded while a graph is captured
+        fixed = self._growing is not None and self._driver.is_capturing(handle)
+        views, image, sizes = self._check(images, arguments, take, given or (), fixed)
         needs, plan = sizes.requirements, image.plan
         empty = partial(library.empty, device=device, stream=handle)
         own = given is None or library.allocates
@@ -227,7 +229,7 @@ class GpuExecutable:
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
         call = PreparedCall(self._driver, image, current, launches, results, keep)
-        return call, Bound(image, sizes, arrays, launches)
+        return call, Bound(image, sizes, arrays, launches, fixed)
 
     def _blocks(self, kernel: LoadedKernel, programs: int) -> int:
         """The blocks of a launch for so many programs. Raises ArgumentError."""
@@ -242,9 +244,10 @@ class GpuExecutable:
 
     def _check(
         self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take,
-        out: Sequence[Any],
+        out: Sequence[Any], fixed: bool = False,
     ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:  # fmt: skip
-        """Views of the arguments, the image for them, and the sizes that follow from both."""
+        """Views of the arguments, the image for them (`fixed`: of these), and the sizes that follow
+        from both."""
         loaded = images
         views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
@@ -264,6 +267,8 @@ class GpuExecutable:
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
+            if fixed:
+                return views, *found
             if self._growing is not None:
                 grown = self._grow(self._growing, found[0], shapes, scalars)
                 if grown is not loaded:
