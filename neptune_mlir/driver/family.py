@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.pipelines.cases import Case, Conditions, add, streams_products
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.ways import ways_of
-from neptune_mlir.runtime.plan import Expression
+from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets.warp_groups import SPILLED
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fast_paths import BEST
@@ -33,8 +33,13 @@ class Family:
         """Begin the bundle of a case, or of any call, by its tile program."""
         return self.pipeline.begin_tiles(lowering.module, **self._options(lowering))
 
-    def alone(self) -> Any:
-        """The bundle for any call, without images for some."""
+    def alone(self, meanwhile: Callable[[Family, Plan], None] | None = None) -> Any:
+        """The bundle for any call, without images for some. (`meanwhile` as of `best`: not all
+        pipelines begin.)"""
+        if meanwhile is not None:
+            begun = self.begin(self.lowering)
+            meanwhile(self, begun.plan)
+            return begun.finish()
         return self.pipeline.compile_tiles(self.lowering.module, **self._options(self.lowering))
 
     def _options(self, lowering: Lowering) -> dict[str, Any]:
@@ -139,10 +144,14 @@ class Best:
 
 
 def best(
-    program: RaisedProgram, pipeline: Any, target: str, entry: str | None, cases: bool = True
-) -> Best:
+    program: RaisedProgram, pipeline: Any, target: str, entry: str | None, cases: bool = True,
+    meanwhile: Callable[[Family, Plan], None] | None = None,
+) -> Best:  # fmt: skip
     """The bundle of a program for targets of one pipeline, by the first way that the target takes
     and that does not spill, else by the one that spills least; with or without `cases`.
+
+    Args:
+        meanwhile: without cases, what is done with the plan while the code generator runs.
 
     Raises:
         OutOfMemory, Refused: the target takes none.
@@ -152,7 +161,7 @@ def best(
     for number, (family, tiles) in enumerate(tiled(program, pipeline, target, entry)):
         alone = not (cases and family.lowering.has_variants)
         try:
-            bundle = family.alone() if alone else family.with_cases(tiles)
+            bundle = family.alone(meanwhile) if alone else family.with_cases(tiles)
         except (OutOfMemory, Refused) as error:
             refused.append(error)
             continue

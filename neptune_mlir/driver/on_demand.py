@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -42,14 +42,23 @@ class Later:
     case: int
 
 
+@dataclass(frozen=True)
+class Tiled:
+    """A program by one way: by number of a case which calls it is for, and its tile program where
+    that had to be made to find out."""
+
+    family: Family
+    conditions: dict[int, Expression]
+    programs: dict[int, Lowering]
+
+
 class Recipe:
     """How the images of a program are made, each by itself; only on demand is it read at all."""
 
     def __init__(self, text: str, source: str, target: str, entry: str | None, knobs: str):
         self._given = text, source, None, knobs
         self._target, self._entry = target, entry
-        self._families: dict[bool, Family] = {}  # by whether rows are of whole chunks
-        self._tiled: dict[tuple[bool, int], Lowering] = {}  # by that and number of a case
+        self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
 
     @cached_property
     def _program(self) -> RaisedProgram:
@@ -73,10 +82,10 @@ class Recipe:
                 return None  # other rows have no cases where the copy engine moves whole chunks
             plain = self._best(False)
             bundle: Bundle = plain.bundle
-            order: list[Any] = [0, *self._later(plain, None)]
+            order: list[Any] = [0, *self._later(False, None)]
             chunked = None if self._chunked is None else self._taken()
             if chunked is not None and self._chunked is not None:
-                order += [len(bundle.code), *self._later(chunked, self._chunked[1])]
+                order += [len(bundle.code), *self._later(True, self._chunked[1])]
                 bundle = add(bundle, chunked.bundle, self._chunked[1])
             ways = [plain.way, -1 if chunked is None else chunked.way]
         order = [x if isinstance(x, int) else asdict(x) for x in order]
@@ -88,9 +97,10 @@ class Recipe:
         """The bundle of an image, by the numbers of the ways that were found; None, where the
         target refuses it, or its code is none of its own."""
         with bindings.source_name(self._given[1]):
-            family = self._family(later.chunks, ways[later.chunks])
+            tiles = self._by(later.chunks, ways[later.chunks])
+            family = tiles.family
             case = family.program.cases(family.lowering)[later.case]
-            variant = self._tiled.pop((later.chunks, later.case), None)
+            variant = tiles.programs.pop(later.case, None)
             if variant is None:
                 made = family.program.variant(family.lowering, self._target, case)
                 variant = next(made, None)
@@ -100,9 +110,18 @@ class Recipe:
         return None if found is None else found.with_data(self._program.constants)
 
     def _best(self, chunks: bool) -> Best:
-        program = self._chunked[0] if chunks and self._chunked else self._program
-        found = best(program, pipeline_of(self._target), self._target, self._entry, cases=False)
-        self._families[chunks] = found.family
+        """The bundle for any call. While the code generator runs, it is found which calls take
+        other images."""
+        tried: list[Tiled] = []
+        pipeline = pipeline_of(self._target)
+
+        def meanwhile(family: Family, plan: Plan) -> None:
+            tried.append(self._cases(family, plan))
+
+        found = best(
+            self._of(chunks), pipeline, self._target, self._entry, cases=False, meanwhile=meanwhile
+        )
+        self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
 
     def _taken(self) -> Best | None:
@@ -112,47 +131,47 @@ class Recipe:
         except (OutOfMemory, Refused):
             return None
 
-    def _family(self, chunks: bool, way: int) -> Family:
-        if chunks not in self._families:
-            program = self._chunked[0] if chunks and self._chunked else self._program
-            ways = tiled(program, pipeline_of(self._target), self._target, self._entry)
-            self._families[chunks] = next(itertools.islice(ways, way, None))[0]
-        return self._families[chunks]
+    def _of(self, chunks: bool) -> RaisedProgram:
+        return self._chunked[0] if chunks and self._chunked else self._program
 
-    def _later(self, found: Best, calls: Expression) -> list[Later]:
+    def _by(self, chunks: bool, way: int) -> Tiled:
+        """The program by the way of this number, where another process began the bundle."""
+        if chunks not in self._tiled:
+            ways = tiled(self._of(chunks), pipeline_of(self._target), self._target, self._entry)
+            self._tiled[chunks] = Tiled(next(itertools.islice(ways, way, None))[0], {}, {})
+        return self._tiled[chunks]
+
+    def _later(self, chunks: bool, calls: Expression) -> list[Later]:
         """The images for some of these calls (None: any)."""
-        family, plan = found.family, found.bundle.plan
-        if not family.lowering.has_variants:
-            return []
-        made = []
-        for number, when in self._conditions(family, plan, calls is not None):
-            both = when if calls is None else ["and", calls, when]
-            made.append(Later(both, calls is not None, number))
-        return made
+        return [
+            Later(when if calls is None else ["and", calls, when], chunks, number)
+            for number, when in self._tiled[chunks].conditions.items()
+        ]
 
-    def _conditions(
-        self, family: Family, plan: Plan, chunks: bool
-    ) -> Iterator[tuple[int, Expression]]:
-        """The numbers of cases and the calls that they are for. (What `RaisedProgram.variants`
-        leaves out is left out, but cases whose calls are known have no tile program yet.)"""
-        conditions, target, seen, widest = Conditions(plan), self._target, set(), False
+    def _cases(self, family: Family, plan: Plan) -> Tiled:
+        """The cases of a program by one way; `plan`: that for any call. (What
+        `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
+        tile program yet.)"""
+        made = Tiled(family, {}, {})
+        if not family.lowering.has_variants:
+            return made
+        conditions, seen, widest = Conditions(plan), {str(family.lowering.module)}, False
         for number, case in enumerate(family.program.cases(family.lowering)):
             if case.is_known:
-                yield number, case.condition
+                made.conditions[number] = case.condition
+            if case.is_known or (widest and case.is_for_portable):
                 continue
-            if widest and case.is_for_portable:
-                continue
-            variant = next(family.program.variant(family.lowering, target, case), None)
+            variant = next(family.program.variant(family.lowering, self._target, case), None)
             text = "" if variant is None else str(variant.module)
-            if variant is None or text in {str(family.lowering.module), *seen}:
+            if variant is None or text in seen:
                 continue
             seen.add(text)
             widest |= case.merged
-            self._tiled[chunks, number] = variant
-            sketched = gpu.sketch(variant.module, target, self._entry)
+            sketched = gpu.sketch(variant.module, self._target, self._entry)
             when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
             if when is not None:
-                yield number, when
+                made.conditions[number], made.programs[number] = when, variant
+        return made
 
 
 class OnDemand:
