@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +15,11 @@ from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
-from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused, ToolError, UsageError
+from neptune_mlir.driver.family import best, chunks_of
+from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import runner
-from neptune_mlir.pipelines.cases import Case, Conditions, add
+from neptune_mlir.pipelines.cases import Conditions, add
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
@@ -29,16 +29,13 @@ from neptune_mlir.pipelines.lowering import (
     steps_to_tiles,
 )
 from neptune_mlir.pipelines.runner import Step
-from neptune_mlir.pipelines.ways import Way, ways_of
+from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
-from neptune_mlir.targets.warp_groups import SPILLED
 from neptune_mlir.transforms import registry
-from neptune_mlir.transforms.fast_paths import BEST
 from neptune_mlir.transforms.fusion.defer import decide
 from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
-from neptune_mlir.transforms.registry import Miss, Remark
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
 
@@ -203,115 +200,19 @@ def families_of(target: str) -> list[str]:
 
 def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
     """The bundle of a program for targets of one pipeline, with kernels for rows of whole chunks
-    where the pipeline makes such. Where the copy engine moves those, other rows have kernels for
-    any call alone: without it they are slow whatever the tiles, and their code is long. (Tensors of
-    scores with aligned rows have cases of their own, `Lowering.alignable`.)"""
-    chunks = getattr(pipeline_of(target), "CHUNKS", False) and not program.schedule
-    chunked = program.of_chunks() if cases and chunks else None
-    if chunked is None or _is_alignable(program, target):
-        return _compile_family(program, target, entry, cases)
+    where it has such. Where the copy engine moves those, other rows have kernels for any call
+    alone: without it they are slow whatever the tiles, and their code is long."""
+    pipeline = pipeline_of(target)
+    chunked = chunks_of(program, pipeline, target) if cases else None
+    if chunked is None:
+        return best(program, pipeline, target, entry, cases).bundle
     try:
-        some = _compile_family(chunked[0], target, entry, cases)
+        some = best(chunked[0], pipeline, target, entry).bundle
     except (OutOfMemory, Refused):
-        return _compile_family(program, target, entry, cases)
+        return best(program, pipeline, target, entry).bundle
     kernels = [k for image in some.facts["images"] for k in image["kernels"].values()]
     moved = any(kernel["consumers"] for kernel in kernels)
-    return add(_compile_family(program, target, entry, cases and not moved), some, chunked[1])
-
-
-def _is_alignable(program: RaisedProgram, target: str) -> bool:
-    """Whether a program has kernels for aligned rows of tensors of scores."""
-    ways = program.ways(target, ways_of(pipeline_of(target), target.partition(",")[0]))
-    return any(lowering.alignable for lowering in program.lowerings(target, ways[:1], "fused"))
-
-
-def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:
-    """The bundle of a program for targets of one pipeline."""
-    pipeline = pipeline_of(target)
-    chip = {} if target == "cpu" else {"target": target}
-
-    def begin(lowering: Lowering) -> Any:
-        return pipeline.begin_tiles(lowering.module, entry=entry, facts=lowering.facts, **chip)
-
-    def made_with_cases(lowering: Lowering, tiles: str) -> Any:
-        """All begun before the first is waited for: their code generators run side by side."""
-        base = begin(lowering)
-        variants = program.variants(lowering, tiles, target)
-        begun = [(case, begin(variant), variant.way.smaller) for case, variant in variants]
-        bundle = base.finish()
-        conditions = Conditions(base.plan)
-        for case, variant, knobs in begun:
-            found = finished(variant)
-            while knobs and (found is None or _spilled(found)):
-                knob, *knobs = knobs
-                variant = begin([*program.variant(lowering, target, case, knob)][-1])
-                found = finished(variant)
-            if found and _spilled(found) <= _may_spill(case, lowering.way):
-                condition = conditions.of(case, variant.plan)
-                bundle = bundle if condition is None else add(bundle, found, condition)
-        return bundle
-
-    def finished(begun: Any) -> Any:
-        """The bundle of a variant, or None where the target refuses it."""
-        try:
-            return begun.finish()
-        except (OutOfMemory, Refused):
-            return None
-
-    best: Any = None
-    refused: list[OutOfMemory | Refused] = []
-    tried = ""
-    ways = program.ways(target, ways_of(pipeline, target.partition(",")[0]))
-    for lowering in program.lowerings(target, ways):
-        tiles = str(lowering.module)
-        if tiles == tried:  # this way changes nothing
-            continue
-        tried = tiles
-        try:
-            if cases and lowering.has_variants:
-                bundle = made_with_cases(lowering, tiles)
-            else:
-                bundle = pipeline.compile_tiles(
-                    lowering.module, entry=entry, facts=lowering.facts, **chip
-                )
-        except (OutOfMemory, Refused) as error:
-            refused.append(error)
-            continue
-        _note_refusals(bundle, refused)
-        if best is None or _spilled(bundle) < _spilled(best):
-            best = bundle
-        if lowering.way.spills or not _spilled(best):
-            break
-    if best is None:
-        raise refused[-1]
-    return best
-
-
-def _note_refusals(bundle: Any, refused: Sequence[NeptuneError]) -> None:
-    """Say in a bundle which ways before its own were refused."""
-    found = [_refusal(error) for error in refused]
-    bundle.facts["remarks"] = [*map(str, found), *bundle.facts["remarks"]]
-    for image in bundle.facts.get("images", ()):
-        image["missed"] = [*registry.misses(found), *image.get("missed", ())]
-
-
-def _refusal(error: NeptuneError) -> Remark:
-    """What is said of a way that was refused."""
-    what = Miss(BEST.name, error.message, error.hint or BEST.change)
-    return Remark("warning", error.loc or "unknown", error.message, what)
-
-
-def _may_spill(case: Case, way: Way) -> int:
-    """Bytes that a thread of a variant may keep in memory: long streams are worth a few registers
-    there, where the way takes such code."""
-    long = case.condition is not None and not case.schedule
-    return SPILLED if long and way.spills else 0
-
-
-def _spilled(bundle: Any) -> int:
-    """Bytes that the threads of a bundle's kernels keep in memory for want of registers."""
-    images = bundle.facts.get("images", ())
-    return sum(kernel["spills"] for image in images for kernel in image["kernels"].values())
+    return add(best(program, pipeline, target, entry, not moved).bundle, some, chunked[1])
 
 
 @bindings.exclusive
@@ -355,10 +256,11 @@ def emit_text(
                 pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
                 return gpu.plan_of(lowered.module)
 
+            lowering, variants = program.images(lowering, str(lowering.module), target)
             plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
             conditions = Conditions(plan)
-            for case, variant in program.variants(lowering, str(lowering.module), target):
+            for case, variant in variants:
                 when = conditions.of(case, plan_of(variant))
                 if when is not None:
                     texts[f"calls where {describe(when, names)}"] = shown(variant)

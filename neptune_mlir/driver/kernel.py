@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,9 @@ from neptune_mlir.driver.foreign import from_text, program_text
 from neptune_mlir.errors import UsageError
 
 if TYPE_CHECKING:
+    from neptune_mlir.driver.on_demand import OnDemand
     from neptune_mlir.runtime.bundle import Bundle
+    from neptune_mlir.runtime.images import Growing
 
 
 @dataclass(frozen=True)
@@ -77,20 +79,34 @@ class Kernel:
     on GPUs arrays of the library that made the arguments. `facts` says how it came about
     (nests, kernels, corrections, schedule, remarks), `cached` whether it came from the on-disk
     cache.
+
+    Args:
+        bundle: or what makes it when somebody asks for it, of a kernel that is `growing`: its
+            images are made when calls take them.
     """
 
-    def __init__(self, source: Source, target: str, schedule: str | None, bundle: Bundle,
-                 cached: bool = False, knobs: str = ""):  # fmt: skip
+    def __init__(self, source: Source, target: str, schedule: str | None,
+                 bundle: Bundle | Callable[[], Bundle], cached: bool = False, knobs: str = "",
+                 growing: Growing | None = None):  # fmt: skip
         self.source = source
         self.target = target
         self.schedule, self.knobs = schedule, knobs
-        self.bundle = bundle
+        self._bundle, self._growing = bundle, growing
         self.cached = cached
+
+    @functools.cached_property
+    def bundle(self) -> Bundle:
+        """All of its code."""
+        return self._bundle() if callable(self._bundle) else self._bundle
 
     @functools.cached_property
     def _executable(self) -> Any:
         """What runs it: made with the first call, for the code may be for another machine."""
-        return _load(self.bundle)
+        if self._growing is None:
+            return _load(self.bundle)
+        from neptune_mlir.runtime.gpu import GpuExecutable
+
+        return GpuExecutable(self._growing.bundle, growing=self._growing)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -185,6 +201,7 @@ def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
     precision: str | None = None, numerics: str | None = None,
     tuning: str | os.PathLike[str] | None = None, knobs: Mapping[str, int] | None = None,
+    on_demand: bool = False,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
@@ -202,6 +219,9 @@ def compile(
             (`algebra.accept`).
         tuning: a table that `neptune tune record` wrote, instead of the user's.
         knobs: numbers of the schedule by name, such as `{"rows": 64}`.
+        on_demand: code that only some calls take is compiled by the first of them, for GPUs that
+            have such. Results and speed of calls are the same. `bundle`, `facts` and `save` compile
+            all of it.
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
@@ -214,7 +234,7 @@ def compile(
         with tuned.using(tuning):
             return compile(
                 program, target, schedule, entry=entry, precision=precision, numerics=numerics,
-                knobs=knobs,
+                knobs=knobs, on_demand=on_demand,
             )  # fmt: skip
     source = Source.of(program)
     if precision or numerics:
@@ -237,8 +257,32 @@ def compile(
 
     if os.environ.get("NEPTUNE_DUMP"):
         return Kernel(source, target, schedule, make(), knobs=bound)
+    if on_demand and target.startswith("sm_") and "," not in target and not schedule:
+        found = _on_demand(key, source, target, entry, bound)
+        if found is not None:
+            whole = functools.partial(_whole, key, make)
+            return Kernel(source, target, schedule, whole, found.cached, bound, found)
     bundle, cached = cache.get_or_make(key, make)
     return Kernel(source, target, schedule, bundle, cached, bound)
+
+
+def _on_demand(
+    key: str, source: Source, target: str, entry: str | None, knobs: str
+) -> OnDemand | None:
+    """A kernel's images, to be made when calls take them; None where the cache has all, or a
+    program has none."""
+    from neptune_mlir.driver.on_demand import OnDemand, Recipe
+    from neptune_mlir.runtime import cache
+
+    if cache.load(key) is not None:
+        return None
+    return OnDemand.begin(key, Recipe(source.text, source.name, target, entry, knobs))
+
+
+def _whole(key: str, make: Callable[[], Bundle]) -> Bundle:
+    from neptune_mlir.runtime import cache
+
+    return cache.get_or_make(key, make)[0]
 
 
 def _schedule_key(schedule: str | None) -> tuple[str, ...]:

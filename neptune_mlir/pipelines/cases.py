@@ -86,6 +86,11 @@ class Case:
         return int(number) if name == "rows" else NO_PRODUCTS
 
     @property
+    def is_known(self) -> bool:
+        """Whether the calls are known before the kernel is."""
+        return self.condition is not None and (not self.schedule or self.exact)
+
+    @property
     def is_for_portable(self) -> bool:
         """Whether only programs need it that warps cannot share: these have larger tiles."""
         return self.merged and self.rows == PORTABLE and self.schedule == "private"
@@ -200,7 +205,7 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     found = streams(module)
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
-    place = _rows_place(found[0]) if _has_products(found[0]) else None
+    place = _rows_place(found[0]) if streams_products(found[0]) else None
     if place is None:
         return ()
     return tuple(Case(knob, ["le", ["dim", *place], most]) for most, knob in limits)
@@ -220,14 +225,15 @@ def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case,
     """Calls with short streams, of a fused program that has one, without products. Where the
     program says the length of its stream, those of no condition: all calls."""
     length = stream_length(module) if limits else None
-    if length is None or _has_products(streams(module)[0]):
+    if length is None or streams_products(streams(module)[0]):
         return ()
     if isinstance(length, int):
         return tuple(Case(knob) for most, knob in limits if length <= most)
     return tuple(Case(knob, ["le", length, most]) for most, knob in limits)
 
 
-def _has_products(stream: Any) -> bool:
+def streams_products(stream: Any) -> bool:
+    """Whether matrices are multiplied in a stream."""
     return multiplies_matrices(nests_of(stream, Values()))
 
 
@@ -398,6 +404,34 @@ def _argument_of(extent: Any) -> tuple[int, int] | None:
     if owner(array) is not None or dim is None or dim.name != "arith.constant":
         return None
     return array.arg_number, bindings.ir.IntegerAttr(dim.attributes["value"]).value
+
+
+def leave_none(cases: Sequence[Case]) -> bool:
+    """Whether the kernels of these cases, the first of which is for lengths from some number on,
+    take every call: the kernel for any call has none left then, and the first may take its
+    place."""
+    if any(not case.is_known for case in cases) or not cases:
+        return False
+    ranges = [found for case in cases if (found := _lengths(case.condition)) is not None]
+    start = _lengths(cases[0].condition)
+    if start is None or start[2] is not None or len({what for what, *_ in ranges}) > 1:
+        return False
+    reached = 0  # every length below
+    for _, low, high in sorted(ranges, key=lambda r: r[1]):
+        if low <= reached and high is None:
+            return True
+        reached = max(reached, high + 1) if low <= reached and high is not None else reached
+    return False
+
+
+def _lengths(condition: Any) -> tuple[str, int, int | None] | None:
+    """A condition as what has to be from one number to another (None: any length), or None."""
+    match condition:
+        case ["le", int(low), what] if not isinstance(what, int):
+            return str(what), low, None
+        case ["le", what, int(high)]:
+            return str(what), 0, high
+    return None
 
 
 def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.codegen.gpu.host import KernelFacts
+from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.errors import LoweringError, ToolError
 from neptune_mlir.ir.bindings import ir, llvm
@@ -229,6 +229,17 @@ def run(module: Any, steps: Sequence[Step]) -> None:
         module.operation.verify()
     except ir.MLIRError as error:
         raise LoweringError(f"'{steps[-1]}' left IR that does not verify: {error}") from None
+
+
+def sketch(module: Any, chip: str, entry: str | None) -> Plan:
+    """The launch plan of tile IR but for what only code generation knows: which kernels, in which
+    order, and how many programs each has."""
+    copy = module.operation.clone()
+    with copy.context, ir.Location.unknown():
+        run(copy, (*CLEAN, *MERGE, *outline_rest(chip)))
+        host = GpuHost.find(copy, entry or "")
+        host.read()
+        return host.plan()
 
 
 def plan_of(module: Any) -> Plan:

@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     is_alignable,
     least_rows,
+    leave_none,
     long_rows,
     longer,
     merged_rows,
@@ -287,26 +288,43 @@ class RaisedProgram:
             else:
                 refused += remarks
 
-    def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
-        """The tile programs of the variants that are selected at launch.
+    def images(
+        self, base: Lowering, tiles: str, target: str
+    ) -> tuple[Lowering, Iterator[tuple[Case, Lowering]]]:
+        """The tile program for any call, and `variants`. Where these take all calls, the first of
+        them takes the place of `base`."""
+        variants = self.variants(base, tiles, target)
+        if not leave_none(base.cases):  # which variants have code of their own is not known yet
+            return base, variants
+        made = list(variants)
+        if leave_none([case for case, _ in made]):
+            return made[0][1], iter(made[1:])
+        return base, iter(made)
 
-        Args:
-            base: that for any, and `tiles` its text.
-        """
+    def cases(self, base: Lowering) -> tuple[Case, ...]:
+        """Calls that may have tile programs of their own, in the order of `variants`."""
         name = base.facts["schedule"]
         last = base.alone or bool(base.cut_cases)  # its stream is the last kernel
         knobs = base.way.few.get(name, ()) if last else ()
-        seen = {tiles}
         some = [Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
         cut = base.cut_cases if not self.schedule else ()
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
             cut = (*cases, *(base.one_row if spread else ())) or cut
-        widest = False
         whole = (*base.cases, *some)
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
-        for case in (*whole, *also, *cut):
+        return (*whole, *also, *cut)
+
+    def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
+        """The tile programs of the variants that are selected at launch.
+
+        Args:
+            base: that for any, and `tiles` its text.
+        """
+        seen = {tiles}
+        widest = False
+        for case in self.cases(base):
             if widest and case.is_for_portable:
                 continue
             variant = next(self.variant(base, target, case), None)

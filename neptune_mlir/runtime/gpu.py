@@ -26,7 +26,7 @@ from neptune_mlir.runtime.checks import check, check_count, check_equal
 from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
 from neptune_mlir.runtime.gpu_again import Bound, CallAgain
 from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
-from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, is_met, load_images
+from neptune_mlir.runtime.images import Growing, LoadedImage, LoadedKernel, is_met, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
 from neptune_mlir.runtime.memory import (
@@ -53,13 +53,18 @@ class GpuExecutable:
     Args:
         bundle: code for that maker's chips (and perhaps for others).
         driver: the maker's, instead of the one that this machine has.
+        growing: where the bundle gets more images from, when calls take them.
     """
 
-    def __init__(self, bundle: Bundle | bytes, driver: Driver | None = None):
+    def __init__(
+        self, bundle: Bundle | bytes, driver: Driver | None = None, growing: Growing | None = None
+    ):
+        self._growing = growing
         self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
         self.plan: Plan = self.bundle.plan
         self._given_driver = driver
-        self._images: dict[int, tuple[LoadedImage, ...]] = {}  # by context
+        # by context, of which bundle
+        self._images: dict[int, tuple[Bundle, tuple[LoadedImage, ...]]] = {}
         # by context, shapes and scalars
         self._sizes: dict[Any, tuple[LoadedImage, Sizes]] = {}
         self._lock = threading.Lock()
@@ -189,7 +194,9 @@ class GpuExecutable:
                 )
             return view
 
-        views, image, sizes = self._check(images, arguments, take, given or ())
+        # no code is loaded while a graph is captured
+        fixed = self._growing is not None and self._driver.is_capturing(handle)
+        views, image, sizes = self._check(images, arguments, take, given or (), fixed)
         needs, plan = sizes.requirements, image.plan
         empty = partial(library.empty, device=device, stream=handle)
         own = given is None or library.allocates
@@ -222,7 +229,7 @@ class GpuExecutable:
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
         call = PreparedCall(self._driver, image, current, launches, results, keep)
-        return call, Bound(image, sizes, arrays, launches)
+        return call, Bound(image, sizes, arrays, launches, fixed)
 
     def _blocks(self, kernel: LoadedKernel, programs: int) -> int:
         """The blocks of a launch for so many programs. Raises ArgumentError."""
@@ -237,12 +244,16 @@ class GpuExecutable:
 
     def _check(
         self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take,
-        out: Sequence[Any],
+        out: Sequence[Any], fixed: bool = False,
     ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:  # fmt: skip
-        """Views of the arguments, the image for them, and the sizes that follow from both."""
+        """Views of the arguments, the image for them (`fixed`: of these), and the sizes that follow
+        from both."""
+        loaded = images
         views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
-        key: tuple[Any, ...] = (images[0].context, shapes, *map(number_key, scalars))
+        key: tuple[Any, ...] = (
+            images[0].context, len(images), shapes, *map(number_key, scalars)
+        )  # fmt: skip
         given: list[ArrayView | None] = []
         if len(images) > 1:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
@@ -256,10 +267,23 @@ class GpuExecutable:
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
+            if fixed:
+                return views, *found
+            if self._growing is not None:
+                grown = self._grow(self._growing, found[0], shapes, scalars)
+                if grown is not loaded:
+                    return self._check(grown, arguments, take, out)
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
             self._sizes[key] = found
         return views, *found
+
+    def _grow(
+        self, growing: Growing, image: LoadedImage, shapes: Sequence[Any], scalars: Sequence[Any]
+    ) -> tuple[LoadedImage, ...]:
+        """The images, with one more where a call is better off with it than with `image`."""
+        growing.grow(image.facts["offset"], shapes, scalars, image.multiprocessors)
+        return self._images_for(image.device)
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
         """The device of the first array; the first one when no array has elements."""
@@ -280,9 +304,13 @@ class GpuExecutable:
         """The code for a device, in the context that this thread uses there."""
         context = self._driver.context(device)
         with self._lock:
-            if context not in self._images:
-                self._images[context] = load_images(self.bundle, self._driver, device, context)
-            return self._images[context]
+            if self._growing is not None:
+                self.bundle = self._growing.bundle
+            of, images = self._images.get(context, (None, ()))
+            if of is not self.bundle:
+                images = load_images(self.bundle, self._driver, device, context, images)
+                self._images[context] = self.bundle, images
+            return images
 
 
 class PreparedCall:

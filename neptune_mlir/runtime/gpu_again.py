@@ -24,12 +24,13 @@ _MAPS_LIMIT = 256
 @dataclass(frozen=True)
 class Bound:
     """A checked call: the image, the numbers, all arrays by reference (`memory.WORKSPACE` among
-    them where there is one), and the launches."""
+    them where there is one), and the launches; `fixed`: no better image was asked for."""
 
     image: LoadedImage
     sizes: Sizes
     arrays: Mapping[Place, ArrayView]
     launches: Sequence[PreparedLaunch]
+    fixed: bool = False
 
 
 class CallAgain:
@@ -73,11 +74,12 @@ class CallAgain:
 
     @staticmethod
     def is_possible(bound: Bound) -> bool:
-        """Whether every result is memory of its own, under the shape of the result."""
+        """Whether every result is memory of its own, under the shape of the result, and no better
+        image may come."""
         places = [(kind, number) for kind, number in bound.image.plan.results]
         buffers = bound.image.plan.buffers
         own = all(kind == "buffer" and buffers[number].of is None for kind, number in places)
-        return own and len(set(places)) == len(places)
+        return own and len(set(places)) == len(places) and not bound.fixed
 
     def _base(self, place: Place) -> int | None:
         """The number of the base that an array lies in; None for a constant."""

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
@@ -91,14 +91,41 @@ def is_met(
     return k >= len(views) or is_aligned(views[k], unit)
 
 
+class Growing(Protocol):
+    """A bundle that gets images when calls take them: nothing that it has ever moves."""
+
+    @property
+    def bundle(self) -> Bundle: ...
+
+    def grow(
+        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], multiprocessors: int
+    ) -> None:
+        """Add an image for a call with these shapes and numbers, if there is one that counts more
+        than the image whose code begins at `code`."""
+
+
 def load_images(
-    bundle: Bundle, driver: Driver, device: int, context: int
+    bundle: Bundle, driver: Driver, device: int, context: int, had: Sequence[LoadedImage] = ()
 ) -> tuple[LoadedImage, ...]:
     """Put the images for a device into a context: one for any call, then those for calls that
-    meet a condition (`when`), of which the last counts. Raises ArgumentError when there is none."""
+    meet a condition (`when`), of which the last counts. Raises ArgumentError when there is none.
+
+    Args:
+        had: those that are there, of the bundle before it grew.
+    """
     fitting = choose_images(bundle.facts["images"], driver.architecture(device))
-    stored = {digest: driver.store(context, raw) for digest, raw in bundle.data.items()}
-    return tuple(_load(bundle, image, driver, device, context, stored) for image in fitting)
+    known = {image.facts["offset"]: image for image in had}
+    stored = {
+        constant.sha256: array.address
+        for image in had
+        for constant, array in zip(image.plan.constants, image.constants, strict=True)
+    }
+    new = {digest: raw for digest, raw in bundle.data.items() if digest not in stored}
+    stored |= {digest: driver.store(context, raw) for digest, raw in new.items()}
+    return tuple(
+        known.get(image["offset"]) or _load(bundle, image, driver, device, context, stored)
+        for image in fitting
+    )
 
 
 def _load(

@@ -147,7 +147,8 @@ def run(
     kernel = _kernels.get(key)
     if kernel is None:
         program = program_of(q, k, v, attn_mask, mods, scale, is_causal, return_lse)
-        kernel = _kernels[key] = compile(program, target=target_of(q.device))
+        target = target_of(q.device)
+        kernel = _kernels[key] = compile(program, target=target, on_demand=True)
     made = kernel(*arguments_of(q, k, v, attn_mask, captured, mods))
     return made if return_lse else (made, q.new_empty(0))
 

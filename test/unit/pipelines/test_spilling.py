@@ -11,7 +11,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.dialects.program import streams
-from neptune_mlir.driver import compiler
+from neptune_mlir.driver import compiler, family
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
 from neptune_mlir.ir.bindings import ir
@@ -37,7 +37,7 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
     monkeypatch.setattr(nvvm, "compile_tiles", compile_tiles)
     text = Source.of(ops.operator("prefill_causal")).text
     bundle = compiler.compile_text(text, "test", "sm_80", None, None, cases=False)
-    assert compiler._spilled(bundle) == best
+    assert family.spilled(bundle) == best
     assert len(tiles) == len(set(tiles)) == builds
 
 
@@ -51,7 +51,7 @@ def test_reductions_over_several_axes(chip):
         bundle = compiler.compile_text(BATCH_NORM, "batch_norm", chip, None, None)
     except ToolError:
         pytest.skip("no assembler here")
-    assert compiler._spilled(bundle) == 0
+    assert family.spilled(bundle) == 0
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])

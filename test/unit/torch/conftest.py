@@ -12,7 +12,7 @@ def interpreted(monkeypatch):
 
     programs = []
 
-    def fake_compile(program, target):
+    def fake_compile(program, target, on_demand=False):
         programs.append(program)
         assert target == "cpu"
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Images that are made when a call takes them are those of the whole bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+
+import neptune_mlir
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import nvptx, ptxas
+from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.driver.on_demand import OnDemand, Recipe
+from neptune_mlir.pipelines import gpu, nvvm
+from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from support import kept_code
+
+KERNEL = re.compile(r"define ptx_kernel void @(\w+)")
+ROWS = [[(100, n)] for n in (100, 300, 301, 700, 2000, 4097, 1 << 18)] + [[(1, 1 << 18)]]
+HEADS = [
+    [(1, 32, n, 128), (1, 32, m, 128), (1, 32, m, 128)]
+    for n, m in ((4096, 4096), (1, 8192), (16, 16), (512, 512), (100, 8000))
+]
+PROGRAMS = {
+    "softmax": (ops.softmax, ROWS),
+    "prefill_causal": (lambda: ops.operator("prefill_causal"), HEADS),
+}
+
+
+@pytest.fixture(autouse=True)
+def assembled(monkeypatch, tmp_path):
+    """Nothing is assembled: machine code is the hash of what it would be made from."""
+
+    def assemble(code, _):
+        figures = {n: Figures(64, 0, 0, 0) for n in KERNEL.findall(code)}
+        return Cubin(hashlib.sha256(code.encode()).digest(), figures, (), "")
+
+    monkeypatch.delenv(kept_code.ENVIRONMENT, raising=False)
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(nvptx, "ptx", lambda code, _: code)
+    monkeypatch.setattr(ptxas, "assemble_without_spills", assemble)
+
+
+def text_of(name):
+    return Source.of(PROGRAMS[name][0]()).text
+
+
+def begin(name):
+    return OnDemand.begin(name, Recipe(text_of(name), name, "sm_90a", None, ""))
+
+
+def taken(bundle, shapes):
+    """What a call takes: code, plan, alignment."""
+    serve = [
+        i for i in bundle.facts["images"]
+        if evaluate(i.get("when", 1), shapes, [], MULTIPROCESSORS)
+    ]  # fmt: skip
+    image = serve[-1]
+    code = bundle.code[image["offset"] :][: image["size"]]
+    return code, bundle.plan_of(image), image.get("alignment", bundle.facts["alignment"])
+
+
+def call(images, shapes):
+    """The image for a call, as the runtime asks for it."""
+    before = None
+    while images.bundle is not before:
+        before = images.bundle
+        code = taken(before, shapes)[0]
+        place = next(
+            i["offset"] for i in before.facts["images"] if before.code[i["offset"] :][:32] == code
+        )
+        images.grow(place, shapes, [], MULTIPROCESSORS)
+    return taken(images.bundle, shapes)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_calls_take_the_images_of_the_whole_bundle(name):
+    whole = compiler.compile_text(text_of(name), name, "sm_90a", None, None)
+    _, calls = PROGRAMS[name]
+    for order in (calls, calls[::-1]):
+        images = begin(name)
+        assert len(images.bundle.facts["images"]) < 3
+        for shapes in order:
+            assert call(images, shapes) == taken(whole, shapes)
+        assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
+
+
+def test_what_was_made_is_kept(monkeypatch):
+    name, shapes = "softmax", ROWS[0]
+    first = begin(name)
+    assert not first.cached
+    wanted = call(first, shapes)
+    monkeypatch.setattr(Recipe, "begun", None)
+    monkeypatch.setattr(Recipe, "made", None)
+    again = begin(name)
+    assert again.cached and call(again, shapes) == wanted
+    assert again.bundle.to_bytes() == first.bundle.to_bytes()
+
+
+def test_kept_without_the_rest():
+    """Another process makes an image that the one before did not: by the same text and ways."""
+    name = "prefill_causal"
+    begin(name)
+    whole = compiler.compile_text(text_of(name), name, "sm_90a", None, None)
+    assert call(begin(name), HEADS[1]) == taken(whole, HEADS[1])
+
+
+def test_the_bundle_has_all():
+    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a", on_demand=True)
+    assert not kernel.cached
+    bundle = kernel.bundle.to_bytes()
+    assert bundle == neptune_mlir.compile(text_of("softmax"), "sm_90a").bundle.to_bytes()
+    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a", on_demand=True)
+    assert kernel.cached and kernel.bundle.to_bytes() == bundle
+
+
+def test_programs_that_have_no_such_images():
+    """Products whose rows may have whole chunks: what other rows get depends on these."""
+    program = ops.rms_norm_matmul(dtype="bf16")
+    text = Source.of(program).text
+    assert OnDemand.begin("x", Recipe(text, "x", "sm_90a", None, "")) is None
+
+
+def test_a_sketch_has_the_grids_of_the_plan():
+    name = "prefill_windowed"
+    program = compiler.RaisedProgram(Source.of(ops.operator(name)).text, name)
+    base = next(program.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    made = [low for _, low in program.variants(base, str(base.module), "sm_90a")]
+    for lowering in (base, *made):
+        sketch = gpu.sketch(lowering.module, "sm_90a", None)
+        nvvm.emit_tiles(lowering.module, "target", None, "sm_90a")
+        plan = gpu.plan_of(lowering.module)
+        found, wanted = ([(x.kernel, x.grid) for x in p.launches] for p in (sketch, plan))
+        assert found == wanted

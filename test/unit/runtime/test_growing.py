@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Bundles that get images when calls take them, on a fake driver."""
+
+from __future__ import annotations
+
+from ctypes import c_int64, c_void_p
+from dataclasses import replace
+
+import pytest
+
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.gpu import GpuExecutable
+from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+from support.chips.fake_drivers import FakeGpu
+from support.chips.fake_gpu import FakeArray, aligned
+
+SHAPE = (["dim", 0, 0], ["dim", 0, 1])
+TABLE = Constant("f16", (8,), "0" * 64, "table")
+PLAN = Plan(
+    "copy", (Argument("tensor", "f16", (None, None), "x"),), (), (Buffer("f16", SHAPE),),
+    (Launch("copy", (SHAPE[0],), (["argument", 0], ["buffer", 0])),), (["buffer", 0],),
+    constants=(TABLE,),
+)  # fmt: skip
+KERNEL = {"copy": {"threads": 32, "shared": 0, "registers": 8, "spills": 0}}
+IMAGE = {"target": "sm_90a", "size": 4, "kernels": KERNEL}
+KERNELS = {"copy": ((c_void_p, c_int64, c_void_p, c_int64), lambda *values: None)}
+STREAM = 0x7F01_2345_6789
+FEW, LONG = ["le", SHAPE[0], 4], ["le", 100, SHAPE[1]]
+
+
+class Later:
+    """Images for calls with few rows and with long ones; the second counts more."""
+
+    def __init__(self):
+        self.bundle = Bundle(
+            "sm_90a", PLAN, b"any ", {"images": [{**IMAGE, "offset": 0}], "alignment": []},
+            {TABLE.sha256: bytes(16)},
+        )  # fmt: skip
+        self.asked = []
+        self.other = None  # what another thread does at the same time
+
+    def grow(self, code, shapes, scalars, multiprocessors):
+        self.asked.append((code, shapes[0]))
+        (rows, columns), had = shapes[0], self.bundle.code
+        if columns >= 100 and b"long" not in had:
+            self._add(b"long", LONG, last=True)
+        elif rows <= 4 and b"few " not in had and had[code:].startswith(b"any "):
+            self._add(b"few ", FEW, last=False)
+        if self.other:
+            self.other()
+
+    def _add(self, code, when, last):
+        bundle = self.bundle
+        made = {**IMAGE, "offset": len(bundle.code), "when": when, "alignment": []}
+        first, *rest = bundle.facts["images"]
+        images = [first, *rest, made] if last else [first, made, *rest]
+        self.bundle = replace(
+            bundle, code=bundle.code + code, facts={**bundle.facts, "images": images}
+        )
+
+
+@pytest.fixture
+def later():
+    return Later()
+
+
+@pytest.fixture
+def gpu():
+    return FakeGpu(KERNELS)
+
+
+@pytest.fixture
+def run(gpu, later):
+    return GpuExecutable(later.bundle, gpu.driver, later)
+
+
+def call(run, rows, columns):
+    x, out = (FakeArray(aligned((rows, columns), "f2")) for _ in range(2))
+    run(x, out=out, stream=STREAM)
+
+
+def codes(gpu):
+    return [code for _, code in gpu.loads]
+
+
+def when(run, rows, columns):
+    x, out = (FakeArray(aligned((rows, columns), "f2")) for _ in range(2))
+    return run.prepare(x, out=out, stream=STREAM).image.when
+
+
+def test_a_call_gets_its_image_and_nothing_is_loaded_twice(run, gpu, later):
+    call(run, 8, 16)
+    assert codes(gpu) == [b"any "]
+    call(run, 2, 16)
+    call(run, 2, 200)
+    call(run, 8, 200)
+    assert codes(gpu) == [b"any ", b"few ", b"long"]
+    assert len(gpu.stored) == 1  # the constant
+    asked = len(later.asked)
+    for rows, columns, wanted in ((8, 16, None), (2, 16, FEW), (2, 200, LONG), (8, 200, LONG)):
+        assert when(run, rows, columns) == wanted
+        call(run, rows, columns)
+    assert codes(gpu) == [b"any ", b"few ", b"long"]
+    assert len(later.asked) - asked <= 4  # once for each shape since the last image came
+
+
+def test_a_later_image_counts_more(run, gpu):
+    call(run, 2, 200)
+    assert codes(gpu) == [b"any ", b"long"] and when(run, 2, 200) == LONG
+    call(run, 2, 16)
+    assert when(run, 2, 200) == LONG and when(run, 2, 16) == FEW
+
+
+def test_a_capture_takes_what_is_there(run, gpu, later):
+    """No code is compiled or loaded then, and what is taken is not what later calls get."""
+    call(run, 8, 16)
+    gpu.capturing = STREAM
+    assert when(run, 2, 16) is None
+    call(run, 2, 16)
+    assert codes(gpu) == [b"any "] and later.asked == [(0, (8, 16))]
+    gpu.capturing = None
+    assert when(run, 2, 16) == FEW
+    gpu.capturing = STREAM
+    assert when(run, 2, 16) == FEW
+
+
+def test_a_call_after_a_capture(run, gpu):
+    gpu.capturing = STREAM
+    call(run, 2, 16)
+    gpu.capturing = None
+    call(run, 2, 16)
+    assert codes(gpu) == [b"any ", b"few "]
+
+
+def test_another_thread_at_the_same_time(run, gpu, later):
+    """It made the image while this call waited for its own."""
+
+    def other():
+        later.other = None
+        call(run, 2, 200)
+
+    later.other = other
+    call(run, 2, 16)
+    assert codes(gpu) == [b"any ", b"few ", b"long"]
+    assert when(run, 2, 16) == FEW and when(run, 2, 200) == LONG
+
+
+def test_each_device_gets_it():
+    gpu, later = FakeGpu(KERNELS, devices=((9, 0), (9, 0))), Later()
+    run = GpuExecutable(later.bundle, gpu.driver, later)
+    for device in (0, 1):
+        arrays = [FakeArray(aligned((2, 16), "f2"), device=device) for _ in range(2)]
+        run(arrays[0], out=arrays[1])
+    contexts = [gpu.context(device) for device in (0, 1)]
+    first, second = ([code for c, code in gpu.loads if c == context] for context in contexts)
+    assert first == second == [b"any ", b"few "]
