@@ -91,6 +91,11 @@ class Case:
         return self.condition is not None and (not self.schedule or self.exact)
 
     @property
+    def cuts(self) -> bool:
+        """Whether its schedule cuts streams into chunks."""
+        return self.schedule not in ("", "streamed")
+
+    @property
     def is_for_portable(self) -> bool:
         """Whether only programs need it that warps cannot share: these have larger tiles."""
         return self.merged and self.rows == PORTABLE and self.schedule == "private"

@@ -20,7 +20,7 @@ from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, MULTIPLES, SPREADS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
-from neptune_mlir.dialects.op_names import CORRECT, MAP, REDUCE, STREAM
+from neptune_mlir.dialects.op_names import CORRECT, MAP, PRIVATE, REDUCE, STREAM
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
@@ -72,6 +72,7 @@ class Lowering:
     length: Any = None  # of its stream, in terms of the launch plan
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
+    in_chunks: bool = False  # whether it has a stream that is cut
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
 
@@ -148,6 +149,7 @@ class Lowering:
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
+        self.in_chunks = count(self.module, PRIVATE) > 0
         legal.check_when_asked(self.module, "fused")
 
     def short(self) -> tuple[Case, ...]:
@@ -328,6 +330,8 @@ class RaisedProgram:
             if widest and case.is_for_portable:
                 continue
             variant = next(self.variant(base, target, case), None)
+            if variant is not None and case.cuts and not variant.in_chunks:
+                continue  # what is reduced is so short that nothing is streamed
             text = "" if variant is None else str(variant.module)
             if variant is not None and text not in seen:
                 seen.add(text)

@@ -36,6 +36,18 @@ class Roof:
         """Operations a second that a program with so many operations a byte can reach."""
         return min(self.products if narrow else self.flops, intensity * self.bytes)
 
+    def is_worth_a_call(self, flops: int, moved: int, programs: int, threads: int) -> bool:
+        """Whether a kernel of ours is likely sooner done than a library's, as one of many calls on
+        a CPU. It saves about what the chip needs at least: the library's needs two to three times
+        that, ours one to two.
+
+        Args:
+            flops, moved: operations, and bytes of the arguments and results.
+            programs: those of a launch; `threads` run them.
+        """
+        least = max(flops / self.flops, moved / self.bytes)
+        return (least - programs * PROGRAM) / min(threads, programs) > CALL
+
 
 def _stated(device: str, flops: float, products: float, memory: float) -> Roof:
     return Roof(device, flops * TERA, products * TERA, memory * TERA, "as its maker states")
@@ -56,6 +68,10 @@ GPUS = {
 
 # a nominal core: two vector units that multiply and add, at 3 GHz, and its share of the memory
 _UNITS, _CLOCK, _CORE_BYTES = 2, 3e9, 10e9
+
+# seconds by which a call on a CPU, and each of its programs, is behind a library's on what is as
+# good as nothing (docs/notebook.md, "Small attention in compiled graphs")
+CALL, PROGRAM = 40e-6, 1.6e-6
 
 
 def roof_of(target: str) -> Roof | None:

@@ -91,11 +91,11 @@ def _operands(graph: GraphModule, node: Node) -> tuple[str, list[Node], float] |
     q, k, _v, score, blocks, scale, _options, captured, _of_mask = node.args
     if blocks[-3] != _NO_BLOCKS or blocks[-2] != _NO_BLOCKS:
         return None  # a list of blocks is data; what it says is known at run time only
-    of_q, of_k = _value(q), _value(k)
+    of_q, of_k = value_of(q), value_of(k)
     used = {u.args[1] for u in node.users if u.target is operator.getitem}
     if of_q.dtype not in op.DTYPES or of_q.shape[0] != of_k.shape[0] or not used <= {0, 1}:
         return None
-    examples = [_example(_value(n)) for n in captured]
+    examples = [_example(value_of(n)) for n in captured]
     if any(x is None for x in examples):
         return None
     modifier = getattr(graph, score.target)
@@ -113,13 +113,14 @@ def _operands(graph: GraphModule, node: Node) -> tuple[str, list[Node], float] |
         return None
     at = {id(x): n for x, n in zip(examples, captured, strict=True)}
     if any(id(x) not in at for x in tensors) or not _static_rows(
-        op.plan_of(traced), {name: _value(at[id(x)]) for name, x in traced.tensors.items()}
+        op.plan_of(traced), {name: value_of(at[id(x)]) for name, x in traced.tensors.items()}
     ):
         return None
     return mods, [at[id(x)] for x in tensors], scale
 
 
-def _value(node: Any) -> Any:
+def value_of(node: Any) -> Any:
+    """What a graph of dynamo knows of a node's value: a tensor without memory."""
     return node.meta.get("example_value", node.meta.get("val")) if isinstance(node, Node) else node
 
 
@@ -148,18 +149,18 @@ def _static_rows(plan: ModPlan, values: dict[str, torch.Tensor]) -> bool:
 def _replace(graph: GraphModule, node: Node, mods: str, captured: list[Node], scale: float) -> None:
     q, k, v = node.args[:3]
     learns = torch.is_grad_enabled() and any(
-        isinstance(_value(n), torch.Tensor) and _value(n).requires_grad
+        isinstance(value_of(n), torch.Tensor) and value_of(n).requires_grad
         for n in (q, k, v, *captured)
     )  # its gradient is made of the log-sum-exp
     reads_lse = learns or any(u.args[1] == 1 and u.users for u in node.users)
-    value = _value(node)
+    value = value_of(node)
     with graph.graph.inserting_before(node):
         captured = [_as_tensor(graph, n) for n in captured]
         ours = graph.graph.call_function(
             torch.ops.neptune.attention.default,
             (q, k, v, None, captured, mods, scale, False, reads_lse),
         )
-        lse = value[1] if reads_lse else _value(q).new_empty(0)
+        lse = value[1] if reads_lse else value_of(q).new_empty(0)
         ours.meta["example_value"] = (value[0], lse)
         for user in list(node.users):
             at = user.args[1]
@@ -174,7 +175,7 @@ def _replace(graph: GraphModule, node: Node, mods: str, captured: list[Node], sc
 
 
 def _as_tensor(graph: GraphModule, node: Node) -> Node:
-    if isinstance(_value(node), torch.Tensor):
+    if isinstance(value_of(node), torch.Tensor):
         return node
     made = graph.graph.call_function(torch.scalar_tensor, (node,), {"dtype": torch.int64})
     return made

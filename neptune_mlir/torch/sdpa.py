@@ -20,6 +20,7 @@ from neptune_mlir.torch.attention import FLOATS, dispatch
 NAME = "neptune"
 _KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
 _SDPA = torch.ops.aten.scaled_dot_product_attention.default
+_TAG = "+neptune::attention"
 
 
 class _Override:
@@ -30,11 +31,15 @@ class _Override:
         for key in _KEYS:
             self._library.impl("scaled_dot_product_attention", sdpa, key)
         _forget_dispatch()
+        # kept programs of torch.compile have either our operation or torch's
+        torch.compiler.config.cache_key_tag += _TAG
 
     def remove(self) -> None:
         self._library._destroy()
         self._library = None
         _forget_dispatch()
+        tag = torch.compiler.config.cache_key_tag
+        torch.compiler.config.cache_key_tag = tag.replace(_TAG, "")
 
 
 def _forget_dispatch() -> None:

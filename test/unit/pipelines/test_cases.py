@@ -162,6 +162,16 @@ def test_lone_nests_and_known_rows_have_no_variants():
         assert "variants" not in made.facts
 
 
+def test_a_lone_product_with_two_axes_of_rows_has_nothing_to_cut():
+    """Rows of both could be merged, and a stream be cut: it has none."""
+    program = N.Program("products")
+    b, i, j, k = program.axis("b"), program.axis("i"), program.axis("j", 16), program.axis("k", 16)
+    x, y = program.input("x", b, i, k), program.input("y", k, j)
+    program.output(N.sum(x[b, i, k] * y[k, j], k), b, i, j)
+    made = compiler.compile_text(program.to_mlir(), "products", "sm_80", None, None)
+    assert [len(made.plan_of(image).launches) for image in made.facts["images"]] == [1]
+
+
 # ---- how many chunks
 
 

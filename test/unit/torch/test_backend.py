@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from neptune_mlir.targets.roofline import Roof  # noqa: E402
 from neptune_mlir.torch import backend, op  # noqa: E402
 from neptune_mlir.torch.backend import neptune  # noqa: E402
 from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
@@ -35,6 +36,7 @@ def ours(interpreted, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(op, "run", counting)
+    monkeypatch.setattr(Roof, "is_worth_a_call", lambda *_: True)
     return calls
 
 
@@ -71,6 +73,32 @@ def test_attention_of_all_lengths_is_ours(function, count, ours, interpreted):
             assert len(ours) == before + count
         assert len(interpreted) == count, "one compilation each serves all lengths"
         assert len(graphs) == 1, "and one graph"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dynamic", "taken"),
+    [
+        ((1, 2, 16, 32), False, 0),
+        ((1, 2, 16, 32), True, 1),  # another call may be longer
+        ((1, 8, 256, 64), False, 1),
+        ((64, 4, 8, 32), False, 0),  # as many operations, and 256 programs of them
+        ((1, 1, 0, 32), False, 1),  # none at all, which our operation hands on
+    ],
+)
+def test_attention_that_is_not_worth_a_call_is_inductors(shape, dynamic, taken, monkeypatch):
+    core = Roof("a core with 16 lanes", 192e9, 192e9, 10e9, "")
+    monkeypatch.setattr(backend, "roof_of", lambda _: core)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    found = []
+
+    def counting(graph, inputs):
+        found.append(backend.take_attention(graph))
+        return graph.forward
+
+    q = torch.randn(shape)
+    with torch.no_grad():
+        torch.compile(sdpa, backend=counting, fullgraph=True, dynamic=dynamic)(q, q, q)
+    assert found == [taken]
 
 
 def test_what_does_not_fit_runs_by_torch(ours):

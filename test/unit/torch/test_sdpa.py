@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import neptune_mlir.torch as door  # noqa: E402
-from neptune_mlir.torch import op  # noqa: E402
+from neptune_mlir.torch import backend, op  # noqa: E402
 from support.flex_mods import tensors  # noqa: E402
 
 F = torch.nn.functional
@@ -126,6 +126,34 @@ def test_compiled_programs_follow_a_change(interpreted):
         op._kernels.clear()
         with torch.no_grad():
             compiled(q, k, v)
+        assert len(op._kernels) == on
+    door.unregister()
+
+
+def test_kept_programs_are_told_apart():
+    """torch keeps compiled programs on disk, for a graph that is the same with both."""
+    config = torch.compiler.config
+    with config.patch(cache_key_tag="mine"):
+        door.register()
+        tag = config.cache_key_tag
+        door.register()
+        assert config.cache_key_tag == tag != "mine"
+        door.unregister()
+        assert config.cache_key_tag == "mine"
+
+
+@pytest.mark.nightly
+def test_programs_that_inductor_keeps_follow_a_change(interpreted, tmp_path, monkeypatch):
+    if not backend._has_compiler():
+        pytest.skip("no C++ compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    q, k, v = tensors()
+    for on in (False, True):
+        (door.register if on else door.unregister)()
+        torch._dynamo.reset()
+        op._kernels.clear()
+        with torch.no_grad():
+            torch.compile(F.scaled_dot_product_attention)(q, k, v)
         assert len(op._kernels) == on
     door.unregister()
 
