@@ -5,7 +5,9 @@ A program has whole rows, or what divides them: ROW elements, or fewer where reg
 chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
 was reduced is held whole, up to 8 ROW elements (2 ROW beside functions; longer ones have tiles of
 2 ROW), and rows that nothing divides take ROW_TILES by their length. Streams that are cut into
-chunks have tiles of a row, and ROW elements of it.
+chunks have tiles of a row, and ROW elements of it. A row that all results share (a table in which
+each of them looks something up) is no stream of data: a tile has SHARED elements of it, and as many
+results as there is room for.
 
 Where only a call knows the length, kernels for several lengths stand side by side
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
@@ -31,6 +33,7 @@ from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.warp_groups import CHUNK
 
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
+SHARED = 32  # elements of a tile of a row that all results share: then each thread has a result
 WARP_ROW = 1024  # elements of a tile of rows for each warp
 # from which length of a row on a tile has so many rows and elements of each
 ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
@@ -68,9 +71,11 @@ def row_tile(
     rule), and from which lengths on others are better, where a stream can say so."""
     extent, streamed = list(op.domain)[axis], isinstance(op, N.StreamOp)
     wide = is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
-    along = [r.args for nest in nests for r in nest.reads if axis in T.axes_of(r)]
-    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(a[-1]) for a in along):
+    along = [r for nest in nests for r in nest.reads if axis in T.axes_of(r)]
+    if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(r.args[-1]) for r in along):
         return 0, 0, ()
+    if along and extent == DYNAMIC and all(T.axes_of(r) == {axis} for r in along):
+        return ROW // SHARED, SHARED, ()
     if calls.cut:
         return (1, ROW, ()) if wide and not ROW >= extent > 0 else (0, 0, ())
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW

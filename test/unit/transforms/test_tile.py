@@ -228,6 +228,20 @@ def test_a_sum_of_rows_alone_has_a_row_a_program() -> None:
     assert tiles(module, "tile{held=24576}") == [[1, 0]]
 
 
+def test_a_row_that_all_results_share_is_a_table() -> None:
+    """A program for each of many results would have a few threads at work: a table is short, or
+    comes from a near cache."""
+
+    def largest_product(f: Builder, x: Any, table: Any) -> list[Any]:
+        product = op("mul", f.at(table, 1), f.scalar(x))
+        return [f.reduce("max", product, (table, 0), (table, 0), result=[0])]
+
+    module = module_of(largest_product, ["f32", ([D], "f32")], [([D], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    assert tiles(module, "tile{held=24576 product-rows=1}") == [[128, 32]]
+
+
 @pytest.mark.parametrize(("room", "want"), [("{held=8192}", [1, 1, 1024]), ("", [1, 16, 256])])
 def test_rows_where_registers_are_few(room: str, want: list[int]) -> None:
     module = module_of(softmax, [([D, D, 4096], "f32")], [([D, D, 4096], "f32")])
