@@ -123,9 +123,12 @@ class CpuExecutable:
             k for k, v in enumerate(self._variants)
             if v.when is None or evaluate(v.when, shapes, scalars, count)
         )  # fmt: skip
-        if number not in self._loaded:
-            self._loaded[number] = _Loaded.of(self._variants[number], self.bundle.data)
-        return self._loaded[number]
+        found = self._loaded.get(number)
+        if found is None:
+            # Threads may load the same at once. The first one's stays: calls have its addresses.
+            made = _Loaded.of(self._variants[number], self.bundle.data)
+            found = self._loaded.setdefault(number, made)
+        return found
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ import pytest
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
-from neptune_mlir.runtime import workers
+from neptune_mlir.runtime import cpu, workers
+from neptune_mlir.runtime.cpu import CpuExecutable
+from neptune_mlir.runtime.loader import load
+from support.process import is_mapped
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +161,30 @@ def test_host_cost(run):
     assert least(lambda: run(x)) < 30e-6
     assert least(lambda: run(x, out=out)) < 60e-6
     assert least(run.prepare(x, out=out)) < 15e-6
+
+
+def test_a_first_call_on_two_threads_loads_code_that_stays(run, monkeypatch):
+    """Each thread loads the code; the one that is later may not drop what the other calls."""
+    kernel, loaded, second = CpuExecutable(run.bundle), [], threading.Event()
+
+    def slow_first(code, names):
+        made = load(code, names)
+        loaded.append(made[1][0])
+        if threading.current_thread() is first:
+            second.wait(60)
+        return made
+
+    monkeypatch.setattr(cpu, "load", slow_first)
+    results = []
+    first = threading.Thread(target=lambda: results.append(kernel(rows(4))))
+    first.start()
+    while not loaded:
+        time.sleep(0.001)
+    x = rows(5)
+    np.testing.assert_allclose(kernel(x), softmax(x), rtol=1e-5, atol=1e-7)
+    second.set()
+    first.join()
+    gc.collect()
+    np.testing.assert_allclose(results[0], softmax(rows(4)), rtol=1e-5, atol=1e-7)
+    assert is_mapped(loaded[1])  # the code of the call that is called again
+    np.testing.assert_allclose(kernel(x), softmax(x), rtol=1e-5, atol=1e-7)

@@ -12,6 +12,7 @@ from neptune_mlir.codegen.cpu import native
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.loader import load
 from neptune_mlir.targets import cpu
+from support.process import is_mapped
 
 # Code of more than a page, and constants of less: only single pages are free at the top of the
 # address space, and the next free memory lies 4 GiB below.
@@ -67,16 +68,9 @@ def test_code_leaves_memory_with_who_holds_it():
     code = native.object_code(text, cpu.host(), vectorize=False)
     kept, (address,) = load(code, ["f"])
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(address)() == 7
-    if sys.platform == "linux":
-        assert is_mapped(address)
-        del kept
-        gc.collect()
-        assert not is_mapped(address)
+    assert is_mapped(address)
+    del kept
+    gc.collect()
+    assert sys.platform != "linux" or not is_mapped(address)
     with pytest.raises(ToolError, match="has not what its plan names"):
         load(code, ["g"])
-
-
-def is_mapped(address):
-    with open("/proc/self/maps") as lines:
-        ranges = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
-    return any(low <= address < high for low, high in ranges)
