@@ -96,6 +96,16 @@ def test_what_they_bear_is_fused():
     assert not any("not fused" in r for r in found)
 
 
+def test_alike_chains_are_fused_alike():
+    """The difference of two log-sum-exps of equal data is 0 where both are added up alike."""
+    p, i, j, read = rows()
+    tops = [(x, N.max(x, j)) for x in (read("x"), read("y"))]
+    one, other = (m + N.log(N.sum(N.exp(x - m), j)) for x, m in tops)
+    p.output(one - other, i)
+    found = "\n".join(remarks_of(p))
+    assert ("corrected" in found) != ("fused with what it reads" in found)
+
+
 def sum_of(body, key="total"):
     return NestStep(key, "add", body, (4, 24), (0,))
 
