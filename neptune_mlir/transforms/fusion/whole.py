@@ -217,10 +217,10 @@ def wrong_in(
     factors = frozenset(written.moved_in(blamed.group).values())
     if factors:
         return Wrong(text, factors)
-    return Wrong(text, apart=_like_the_last(blamed))
+    return Wrong(text, apart=like_the_last(blamed))
 
 
-def _like_the_last(fusion: Fusion) -> tuple[str, ...]:
+def like_the_last(fusion: Fusion) -> tuple[str, ...]:
     """The last reduction that reads others, and those that are it but for names: what subtracts one
     from the other (two log-sum-exps) is 0 for equal data where both are added up alike."""
     readers = [r.name for r in fusion.chain if r.body.has_ref]
