@@ -31,7 +31,7 @@ IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of 
 ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
 RUNS = 64  # of one input, where rounding decides
-MARGIN = 0.8  # of the bound: kernels add up in another order than NumPy does
+MARGIN = 1.2  # times the bound: kernels add up in another order than NumPy does
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def wrong_values(
     """The first input on which the steps `now` are not as right as those `written`, which result
     it is and how far it is off; nothing where there is none.
 
-    Errors past MARGIN times their bound do not pass: sums are added here in another order than
-    kernels have, so an error that is just inside the bound here may be past it there.
+    Errors up to MARGIN times their bound pass: sums are added here in another order than kernels
+    have, and by how much a rounding error is over the bound is luck up to there.
 
     Args:
         definition: the program of the latter; `whole` has its inputs and results in the same

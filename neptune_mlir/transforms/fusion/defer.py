@@ -170,8 +170,8 @@ def _decide(function: Any, numerics: str) -> Decision:
         if wrong is None:
             return decision
         decision.kept |= wrong.factors
-        if wrong.apart:
-            decision.apart[wrong.apart] = f"fused with what it reads, {wrong.text}"
+        for key in wrong.apart:
+            decision.apart[key] = f"fused with what it reads, {wrong.text}"
     decision.kept |= set(rests)  # nothing moves
     decision.tested, decision.unknown = {}, set()
     return decision

@@ -14,6 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.accept import SHORT
+from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import LENGTH, positions
 from neptune_mlir.algebra.numerics.stress_inputs import scores_of
 from neptune_mlir.algebra.numerics.whole import (
@@ -173,11 +174,11 @@ class SmallProgram:
 @dataclass(frozen=True)
 class Wrong:
     """What is to blame where a program is not as right as it was: factors that moved, or the
-    reduction `apart`, which is not to be fused with those that it reads."""
+    reductions `apart`, which are not to be fused with those that they read."""
 
     text: str
     factors: frozenset[str] = frozenset()
-    apart: str = ""
+    apart: tuple[str, ...] = ()
 
 
 def wrong_in(
@@ -216,4 +217,21 @@ def wrong_in(
     factors = frozenset(written.moved_in(blamed.group).values())
     if factors:
         return Wrong(text, factors)
-    return Wrong(text, apart=[r.name for r in blamed.chain if r.body.has_ref][-1])
+    return Wrong(text, apart=like_the_last(blamed))
+
+
+def like_the_last(fusion: Fusion) -> tuple[str, ...]:
+    """The last reduction that reads others, and those that are it but for names: what subtracts one
+    from the other (two log-sum-exps) is 0 for equal data where both are added up alike."""
+    readers = [r.name for r in fusion.chain if r.body.has_ref]
+
+    def made_of(name: str) -> str:
+        needed, found = {name}, []
+        for r in reversed(fusion.chain):
+            if r.name in needed:
+                needed |= {n.attr for n in T.leaves(r.body, "ref")}
+                found.insert(0, r)
+        return digest(found, fusion.group.stream, {}, ())
+
+    last = made_of(readers[-1])
+    return tuple(name for name in readers if made_of(name) == last)
