@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -92,7 +92,8 @@ def test_a_plot_of_draws(tmp_path: Path) -> None:
             row("fast & <good>", "a", 20, tflops=0.5),
             row("slow", "neptune", 10, tflops=1.0), row("slow", "a", 5, tflops=2.0)]  # fmt: skip
     path, out = tmp_path / "r.json", tmp_path / "o.svg"
-    path.write_text(json.dumps({"rows": rows, "skipped": []}))
+    measured = {"device": {}, "rounds": 1, "limits": {}, "rates": {}, "seconds": 1}
+    path.write_text(json.dumps({**measured, "rows": rows, "skipped": []}))
     assert main.main(["bench", "show", str(path), "--plot", str(out)]) == 0
     space = "{http://www.w3.org/2000/svg}"
     root = ElementTree.fromstring(out.read_text())
