@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Throughput over length and over batch as SVG: a panel an operator, a line a candidate.
+"""Throughput over length and over batch as SVG: a panel an operator, a line a candidate. Of random
+draws, which share no lengths: how many times as fast as the best peer each is, the slowest first.
 
 Ours is drawn last and thickest. The page's text and grid follow the reader's light or dark mode.
 """
@@ -44,19 +45,52 @@ def plot(found: dict[str, Any]) -> str:
             panels.setdefault((*kind, "batch"), []).append(row)
     across = min(COLUMNS, max(len(panels), 1))
     down = -(-len(panels) // across) if panels else 0
-    width, height = across * WIDTH, down * HEIGHT + _HEAD
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="Throughput of {len(names)} candidates in {len(panels)} panels">',
-        f"<style>{_STYLE}</style>", *_legend(colour, 21),
-    ]  # fmt: skip
+    about = f"Throughput of {len(names)} candidates in {len(panels)} panels"
+    parts = [*_head(across * WIDTH, down * HEIGHT + _HEAD, about), *_legend(colour, 21)]
     for k, ((operator, dtype, over), some) in enumerate(panels.items()):
         x, y = k % across * WIDTH, k // across * HEIGHT + _HEAD
         parts.append(f'<g transform="translate({x},{y})">')
         parts += _panel(f"{operator}, {dtype}", some, colour, over)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def plot_draws(placed: Sequence[dict[str, Any]]) -> str:
+    """An SVG document of `sweep.standings`: a dot a draw, a colour a kind; its name on hovering."""
+    kinds = list(dict.fromkeys(sorted(row["drawn"] for row in placed)))
+    colour = {kind: COLOURS[k % len(COLOURS)] for k, kind in enumerate(kinds)}
+    octaves = max([1, *(math.ceil(abs(math.log2(row["speed"]))) for row in placed)])
+    width, height = 2 * WIDTH, HEIGHT + _HEAD
+    inner_w, inner_h = width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def down(speed: float) -> float:
+        return _HEAD + TOP + (1 - math.log2(speed) / octaves) * inner_h / 2
+
+    out = _head(width, height, f"Speed of {len(placed)} draws")
+    out += _legend(colour, 21, bound=False)
+    out.append(f'<text class="title" x="{LEFT}" y="{_HEAD + 22}">time of the best peer / ours, '
+               f"{len(placed)} draws</text>")  # fmt: skip
+    for octave in range(-octaves, octaves + 1):
+        y = down(2.0**octave)
+        style = "rule" if octave else "bound"
+        out.append(f'<line class="{style}" x1="{LEFT}" y1="{y:.1f}" x2="{width - RIGHT}" '
+                   f'y2="{y:.1f}"/>')  # fmt: skip
+        label = f"{2**octave}" if octave >= 0 else f"1/{2**-octave}"
+        out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    for k, row in enumerate(placed):
+        x = LEFT + (k + 0.5) / len(placed) * inner_w
+        words = escape(f"{row['title']}: {row['speed']:.2f} of {row['peer']}")
+        out.append(f'<circle cx="{x:.1f}" cy="{down(row["speed"]):.1f}" r="3" '
+                   f'fill="{colour[row["drawn"]]}"><title>{words}</title></circle>')  # fmt: skip
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def _head(width: int, height: int, about: str) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="{about}">',
+        f"<style>{_STYLE}</style>",
+    ]
 
 
 def _panel(
@@ -116,9 +150,9 @@ def _line(
     ]
 
 
-def _legend(colour: dict[str, str], y: float) -> list[str]:
+def _legend(colour: dict[str, str], y: float, bound: bool = True) -> list[str]:
     out, x = [], float(LEFT)
-    for name, shade in [*colour.items(), (BOUND, "")]:
+    for name, shade in [*colour.items(), *([(BOUND, "")] if bound else [])]:
         kind = f'stroke="{shade}" stroke-width="3"' if shade else 'class="bound"'
         out.append(f'<line x1="{x:g}" y1="{y - 4:g}" x2="{x + 16:g}" y2="{y - 4:g}" {kind}/>')
         out.append(f'<text class="key" x="{x + 21:g}" y="{y:g}">{escape(name)}</text>')

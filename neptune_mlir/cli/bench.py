@@ -296,9 +296,11 @@ def _show(options: argparse.Namespace) -> int:
 
 def _plot(found: dict, path: Path | None) -> None:
     if path:
-        from neptune_mlir.bench.plot import plot
+        from neptune_mlir.bench.plot import plot, plot_draws
+        from neptune_mlir.bench.sweep import standings
 
-        path.write_text(plot(found))
+        drawn = [r for r in found["rows"] if r["suite"] == "sweep"]
+        path.write_text(plot_draws(standings(drawn)) if drawn else plot(found))
 
 
 def _batches(options: argparse.Namespace) -> tuple[int, ...]:

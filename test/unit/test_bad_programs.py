@@ -11,7 +11,7 @@ import neptune_mlir as neptune
 from neptune_mlir.cli.main import main
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import load_inputs
-from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
 TWICE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %r = arith.addf %x, %x : tensor<4xf32>
@@ -36,6 +36,27 @@ def test_results_in_8_bits():
     body = "%r = tensor.empty() : tensor<4xf8E4M3FN> return %r : tensor<4xf8E4M3FN>"
     with pytest.raises(InputError, match="result 0 has elements of type f8E4M3FN"):
         neptune.compile(f"func.func @main() -> tensor<4xf8E4M3FN> {{ {body} }}")
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_80"])
+def test_a_function_that_nothing_defines(target):
+    """It was taken for one that could be compiled; named, it failed behind the last pass."""
+    text = """func.func private @softplas(f32) -> f32
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = linalg.map ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) (%a: f32, %o: f32) {
+    %b = func.call @softplas(%a) : (f32) -> f32
+    linalg.yield %b : f32
+  }
+  return %r : tensor<4x8xf32>
+}
+"""
+    for entry in (None, "main"):
+        with pytest.raises(NeptuneError, match="'softplas' is declared, and nothing") as raised:
+            compiler.compile_text(text, "p.mlir", target, None, entry)
+        assert raised.value.loc == "p.mlir:5:10"
+    with pytest.raises(NeptuneError, match="no single function 'softplas' to compile"):
+        compiler.compile_text(text, "p.mlir", target, None, "softplas")
 
 
 def test_tensors_without_a_rank():

@@ -14,6 +14,7 @@ from typing import Any
 from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
+from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
@@ -21,11 +22,21 @@ from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 
 def entry_function(module: Any, entry: str) -> Any:
     """The function to compile: the one called `entry`, or the only one. Raises LoweringError."""
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    chosen = [f for f in functions if not entry or f.name.value == entry]
+    declared = {op.name.value: op for op in module.body.operations
+                if op.operation.name == "func.func"}  # fmt: skip
+    functions = {name: op for name, op in declared.items() if len(op.regions[0].blocks)}
+    chosen = [f for name, f in functions.items() if not entry or name == entry]
     if len(chosen) != 1:
-        names = ", ".join(f.name.value for f in functions)
+        names = ", ".join(functions)
         raise LoweringError(f"no single function '{entry}' to compile", hint=f"there are: {names}")
+    for call in operations_named(chosen[0].operation, "func.call"):
+        callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        if callee in declared and callee not in functions:
+            raise LoweringError(
+                f"'{callee}' is declared, and nothing says what it is",
+                loc=location_text(call.location),
+                hint="define it in the program, or install the package that adds it",
+            )
     return chosen[0]
 
 

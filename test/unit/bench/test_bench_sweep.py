@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.bench import draws, figures, sweep
+from neptune_mlir.bench import draws, figures, plot, sweep
 from neptune_mlir.bench.peers import PEERS, bias_of
 from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.rows import PROGRAMS, Rows
@@ -83,6 +84,28 @@ def test_what_is_reported() -> None:
     assert "4 draws, 3 right" in text and "1 that no peer got right" in text
     assert "want of time: draw-1-9" in text
     assert sweep.report({"rows": rows[:1], "skipped": []}).count("nan") == 3
+
+
+def test_a_plot_of_draws(tmp_path: Path) -> None:
+    """A panel for each draw, with a dot in it, was drawn."""
+    rows = [row("fast & <good>", "neptune", 10, drawn="prefill", tflops=1.0),
+            row("fast & <good>", "a", 20, tflops=0.5),
+            row("slow", "neptune", 10, tflops=1.0), row("slow", "a", 5, tflops=2.0)]  # fmt: skip
+    path, out = tmp_path / "r.json", tmp_path / "o.svg"
+    measured = {"device": {}, "rounds": 1, "limits": {}, "rates": {}, "seconds": 1}
+    path.write_text(json.dumps({**measured, "rows": rows, "skipped": []}))
+    assert main.main(["bench", "show", str(path), "--plot", str(out)]) == 0
+    space = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(out.read_text())
+    slow, fast = root.findall(f"{space}circle")
+    assert [c.find(f"{space}title").text for c in (slow, fast)] == [
+        "slow: 0.50 of a", "fast & <good>: 2.00 of a"
+    ]  # fmt: skip
+    (even,) = root.findall(f"{space}line[@class='bound']")
+    middle = float(even.get("y1"))
+    assert float(slow.get("cy")) - middle == pytest.approx(middle - float(fast.get("cy")), abs=0.1)
+    assert float(fast.get("cy")) < middle and slow.get("fill") != fast.get("fill")
+    ElementTree.fromstring(plot.plot_draws([]))
 
 
 SETTINGS: list[dict[str, Any]] = [
