@@ -29,8 +29,6 @@ from neptune_mlir.frontend.notation import (
 )
 from neptune_mlir.ops import Extra, attention
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 
 def matrix(dtype="f32", **sizes):
     p = Program("test")

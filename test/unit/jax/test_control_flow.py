@@ -16,8 +16,6 @@ from jax import lax  # noqa: E402
 
 from support.jax_programs import agrees, f32  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 
 def test_counted_loops_and_branches():
     def function(x, w):

@@ -11,8 +11,6 @@ from neptune_mlir import ops
 from neptune_mlir.errors import UsageError
 from support.serving_cases import Paged, formula, ragged_sequences
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 PAGE = 16
 TILE = 128  # keys, of the CPU's schedule
 LENGTHS = [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 4 * PAGE]

@@ -14,8 +14,6 @@ from neptune_mlir.errors import ArgumentError, InputError, UsageError
 from neptune_mlir.frontend.notation import Program, cast
 from support.serving_cases import Paged, in_bytes, of_tree
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 PAGE = 16
 LENGTHS = [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE]
 
