@@ -220,8 +220,7 @@ def compile(
         tuning: a table that `neptune tune record` wrote, instead of the user's.
         knobs: numbers of the schedule by name, such as `{"rows": 64}`.
         on_demand: code that only some calls take is compiled by the first of them, for GPUs that
-            have such. Results and speed of calls are the same. `bundle`, `facts` and `save` compile
-            all of it.
+            have such. `bundle`, `facts` and `save` compile all of it.
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
@@ -236,12 +235,7 @@ def compile(
                 program, target, schedule, entry=entry, precision=precision, numerics=numerics,
                 knobs=knobs, on_demand=on_demand,
             )  # fmt: skip
-    source = Source.of(program)
-    if precision or numerics:
-        from neptune_mlir.driver.compiler import with_options
-
-        text = with_options(source.text, source.name, precision=precision, numerics=numerics)
-        source = Source(text, source.name)
+    source = _with_options(Source.of(program), precision, numerics)
     bound = library.knob_text(knobs or {})
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(
@@ -257,20 +251,30 @@ def compile(
 
     if os.environ.get("NEPTUNE_DUMP"):
         return Kernel(source, target, schedule, make(), knobs=bound)
-    if on_demand and target.startswith("sm_") and "," not in target and not schedule:
-        found = _on_demand(key, source, target, entry, bound)
-        if found is not None:
-            whole = functools.partial(_whole, key, make)
-            return Kernel(source, target, schedule, whole, found.cached, bound, found)
+    growing = _on_demand(key, source, target, entry, bound) if on_demand and not schedule else None
+    if growing is not None:
+        whole = functools.partial(_whole, key, make)
+        return Kernel(source, target, schedule, whole, growing.cached, bound, growing)
     bundle, cached = cache.get_or_make(key, make)
     return Kernel(source, target, schedule, bundle, cached, bound)
+
+
+def _with_options(source: Source, precision: str | None, numerics: str | None) -> Source:
+    if not precision and not numerics:
+        return source
+    from neptune_mlir.driver.compiler import with_options
+
+    text = with_options(source.text, source.name, precision=precision, numerics=numerics)
+    return Source(text, source.name)
 
 
 def _on_demand(
     key: str, source: Source, target: str, entry: str | None, knobs: str
 ) -> OnDemand | None:
-    """A kernel's images, to be made when calls take them; None where the cache has all, or a
-    program has none."""
+    """A kernel's images, to be made when calls take them; None where the cache has all, or no image
+    is for some calls alone."""
+    if not target.startswith("sm_") or "," in target:
+        return None
     from neptune_mlir.driver.on_demand import OnDemand, Recipe
     from neptune_mlir.runtime import cache
 

@@ -26,6 +26,7 @@ from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan, evaluate
+from neptune_mlir.targets import tuned
 
 # fact of a bundle that is begun: the images of the whole one in order, each as the place of its
 # code or as a `Later`, and the numbers of the ways
@@ -58,6 +59,7 @@ class Recipe:
     def __init__(self, text: str, source: str, target: str, entry: str | None, knobs: str):
         self._given = text, source, None, knobs
         self._target, self._entry = target, entry
+        self._table = tuned.current()  # for images that are made later, too
         self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
 
     @cached_property
@@ -76,7 +78,7 @@ class Recipe:
         Raises:
             NeptuneError: as `compile_text`.
         """
-        with bindings.source_name(self._given[1]):
+        with bindings.source_name(self._given[1]), tuned.using(self._table):
             pipeline = pipeline_of(self._target)
             if self._chunked and has_products(self._program, pipeline, self._target):
                 return None  # other rows have no cases where the copy engine moves whole chunks
@@ -96,7 +98,7 @@ class Recipe:
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """The bundle of an image, by the numbers of the ways that were found; None, where the
         target refuses it, or its code is none of its own."""
-        with bindings.source_name(self._given[1]):
+        with bindings.source_name(self._given[1]), tuned.using(self._table):
             tiles = self._by(later.chunks, ways[later.chunks])
             family = tiles.family
             case = family.program.cases(family.lowering)[later.case]

@@ -176,9 +176,8 @@ class GpuExecutable:
         device = self._device_of(arguments)
         images = self._images_for(device)
         library = library_of([*arguments, *(given or ())])
-        current = library.current_stream
-        if stream is not None:
-            current = partial(_constant, stream_handle(stream))
+        own_stream = library.current_stream
+        current = own_stream if stream is None else partial(_constant, stream_handle(stream))
         handle = current(device)
 
         def wait(producer: int) -> None:
@@ -194,8 +193,7 @@ class GpuExecutable:
                 )
             return view
 
-        # no code is loaded while a graph is captured
-        fixed = self._growing is not None and self._driver.is_capturing(handle)
+        fixed = self._growing is not None and self._driver.is_capturing(handle)  # loads no code
         views, image, sizes = self._check(images, arguments, take, given or (), fixed)
         needs, plan = sizes.requirements, image.plan
         empty = partial(library.empty, device=device, stream=handle)

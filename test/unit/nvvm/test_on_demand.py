@@ -13,10 +13,12 @@ from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import nvptx, ptxas
 from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
+from neptune_mlir.driver.family import Family
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.driver.on_demand import OnDemand, Recipe
 from neptune_mlir.pipelines import gpu, nvvm
 from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from support import kept_code
 
@@ -117,6 +119,20 @@ def test_the_bundle_has_all():
     assert bundle == neptune_mlir.compile(text_of("softmax"), "sm_90a").bundle.to_bytes()
     kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a", on_demand=True)
     assert kernel.cached and kernel.bundle.to_bytes() == bundle
+
+
+def test_the_tuning_table_stays(monkeypatch):
+    """An image that is made after `tuned.using` is by that table."""
+    table = tuned.Table(())
+    with tuned.using(table):
+        images = begin("softmax")
+    seen = []
+    whole = Family.finished
+    monkeypatch.setattr(
+        Family, "finished", lambda *given: seen.append(tuned.current()) or whole(*given)
+    )
+    call(images, ROWS[0])
+    assert seen and all(found is table for found in seen)
 
 
 def test_programs_that_have_no_such_images():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from ctypes import c_int64, c_void_p
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 from support.chips.fake_drivers import FakeGpu
-from support.chips.fake_gpu import FakeArray, aligned
+from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch
 
 SHAPE = (["dim", 0, 0], ["dim", 0, 1])
 TABLE = Constant("f16", (8,), "0" * 64, "table")
@@ -124,11 +125,13 @@ def test_a_capture_takes_what_is_there(run, gpu, later):
     assert when(run, 2, 16) == FEW
 
 
-def test_a_call_after_a_capture(run, gpu):
+def test_a_call_after_a_capture(run, gpu, monkeypatch):
+    """Calls with torch's tensors are kept by what they are like, but not that one."""
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(STREAM))
     gpu.capturing = STREAM
-    call(run, 2, 16)
+    run(FakeTensor(aligned((2, 16), "f2")))
     gpu.capturing = None
-    call(run, 2, 16)
+    run(FakeTensor(aligned((2, 16), "f2")))
     assert codes(gpu) == [b"any ", b"few "]
 
 
