@@ -46,7 +46,11 @@ def lower(
             loc=name, hint="compute that in another way, or lower the program's parts one by one",
         )  # fmt: skip
     if ended.status:
-        raise InputError(_diagnostics(ended.said, name))
+        said = _diagnostics(ended.said, name)
+        if (named := _NAMED.search(said)) and _GIVEN.match(named[1]):
+            left = _left_operation(command, data, timeout, name)
+            said = said.replace(f"'{named[1]}'", f"'{left or named[1]}'", 1)
+        raise InputError(said)
     text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
 
@@ -57,6 +61,15 @@ def _last_operation(command: list[str], data: bytes, timeout: float, name: str) 
     logged = child.run([*command, "--log-actions-to=-", _ELIDED], data, timeout, late)
     tried = re.findall(rb"`apply-pattern pattern: .*?\(.*?\b(torch\.[\w.]+)", logged.made)
     return tried[-1].decode() if tried else ""
+
+
+def _left_operation(command: list[str], data: bytes, timeout: float, name: str) -> str:
+    """The first op of torch that the pass that failed found, but for what is given to others: a
+    constant is left because its user is. "" where there is none."""
+    late = f"torch-mlir did not lower {name} in {timeout:g} s"
+    shown = child.run([*command, "--mlir-print-ir-after-failure", _ELIDED], data, timeout, late)
+    found = _LEFT_OP.findall(shown.said.partition(_FAILED)[2])
+    return next((op for op in map("".join, found) if not _GIVEN.match(op)), "")
 
 
 def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
@@ -93,6 +106,9 @@ def _executable() -> Path:
 _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$")
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
 _LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
+_LEFT_OP = re.compile(r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+))', re.M)
+_GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own
+_FAILED = "IR Dump After "
 _NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
 
 

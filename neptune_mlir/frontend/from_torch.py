@@ -68,9 +68,11 @@ def from_torch(
             )
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
         reason = str(error).strip().splitlines()
+        operation = _operation(torch, error)
         raise InputError(
             f"cannot import the torch program: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}",
+            f"{reason[0] if reason else 'no message'}"
+            + (f" (at '{operation}')" if operation else ""),
             loc=_place(error),
         ) from error
     bytecode = io.BytesIO()
@@ -111,6 +113,15 @@ def _place(error: BaseException) -> str | None:
         if public or not (ours or module.partition(".")[0] in ("torch", "contextlib", "functools")):
             found = f"{frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
     return found
+
+
+def _operation(torch: Any, error: BaseException) -> str:
+    """The outermost operation of torch that an exception passed, "" where it passed none."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        found = frame.f_locals.get("func")
+        if isinstance(found, torch._ops.OpOverload):
+            return str(found)
+    return ""
 
 
 def _written(result: str, signature: Any) -> str | None:

@@ -39,10 +39,24 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("linalg_norm.ord_str", functools.partial(_norm, torch)),
         ("roll.default", functools.partial(_roll, torch)),
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
+        ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
     ):  # fmt: skip
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload)] = function
     return table
+
+
+def _weighted_bags(
+    torch: Any, table: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, weights: Any = None, *more: Any,
+) -> Any:  # fmt: skip
+    """Bags of weighted rows: torch-mlir loses the weights."""
+    if weights is None or not set(more) <= {None, False}:  # more: the last offset, padding
+        return NotImplemented
+    rows = table[indices] * weights[:, None]
+    own = torch.arange(indices.shape[0], device=indices.device)
+    bags = torch.ops.aten.embedding_bag.padding_idx
+    return bags(rows, own, offsets, scale_grad_by_freq, mode, sparse, None, False, None)
 
 
 def _wide(x: Any) -> Any:

@@ -145,6 +145,38 @@ def test_written_buffers_are_named():
     np.testing.assert_allclose(moved, (X - X.sum(0)).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        # a number, or a constant, is what the lowering stumbles over
+        (torch.fft.fft, "torch.aten.fft_fft"),
+        (torch.unique_consecutive, "torch.aten.unique_consecutive"),
+        (lambda x: torch.combinations(x[:1], r=1), "torch.aten.masked_select"),
+        # what torch cannot export
+        (lambda x: torch.narrow(x, 0, x.sum().long(), 2), "aten.narrow.Tensor"),
+    ],
+)
+def test_a_refusal_names_the_operation(program, name):
+    with pytest.raises(InputError) as caught:
+        from_torch(program, (torch.randn(5),))
+    assert f"'{name}'" in str(caught.value)
+
+
+def test_weights_of_bags_count():
+    """torch-mlir loses them."""
+    table, weights = torch.randn(10, 5), torch.rand(5)
+    indices, bags = torch.tensor([1, 4, 2, 7, 4]), torch.tensor([0, 3])
+
+    def program(indices, table, bags, weights):
+        return torch.nn.functional.embedding_bag(
+            indices, table, bags, mode="sum", per_sample_weights=weights
+        )
+
+    given = indices, table, bags, weights
+    found = neptune_mlir.compile(from_torch(program, given))(*given)
+    torch.testing.assert_close(torch.as_tensor(found), program(*given))
+
+
 def test_random_numbers_and_ops_without_lowering_are_named():
     module = from_torch(lambda x: x + torch.rand_like(x), (X,), raised=False)
     with pytest.raises(InputError, match=r"'ml_program\.global_load' keeps state") as caught:
