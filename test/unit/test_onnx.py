@@ -14,8 +14,6 @@ pytest.importorskip("torch_mlir")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 RNG = np.random.default_rng(0)
 Node = helper.make_node
 

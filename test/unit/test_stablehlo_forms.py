@@ -11,8 +11,6 @@ import jax.numpy as jnp  # noqa: E402
 
 from support.jax_programs import agrees, f32  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 
 def cross_entropy(x, targets):
     return -jnp.take_along_axis(jax.nn.log_softmax(x), targets[:, None], 1).mean()

@@ -14,8 +14,6 @@ from neptune_mlir.errors import InputError, UsageError  # noqa: E402
 from neptune_mlir.torch import attention, gradients  # noqa: E402
 from support.flex_mods import causal, documents, tensors  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 SDPA = torch.nn.functional.scaled_dot_product_attention
 generator = torch.Generator().manual_seed(5)
 slopes = torch.rand(4, generator=generator, dtype=torch.float64)

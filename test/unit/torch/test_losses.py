@@ -11,8 +11,6 @@ from neptune_mlir.errors import UsageError  # noqa: E402
 from neptune_mlir.torch import linear_cross_entropy  # noqa: E402
 from neptune_mlir.torch.losses import piece_sizes  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("small_tiles")  # what a result is, not its speed
-
 ROWS, WIDTH, CLASSES, CHUNK = (3, 7), 24, 40, 24
 
 
