@@ -17,7 +17,7 @@ from support.hostile_runs import attempt, described, keep, shrunk
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
-QUICK, SINGLE, NIGHTLY, BATCH = 16, 60, 3000, 50
+QUICK, NIGHTLY, BATCH = 60, 3000, 50
 START = int(os.environ.get("NEPTUNE_SEED", "0"))
 
 # Over the bound, and why. What is right has to go from the list.
@@ -54,10 +54,7 @@ def folder(tmp_path):
     return Path(os.environ.get("NEPTUNE_FAILURES", tmp_path))
 
 
-@pytest.mark.parametrize("seed", [
-    pytest.param(seed, marks=[pytest.mark.nightly] if seed >= QUICK else [])
-    for seed in range(SINGLE)
-])  # fmt: skip
+@pytest.mark.parametrize("seed", range(QUICK))
 def test_hostile_program(seed, folder, request):
     if seed in KNOWN:
         request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
@@ -75,7 +72,7 @@ def test_what_was_wrong_once(seed, folder):
 @pytest.mark.nightly
 @pytest.mark.parametrize("batch", range(NIGHTLY // BATCH))
 def test_hostile_programs(batch, folder):
-    first = START + SINGLE + batch * BATCH
+    first = START + QUICK + batch * BATCH
     seeds = range(first, first + BATCH)
     wrong = [w for seed in seeds if (w := examine(Choices(seed), seed, folder))]
     assert not wrong, "\n\n".join(wrong)

@@ -52,14 +52,18 @@ def check(emulator, case, strided=False):
         assert run.instructions > 0
 
 
-# By default attention runs on a chip with MFMA and on one with WMMA, and each other program on one
-# of the two; `test_every_program` runs all on all.
+# By default attention runs on every chip, and each other program on one with MFMA and on one with
+# WMMA; `test_every_program` runs all on all.
+EVERYWHERE = ("attention 64, grouped, causal", "attention 128")
 ONCE = {
-    "attention 64": "gfx1100", "attention 128": "gfx942", "decode": "gfx942",
-    "rms norm matmul": "gfx1100", "softmax": "gfx942", "layer norm": "gfx1100",
-    "cross entropy": "gfx942",
-}  # fmt: skip
-CHOSEN = [(name, chip) for name in MACHINE for chip in TWO if ONCE.get(name, chip) == chip]
+    "attention 64": ("gfx90a", "gfx1201"),
+    "decode": ("gfx942", "gfx1100"),
+    "rms norm matmul": ("gfx950", "gfx1100"),
+    "softmax": ("gfx90a", "gfx1100"),
+    "layer norm": ("gfx942", "gfx1201"),
+    "cross entropy": ("gfx950", "gfx1201"),
+}
+CHOSEN = [(name, chip) for name in MACHINE for chip in ONCE.get(name, CHIPS)]
 
 
 @pytest.mark.parametrize(("name", "emulator"), CHOSEN, indirect=["emulator"])
@@ -67,13 +71,11 @@ def test_program(emulator, name):
     check(emulator, MACHINE[name]())
 
 
-def test_each_program_is_chosen():
-    """Rows and products on both chips."""
-    assert {name for name, _ in CHOSEN} == {*MACHINE}
-    rows = {"softmax", "layer norm", "cross entropy"}
-    for chip in TWO:
-        its = {name for name, other in CHOSEN if other == chip}
-        assert its & rows and len(its - rows) > 2
+def test_each_program_and_each_chip_is_chosen():
+    """Rows and products on each chip."""
+    assert {*ONCE, *EVERYWHERE} == {*MACHINE}
+    for chip in CHIPS:
+        assert len({name for name, its in CHOSEN if its == chip}) > len(EVERYWHERE) + 1
 
 
 @on(["gfx1100"])
