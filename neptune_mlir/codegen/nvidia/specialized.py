@@ -13,8 +13,10 @@ from typing import Any
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
+    element_of,
     element_type,
     extent_multiple,
+    nested,
     read_generic,
     shape_of,
     tuned,
@@ -31,6 +33,7 @@ from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.instructions import SMEM
+from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
@@ -175,14 +178,33 @@ class SpecializedWriter(KernelWriter):
     # ---- rings and barriers
 
     def _place_rings(self) -> None:
-        """Shared memory for every ring, and for results on their way out."""
+        """Shared memory for every ring, for factors that groups share, and for results on their way
+        out."""
         self.rings.place()
+        self._place_exchanged()
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
         self.boxed: BoxedResults | None = None
         if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)
+
+    def _place_exchanged(self) -> None:
+        """Shared memory for left factors that each group makes a part of, and all read: loops have
+        it in turns."""
+        self.exchanged: dict[Any, int] = {}
+        first, end = self.memory.top, self.memory.top
+        blocks: dict[Any, list[Any]] = {}
+        for op in nested(self.body):
+            if op.name == "linalg.copy":
+                blocks.setdefault(op.parent, []).append(op)
+        for found in blocks.values():
+            self.memory.top = first
+            for op in found:
+                size = layout_of(op, shape_of(op.results[0])).bytes
+                self.exchanged[op] = self.take_tiles(size)
+            end = max(end, self.memory.top)
+        self.memory.top = end
 
     def _stage_results(self) -> tuple[int | None, int]:
         """Where results are staged, and how many panels at a time; None without room for one."""
@@ -266,6 +288,27 @@ class SpecializedWriter(KernelWriter):
         pending = ir.IntegerAttr(op.attributes["pending"]).value
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
+        self.memory.unsafe |= bool(self.exchanged)  # another group's may still read
+
+    def _copy(self, op: Any) -> None:
+        """The part of a left factor that this group made goes where all groups read it."""
+        place = self.exchanged.get(op)
+        if place is None:
+            super()._copy(op)
+            return
+        memory, tile = self.memory, self.tile(op.operands[0])
+        assert isinstance(tile, Held)
+        layout, dtype = layout_of(op, tile.layout.shape), element_of(op.results[0])
+        memory.settle()
+        positions = self.threads.positions(tile.layout)
+        for k in range(0, len(positions), 2):  # an accumulator has neighbours
+            offset = self.s.add(memory.shared_offset(layout, positions[k]), place)
+            pair = memory.narrow(tile.values[k : k + 2])
+            memory.store_element(pair, memory.shared_pointer(offset), 4)
+        hopper.publish_tile()
+        memory.barrier()
+        rows, columns = layout.rows, layout.columns
+        self.tiles[op.results[0]] = PanelTile(self.address(place), rows, columns, dtype, columns)
 
     def _turn(self, op: Any) -> None:
         if self.turns is not None:
@@ -330,6 +373,7 @@ class SpecializedWriter(KernelWriter):
         first, loaded = self.rings.values(groups), self.elements_of([op])
         loop = scf.ForOp(low, high, step, [*self.spread(starts, layouts), *first])
         with self.s.scope(loop.body), self.instead(loaded):
+            self.memory.unsafe |= bool(self.exchanged)
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
             self.bind(body.arguments[1:], layouts, arguments)
@@ -378,6 +422,7 @@ class SpecializedWriter(KernelWriter):
 # ops that other kernels do not have, and those that are something else here
 SPECIALIZED_EMITTERS: dict[str, Emitter] = {
     **EMITTERS,
+    "linalg.copy": SpecializedWriter._copy,
     "linalg.generic": SpecializedWriter._generic,
     "scf.for": SpecializedWriter._for,
     "scf.if": SpecializedWriter._if,

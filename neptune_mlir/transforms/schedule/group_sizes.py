@@ -26,20 +26,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
+from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import (
     GROUP_ROWS,
     MOST_STREAM,
+    group_count,
     has_registers,
     is_deep,
     is_plain,
     most_stream,
     share_memory,
+    sharing,
 )
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
@@ -52,6 +56,7 @@ from neptune_mlir.targets.warp_groups import (
     SECTOR,
     WIDEST,
     WORTH,
+    padded,
 )
 from neptune_mlir.transforms.registry import remark
 
@@ -97,12 +102,41 @@ def shape_of(
         r for r in {r for nest in nests for r in nest.reads} & compared - loads
         if r.attr not in made and stream in T.axes_of(r)
     ]  # fmt: skip
+    width = 0 if column is None else domain[column]
+    once, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
-        max(depths, default=0), 0 if column is None else domain[column], bool(masks),
+        max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks),
+        len(marks), once, streamed,
     )  # fmt: skip
+
+
+def _loaded(nests: Sequence[FusedNest], domain: Sequence[int], stream: int) -> tuple[int, int]:
+    """Elements that factors of products load of a row once, and of a streamed point: those that two
+    factors have are loaded once."""
+    made = {nest.key: nest.body for nest in nests}
+    found: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+    for _, *factors in contractions(nests):
+        for factor in factors:
+            read, body = factor, made.get(factor.attr)
+            if factor.attr in made:
+                load = masked_load(body) if body is not None else None
+                if load is None:
+                    continue
+                read = load[0]
+            axes = T.axes_of(read.args[-1])
+            sizes = {a: domain[a] for a in axes}
+            place = read.attr, _with_extents(read.args[-1], sizes)
+            found[stream in T.axes_of(read)][place] = padded(math.prod(sizes.values()))
+    return sum(found[0].values()), sum(found[1].values())
+
+
+def _with_extents(position: T.Term, sizes: dict[int, int]) -> Any:
+    """A position, axes told by their extents alone."""
+    if position.op == "index":
+        return sizes[position.attr]
+    return position.op, position.attr, *(_with_extents(a, sizes) for a in position.args)
 
 
 def _is_box(read: T.Term, domain: Sequence[int], aligned: bool) -> bool:
@@ -141,6 +175,8 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(128, WIDEST)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    if sharing(shape.width) > 1:
+        return Choice(GROUP_ROWS, most_stream(shape, GROUP_ROWS), keeps=not few)
     if not few and length >= (_long(shape) or length + 1):
         groups = 3
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
@@ -158,7 +194,7 @@ def _has_room_for_three(shape: Shape) -> bool:
 
 def _long(shape: Shape) -> int:
     """The length from which on the rule takes three groups where it takes two for less; 0: none."""
-    if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
+    if sharing(shape.width) > 1 or is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
         return 0
     always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:
@@ -176,7 +212,7 @@ def resized(shape: Shape, choice: Choice, rows: int, stream: int, chunks: bool =
     if rows and rows != choice.rows:
         choice = replace(choice, rows=rows, stream=most_stream(shape, rows))
     choice = replace(choice, stream=stream or choice.stream)
-    together = (choice.rows // GROUP_ROWS, choice.blocks) in REGISTERS
+    together = (group_count(shape, choice.rows), choice.blocks) in REGISTERS
     fits = choice.blocks == 1 or (together and share_memory(shape, choice))
     return choice if fits else replace(choice, blocks=1)
 

@@ -77,7 +77,11 @@ class HopperBlock(simt.Block):
         super()._llvm_store(op, operands, mask)
         if op.operands[1].shared:
             size = simt.SIZES[op.operands[0].kind] * op.operands[0].count
-            self.fresh[operands[1][mask][:, None] + np.arange(size)] = True
+            written = operands[1][mask]
+            self.fresh[written[:, None] + np.arange(size)] = True
+            busy = {x for warp in self.read for product in warp for x in product}
+            for first, last in busy:
+                assert ((written >= last) | (written + size <= first)).all(), "a product reads it"
 
     def _llvm_mlir_constant(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._arith_constant(op, operands, mask)
@@ -351,7 +355,9 @@ class HopperBlock(simt.Block):
         else:
             place = row // 8 * stride + row % 8 * wide + 2 * k
         self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
-        raw = self.shared[swizzle(start + place, wide)[..., None] + np.arange(2)]
+        places = swizzle(start + place, wide)
+        assert not self.fresh[places].any(), "a product may not see yet what threads wrote"
+        raw = self.shared[places[..., None] + np.arange(2)]
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
