@@ -8,6 +8,7 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -145,6 +146,15 @@ class Memory:
     def barrier(self) -> None:
         self.meet()
         self.unsafe = False
+
+    @contextlib.contextmanager
+    def scratch(self, size: int) -> Iterator[int]:
+        """Bytes through which warps join what they reduced: nobody reads them any more."""
+        top = self.top
+        offset = self.take(size)
+        self.barrier()
+        yield offset
+        self.release(top)
 
     def settle(self) -> None:
         """A barrier if memory that is about to be written may still be read."""

@@ -13,10 +13,8 @@ from typing import Any
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
-    element_of,
     element_type,
     extent_multiple,
-    nested,
     read_generic,
     shape_of,
     tuned,
@@ -26,14 +24,14 @@ from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
+from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
+from neptune_mlir.codegen.nvidia.exchange import Exchange, GroupMemory
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.instructions import SMEM
-from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
@@ -105,7 +103,8 @@ class SpecializedWriter(KernelWriter):
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
         self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
-        self.memory = Memory(s, self.threads, smem, self._consumers_meet)
+        self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
+        self.exchange = self.memory.exchange = Exchange(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
@@ -121,6 +120,7 @@ class SpecializedWriter(KernelWriter):
 
     def _consumers_meet(self) -> None:
         hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
+        self.exchange.met()
 
     def _roles(self) -> None:
         """The branch of the consumers, and that of the producer."""
@@ -181,30 +181,13 @@ class SpecializedWriter(KernelWriter):
         """Shared memory for every ring, for factors that groups share, and for results on their way
         out."""
         self.rings.place()
-        self._place_exchanged()
+        self.exchange.place()
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
         self.boxed: BoxedResults | None = None
         if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)
-
-    def _place_exchanged(self) -> None:
-        """Shared memory for left factors that each group makes a part of, and all read: loops have
-        it in turns."""
-        self.exchanged: dict[Any, int] = {}
-        first, end = self.memory.top, self.memory.top
-        blocks: dict[Any, list[Any]] = {}
-        for op in nested(self.body):
-            if op.name == "linalg.copy":
-                blocks.setdefault(op.parent, []).append(op)
-        for found in blocks.values():
-            self.memory.top = first
-            for op in found:
-                size = layout_of(op, shape_of(op.results[0])).bytes
-                self.exchanged[op] = self.take_tiles(size)
-            end = max(end, self.memory.top)
-        self.memory.top = end
 
     def _stage_results(self) -> tuple[int | None, int]:
         """Where results are staged, and how many panels at a time; None without room for one."""
@@ -267,6 +250,7 @@ class SpecializedWriter(KernelWriter):
 
     def _consume(self) -> None:
         self.running.clear()
+        self.exchange.restart()
         for op in self.body.operations:
             self.write_op(op.operation)
 
@@ -282,33 +266,21 @@ class SpecializedWriter(KernelWriter):
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
         begun = self.products.issue(g, self.oriented(g), tiles, layout)
         self.running[g.result] = Held(layout, begun)
+        self.exchange.started(op)
 
     def _wait(self, op: Any) -> None:
         begun = self.running.pop(op.operands[0])
         pending = ir.IntegerAttr(op.attributes["pending"]).value
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
-        self.memory.unsafe |= bool(self.exchanged)  # another group's may still read
+        self.exchange.waited(op)
 
     def _copy(self, op: Any) -> None:
-        """The part of a left factor that this group made goes where all groups read it."""
-        place = self.exchanged.get(op)
-        if place is None:
+        tile = self.tile(op.operands[0])
+        if op in self.exchange.places and isinstance(tile, Held):
+            self.tiles[op.results[0]] = self.exchange.share(op, tile)
+        else:
             super()._copy(op)
-            return
-        memory, tile = self.memory, self.tile(op.operands[0])
-        assert isinstance(tile, Held)
-        layout, dtype = layout_of(op, tile.layout.shape), element_of(op.results[0])
-        memory.settle()
-        positions = self.threads.positions(tile.layout)
-        for k in range(0, len(positions), 2):  # an accumulator has neighbours
-            offset = self.s.add(memory.shared_offset(layout, positions[k]), place)
-            pair = memory.narrow(tile.values[k : k + 2])
-            memory.store_element(pair, memory.shared_pointer(offset), 4)
-        hopper.publish_tile()
-        memory.barrier()
-        rows, columns = layout.rows, layout.columns
-        self.tiles[op.results[0]] = PanelTile(self.address(place), rows, columns, dtype, columns)
 
     def _turn(self, op: Any) -> None:
         if self.turns is not None:
@@ -340,6 +312,7 @@ class SpecializedWriter(KernelWriter):
                 self.compute.registers(tile, iteration, g.maps[use.operand_number])
 
     def _generic(self, op: Any) -> None:
+        self.exchange.reducing = op
         if not SKIPS_ONES.on(op):
             super()._generic(op)
             return
@@ -373,7 +346,7 @@ class SpecializedWriter(KernelWriter):
         first, loaded = self.rings.values(groups), self.elements_of([op])
         loop = scf.ForOp(low, high, step, [*self.spread(starts, layouts), *first])
         with self.s.scope(loop.body), self.instead(loaded):
-            self.memory.unsafe |= bool(self.exchanged)
+            self.exchange.begin(op)
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
             self.bind(body.arguments[1:], layouts, arguments)
@@ -406,14 +379,17 @@ class SpecializedWriter(KernelWriter):
             self.bind(op.results, layouts, self.spread(end.operation.operands, layouts))
             return
         branch = scf.IfOp(condition, [*kinds, *[self.s.index] * len(groups)], has_else=True)
+        state, after = dict(self.exchange.state), dict(self.exchange.state)
         for region, block in zip(op.regions, (branch.then_block, branch.else_block), strict=True):
             self.rings.positions = dict(before)
+            after, self.exchange.state = self.exchange.state, dict(state)
             *inner, end = region.blocks[0].operations
             with self.s.scope(block):
                 for operation in inner:
                     self.write_op(operation.operation)
                 yielded = self.spread(end.operation.operands, layouts)
                 scf.YieldOp([*yielded, *self.rings.values(groups)])
+        self.exchange.either(after)
         results = list(branch.results)
         self.rings.bind(groups, results[len(kinds) :])
         self.bind(op.results, layouts, results)

@@ -41,8 +41,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, STAGE, TARGET
-from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
+from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, READER, STAGE, TARGET
+from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
@@ -80,6 +80,34 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
         for k, op in enumerate(schedule.order):
             STAGE.set(op, schedule.stages.stage[op])
             ORDER.set(op, k)
+    for graph in graphs:
+        _put_late_tiles_last(graph)
+
+
+def _put_late_tiles_last(graph: LoopGraph) -> None:
+    """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
+    iteration before them: else these wait for slots that late matmuls read."""
+    puts: dict[int, list[Any]] = {0: [], 1: []}
+    for get in (op for op in graph.nodes if op.name == GET):
+        uses = [use.owner.operation for use in get.operands[0].uses]
+        loops = [op.parent for op in uses if op.name == GET and not READER.on(op)]
+        found = [op for op in uses if op.name == PUT]
+        order = sorted(range(len(loops)), key=lambda k: _place(loops[k]))
+        places = sorted(found, key=lambda op: _place(op.parent))
+        if READER.on(get) or len(places) != len(loops):
+            return
+        puts[STAGE.of(get)].append(places[[loops[k] for k in order].index(graph.loop)])
+    if puts[0] and puts[1]:
+        operations = [op.operation for op in puts[0][0].block.operations]
+        last = max(puts[0], key=operations.index)
+        for put in sorted(puts[1], key=operations.index, reverse=True):
+            if operations.index(put) < operations.index(last):
+                put.move_after(last)
+
+
+def _place(op: Any) -> int:
+    """Of an op in its block."""
+    return [other.operation for other in op.block.operations].index(op)
 
 
 def _as_written(graph: LoopGraph, rates: Rates) -> float:
