@@ -74,9 +74,11 @@ class Exchange:
         """All consumers have come to a barrier."""
         _meet(self.state)
 
-    def restart(self) -> None:
-        """Another program may have read all places."""
-        self.state = dict.fromkeys(self.state, READ)
+    def meet_again(self) -> None:
+        """Another program begins, while groups may still read what was exchanged in the last."""
+        self.state = dict.fromkeys(self.state, FREE)
+        if self.state:
+            self.kernel.memory.barrier()
 
     def begin(self, loop: Any) -> None:
         """A loop begins: its body follows what stands before it, and itself."""

@@ -250,7 +250,7 @@ class SpecializedWriter(KernelWriter):
 
     def _consume(self) -> None:
         self.running.clear()
-        self.exchange.restart()
+        self.exchange.meet_again()
         for op in self.body.operations:
             self.write_op(op.operation)
 
