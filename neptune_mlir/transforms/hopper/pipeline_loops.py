@@ -285,16 +285,11 @@ def _blank(value: Any) -> Any:
 
 
 def _mark_scaling(op: Any, written: Any, body: _Body) -> None:
-    """`neptune.skips_ones`, for an op that multiplies a carried tile by what crosses stages, or the
-    tile that a matmul adds to by anything: the lanes wait for such an op, and few rows need it."""
+    """`neptune.skips_ones`, for an op that multiplies a carried tile by what crosses stages."""
     if op.name != "linalg.generic" or len(list(op.operands)) != 3:
         return
     carried = {body.graph.arguments[k] for k in body.stages.late}
-    handed = set(body.stages.crossing)
-    readers = [use.owner.operation for use in op.results[0].uses]
-    if all(r.name == START and r.operands[2] == op.results[0] for r in readers):
-        handed |= set(op.operands) - carried
-    if multiplies(op, carried, handed):
+    if multiplies(op, carried, set(body.stages.crossing)):
         SKIPS_ONES.set(written)
 
 
