@@ -43,9 +43,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, READER, STAGE, TARGET
 from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
-from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.targets.nvidia import Rates, nvidia
-from neptune_mlir.targets.resources import LATE_SLOTS
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
 from neptune_mlir.transforms.gpu.streams import chains_of
@@ -61,25 +59,11 @@ def schedule_loops(module: Any) -> None:
     for forall in foralls(module):
         if not CONSUMERS.on(forall) or not tuned(forall, "skew", 1):
             continue
-        _load_elements_ahead(forall)
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
             split_gets(chain)
             _schedule_chain(chain, rates)
             join_gets(chain)
-
-
-def _load_elements_ahead(forall: Any) -> None:
-    """Put loads of single elements between loops in front of these, so that the loops are a
-    chain."""
-    operations = [op.operation for op in forall.regions[0].blocks[0].operations]
-    first = next((k for k, op in enumerate(operations) if op.name == "scf.for"), len(operations))
-    behind = operations[first:]
-    for op in behind:
-        element = op.name == "tensor.extract_slice" and not shape_of(op.results[0])
-        made = [owner(v) for v in op.operands]
-        if element and not any(m is not None and m in behind for m in made):
-            op.move_before(operations[first])
 
 
 def _schedule_chain(chain: list[Any], rates: Rates) -> None:
@@ -101,31 +85,24 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
 
 
 def _put_late_tiles_last(graph: LoopGraph) -> None:
-    """Have the producer of a loop bring tiles that late matmuls read behind the others: slots of
-    these are free earlier, and they are read earlier."""
-    late: dict[Any, bool] = {}
+    """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
+    iteration before them: else these wait for slots that late matmuls read."""
+    puts: dict[int, list[Any]] = {0: [], 1: []}
     for get in (op for op in graph.nodes if op.name == GET):
-        ring = get.operands[0]
-        late[ring] = late.get(ring, False) or STAGE.of(get) == 1
-    puts = {ring: _put_of(ring, graph.loop) for ring in late}
-    if any(put is None for put in puts.values()) or len(set(late.values())) < 2:
-        return
-    places = {put: _place(put) for put in puts.values()}
-    last = max((puts[ring] for ring in late if not late[ring]), key=places.__getitem__)
-    behind = [puts[ring] for ring in late if late[ring] and places[puts[ring]] < places[last]]
-    for put in sorted(behind, key=places.__getitem__, reverse=True):
-        put.move_after(last)
-
-
-def _put_of(ring: Any, loop: Any) -> Any:
-    """The put that feeds the gets of a loop; None where loops stand in loops."""
-    uses = [use.owner.operation for use in ring.uses]
-    readers = list(dict.fromkeys(op.parent for op in uses if op.name == GET))
-    puts = [op for op in uses if op.name == PUT]
-    if len(readers) != len(puts) or any(r.block != loop.block for r in readers):
-        return None
-    puts.sort(key=lambda op: _place(op.parent))
-    return puts[sorted(readers, key=_place).index(loop)]
+        uses = [use.owner.operation for use in get.operands[0].uses]
+        loops = [op.parent for op in uses if op.name == GET and not READER.on(op)]
+        found = [op for op in uses if op.name == PUT]
+        order = sorted(range(len(loops)), key=lambda k: _place(loops[k]))
+        places = sorted(found, key=lambda op: _place(op.parent))
+        if READER.on(get) or len(places) != len(loops):
+            return
+        puts[STAGE.of(get)].append(places[[loops[k] for k in order].index(graph.loop)])
+    if puts[0] and puts[1]:
+        operations = [op.operation for op in puts[0][0].block.operations]
+        last = max(puts[0], key=operations.index)
+        for put in sorted(puts[1], key=operations.index, reverse=True):
+            if operations.index(put) < operations.index(last):
+                put.move_after(last)
 
 
 def _place(op: Any) -> int:
@@ -266,7 +243,6 @@ def _order(stages: Stages, costs: dict[Any, float]) -> list[Any] | None:
     for another."""
     nodes = stages.graph.nodes
     needs = {op: stages.needs(op) for op in nodes}
-    _hold_back(stages, needs)
     length = _lengths(nodes, needs, costs)
     order: list[Any] = []
     left = dict.fromkeys(nodes)
@@ -286,21 +262,6 @@ def _order(stages: Stages, costs: dict[Any, float]) -> list[Any] | None:
         order.append(op)
         del left[op]
     return order
-
-
-def _hold_back(stages: Stages, needs: dict[Any, set[Any]]) -> None:
-    """Where a tile is read early and late, and its ring has no slot to spare: have what reads the
-    next tile start behind what reads this one late. Before that the next one is still loaded."""
-    rings: dict[Any, list[Any]] = {}
-    for op in stages.graph.nodes:
-        if op.name == GET and ring_type(op.operands[0].type)[1] < LATE_SLOTS:
-            rings.setdefault(op.operands[0], []).append(op)
-    for gets in rings.values():
-        late = [get for get in gets if stages.stage[get] == 1]
-        starts = {u for get in late for u in stages.graph.users[get] if u.name == START}
-        for get in gets:
-            if stages.stage[get] == 0:
-                needs[get] |= starts
 
 
 def _next_for_start(

@@ -20,18 +20,18 @@ from neptune_mlir.dialects.attributes import ORDER, READER, STAGE
 from neptune_mlir.dialects.op_names import GET, RELEASE, START
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets.resources import STAGES
+from neptune_mlir.targets.resources import LATE_SLOTS
 
 
 def split_gets(chain: Sequence[Any]) -> None:
     """A get of its own for each matmul that reads a tile, in the bodies of loops that use a ring
-    alone."""
+    alone, where the ring has a slot for the tile that is loaded meanwhile."""
     for loop in chain:
         for get in _gets(loop):
             slots = ring_type(get.operands[0].type)[1]
             gets = [use.owner.operation for use in get.operands[0].uses]
             alone = all(_is_in(op, chain) for op in gets if op.name == GET)
-            if alone and slots >= STAGES:
+            if alone and slots >= LATE_SLOTS:
                 for number, start in enumerate(_matmuls(get)[1:], 1):
                     _read_apart(get, start, number)
 
