@@ -228,7 +228,9 @@ class HopperBlock(simt.Block):
 
     def _load_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert len(self._warps(mask)) == 1
-        target, number, *where, barrier = (self._one(v, mask) for v in operands[:-1])
+        assert mask.sum() == 32 or "elect.sync" not in text
+        rest = operands if "elect.sync" in text else operands[:-1]  # without the lane's number
+        target, number, *where, barrier = (self._one(v, mask) for v in rest)
         assert f".{len(where)}d." in text and target % 128 == 0
         tensor_map = self.maps.made[number]
         end = target + tensor_map.bytes
@@ -407,6 +409,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
     "mov.b32 $0, $1;": HopperBlock._same,
+    '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
     "bar.warp.sync": HopperBlock._nothing,
