@@ -80,7 +80,9 @@ class Shape:
         return made
 
 
-_COUNTS = {"scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0}  # of a Shape, at least
+_COUNTS = {  # of a Shape, at least
+    "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ thread may still be reading is written.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,11 +147,10 @@ class Memory:
         self.meet()
         self.unsafe = False
 
-    @contextlib.contextmanager
+    @contextmanager
     def scratch(self, size: int) -> Iterator[int]:
-        """Bytes through which warps join what they reduced: nobody reads them any more."""
-        top = self.top
-        offset = self.take(size)
+        """Bytes for what warps reduced, that nobody reads any more."""
+        top, offset = self.top, self.take(size)
         self.barrier()
         yield offset
         self.release(top)

@@ -49,7 +49,7 @@ class Piece:
 
 class BoxPieces:
     """One tile, of tensor `number`. Its pages are looked up where this is made: the rows of a table
-    come from far, so that is before the producer waits for room."""
+    come from far, so of several pages that is before the producer waits for room."""
 
     def __init__(self, kernel: SpecializedWriter, number: int, found: Window, panel: int):
         window, end = kernel.window(found), found.valid[0]
@@ -61,7 +61,9 @@ class BoxPieces:
         self.size = self.rows if pages is None else min(self.rows, pages.size)
         whole = self.rows if pages is None else pages.size
         self.whole_or_none = end is not None and is_multiple(end, whole)
-        self.page = None if pages is None else hopper.unknown(self._page_of_lane())
+        self.page = None if pages is None else self._page_of_lane()
+        if self.size < self.rows and self.page is not None:
+            self.page = hopper.unknown(self.page)  # here, not in the loop
 
     def bring(self, load: Load) -> None:
         """Emit the copies; `load` starts one."""

@@ -80,7 +80,9 @@ class Producer:
         s, ring = kernel.s, rings.rings[op.operands[0]]
         number = kernel.signature.tensors.index(window.tensor)
         pieces = None
-        if in_pieces(window, kernel.forall):
+        apart = in_pieces(window, kernel.forall)
+        several = window.pages is not None and window.pages.size < window.shape[0]
+        if apart and several:
             pieces = BoxPieces(kernel, number, window, ring.panel)
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
@@ -90,8 +92,10 @@ class Producer:
         hopper.expect_bytes(full, ring.bytes, lane)
         kernel.memory.needs(kernel.arrays[window.tensor], L.CHUNK)
         target = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        if pieces is not None:
-            pieces.bring(partial(self._load_piece, target, full))
+        if apart:
+            pieces = pieces or BoxPieces(kernel, number, window, ring.panel)
+            # (with an elected lane, the producer of tiles of one page spills)
+            pieces.bring(partial(self._load_piece, target, full, None if several else lane))
             return
         *rows, columns = window.shape
         kind = window.tensor.type
@@ -105,9 +109,9 @@ class Producer:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
             hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
 
-    def _load_piece(self, target: Any, full: Any, copy: Copy, behind: Any) -> None:
+    def _load_piece(self, target: Any, full: Any, lane: Any, copy: Copy, behind: Any) -> None:
         """Start a copy to so many bytes behind address `target`; its bytes count on `full`."""
         s = self.kernel.s
         place = s.value(s.add(behind, copy.behind), s.i32)
         place = s.op("arith.addi", [target, place], s.i32)
-        hopper.load_tile(place, copy.tensor_map, copy.where, full)
+        hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)

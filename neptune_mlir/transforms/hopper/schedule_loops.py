@@ -87,22 +87,29 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
 def _put_late_tiles_last(graph: LoopGraph) -> None:
     """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
     iteration before them: else these wait for slots that late matmuls read."""
-    puts: dict[int, list[Any]] = {0: [], 1: []}
+    puts: dict[Any, int] = {}  # and the stage of the get
     for get in (op for op in graph.nodes if op.name == GET):
-        uses = [use.owner.operation for use in get.operands[0].uses]
-        loops = [op.parent for op in uses if op.name == GET and not READER.on(op)]
-        found = [op for op in uses if op.name == PUT]
-        order = sorted(range(len(loops)), key=lambda k: _place(loops[k]))
-        places = sorted(found, key=lambda op: _place(op.parent))
-        if READER.on(get) or len(places) != len(loops):
+        put = _put_of(get, graph.loop)
+        if put is None or READER.on(get):
             return
-        puts[STAGE.of(get)].append(places[[loops[k] for k in order].index(graph.loop)])
-    if puts[0] and puts[1]:
-        operations = [op.operation for op in puts[0][0].block.operations]
-        last = max(puts[0], key=operations.index)
-        for put in sorted(puts[1], key=operations.index, reverse=True):
-            if operations.index(put) < operations.index(last):
-                put.move_after(last)
+        puts[put] = STAGE.of(get)
+    early = [_place(put) for put, stage in puts.items() if not stage]
+    if not early:
+        return
+    last = next(put for put in puts if _place(put) == max(early))
+    late = [put for put, stage in puts.items() if stage and _place(put) < max(early)]
+    for put in sorted(late, key=_place, reverse=True):
+        put.move_after(last)
+
+
+def _put_of(get: Any, loop: Any) -> Any:
+    """The put that feeds a get; None where loops stand in loops."""
+    uses = [use.owner.operation for use in get.operands[0].uses]
+    loops = list(dict.fromkeys(op.parent for op in uses if op.name == GET))
+    puts = sorted((op for op in uses if op.name == PUT), key=lambda op: _place(op.parent))
+    if len(loops) != len(puts) or any(other.block != loop.block for other in loops):
+        return None
+    return puts[sorted(loops, key=_place).index(loop)]
 
 
 def _place(op: Any) -> int:

@@ -5,7 +5,8 @@ The table (`targets/tuned.py`) has what was measured to be best, by what a strea
 the chip, and how long it is. The rule serves all else. It takes three groups where a thread's
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
-diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
+diagonal). Otherwise it takes two (for 64 rows alone, where results are wider than an instruction:
+these share the rows, and each has a part of the columns); but three again where streams are long, if these have registers
 for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
 waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
 for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as
@@ -194,7 +195,9 @@ def _has_room_for_three(shape: Shape) -> bool:
 
 def _long(shape: Shape) -> int:
     """The length from which on the rule takes three groups where it takes two for less; 0: none."""
-    if sharing(shape.width) > 1 or is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
+    if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
+        return 0
+    if sharing(shape.width) > 1:
         return 0
     always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:
