@@ -6,12 +6,12 @@ the chip, and how long it is. The rule serves all else. It takes three groups wh
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
 diagonal). Otherwise it takes two (for 64 rows alone, where results are wider than an instruction:
-these share the rows, and each has a part of the columns); but three again where streams are long, if these have registers
-for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
-waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
-for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as
-many elements as registers and shared memory hold (two stages, 16-bit elements). Plain products,
-which sum over nothing but the stream, and deep ones, whose factors are cut along what they sum
+these share the rows, and each has a part of the columns); but three again where streams are long,
+if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
+and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
+streams have to be longer for that, unless rows are not aligned with sectors of memory: such tiles
+come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
+elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are cut along what they sum
 over, have as many columns as an instruction takes: each element that a program loads is then
 multiplied most often.
 
