@@ -36,7 +36,7 @@ FREE, READ, UNDER_WAY = range(3)  # others may still read; so may a product of t
 State = dict[int, int]  # by offset of a place
 
 
-class Exchange:
+class SharedPlaces:
     """The places of one kernel, and which of them may still be read."""
 
     def __init__(self, kernel: SpecializedWriter):
@@ -147,9 +147,9 @@ class Exchange:
 
 
 class GroupMemory(Memory):
-    """That of groups: what is reduced of shared rows has places of an `Exchange`."""
+    """That of groups: what is reduced of shared rows has places of an `SharedPlaces`."""
 
-    exchange: Exchange | None = None
+    exchange: SharedPlaces | None = None
 
     @contextmanager
     def scratch(self, size: int) -> Iterator[int]:

@@ -29,7 +29,7 @@ from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
-from neptune_mlir.codegen.nvidia.exchange import Exchange, GroupMemory
+from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
@@ -104,7 +104,7 @@ class SpecializedWriter(KernelWriter):
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
         self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
         self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
-        self.exchange = self.memory.exchange = Exchange(self)
+        self.exchange = self.memory.exchange = SharedPlaces(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
