@@ -341,8 +341,8 @@ VIA = Attribute(
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
     readers=(
-        "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.nvidia.rings",
-        "codegen.nvidia.specialized", "transforms.gpu.defer_joins",
+        "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.nvidia.exchange",
+        "codegen.nvidia.rings", "codegen.nvidia.specialized", "transforms.gpu.defer_joins",
         "transforms.gpu.keep_references", "transforms.gpu.streams",
         "transforms.hopper.specialize_warps",
     ),
@@ -520,7 +520,10 @@ READER = Attribute(
     "reader", NUMBER, "neptune.aref_get",
     "which reader of its ring it is, where one is an iteration behind another",
     writers=("transforms.hopper.tile_readers",),
-    readers=("codegen.nvidia.rings", "transforms.hopper.tile_readers"),
+    readers=(
+        "codegen.nvidia.rings", "transforms.hopper.schedule_loops",
+        "transforms.hopper.tile_readers",
+    ),
 )  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",

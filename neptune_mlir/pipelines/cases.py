@@ -336,11 +336,15 @@ class Conditions:
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
         """The largest tiles: no more than half as many as the program for any call has, or so few
-        that they leave three quarters of the multiprocessors idle. (All calls, where their rows
+        that they leave three quarters of the multiprocessors idle; where that program has the same
+        tiles, so few that it does not keep the multiprocessors busy. (All calls, where their rows
         are known.) Smaller ones: no more than these, so that each holds all rows."""
         if self._largest is None:
-            half = ["le", ["mul", 2, tiles], _programs(self._plan)]
+            whole = _programs(self._plan)
+            half = ["le", ["mul", 2, tiles], whole]
             rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
+            if tiles == whole:
+                rule = ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
             self._largest = tiles, case.condition or rule
             return self._largest[1]
         return case.condition or ["le", tiles, self._largest[0]]
@@ -348,11 +352,9 @@ class Conditions:
     def _whole(self, case: Case, variant: Plan) -> Expression:
         """Calls for tiles of merged rows whose stream is not cut: where these keep the
         multiprocessors busy, or one chunk is the best number."""
-        chip = ["multiprocessors"]
         tiles = _programs(variant)
         rule = self._merged(case, tiles)
-        places = ["mul", ["ceildiv", tiles, chip], chip]
-        idle: Expression = ["le", ["mul", BUSY[0], places], ["mul", BUSY[1], tiles]]
+        idle: Expression = ["le", ["mul", BUSY[0], _places(tiles)], ["mul", BUSY[1], tiles]]
         found = self._chunks.get((case.rows, True))
         if found:
             rule, (chunks, *_) = found
@@ -383,6 +385,12 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
     fits = ["and", ["le", case.length, SHORT], at_once]
     return fits if case.short else ["or", idle, fits]
+
+
+def _places(tiles: Expression) -> Expression:
+    """For programs of so many tiles, in the rounds that they take on all multiprocessors."""
+    chip = ["multiprocessors"]
+    return ["mul", ["ceildiv", tiles, chip], chip]
 
 
 def _programs(plan: Plan) -> Expression:

@@ -20,6 +20,7 @@ from neptune_mlir.targets.warp_groups import (
     PRODUCT_REGISTERS,
     REGISTERS,
     RESERVED_BYTES,
+    SHARED_BYTES,
     STAGED,
     TILE_BYTES,
     WIDEST,
@@ -46,6 +47,18 @@ def is_deep(shape: Shape) -> bool:
     return shape.depth > DEEP and not shape.width
 
 
+def sharing(width: int) -> int:
+    """Groups that share the rows of products so wide, each with a part of their columns: an
+    instruction has WIDEST of them, and the accumulator of one group takes half of its registers
+    then."""
+    return max(1, -(-width // WIDEST))
+
+
+def group_count(shape: Shape, rows: int) -> int:
+    """Groups that tiles of so many rows are for."""
+    return rows // GROUP_ROWS * sharing(shape.width)
+
+
 def columns(shape: Shape) -> int:
     """Of a tile, where a result has more."""
     return WIDEST if is_plain(shape) else PANEL
@@ -59,14 +72,20 @@ def _columns(shape: Shape, cut: int) -> int:
 # ---- registers
 
 def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
-    """Of a thread: for so many scores of a row (kept rounded as well) and for the results; for the
-    only product of a program, its columns (`cut`, or by the rule) and what goes with them. Of so
-    many `groups` (0: of few)."""
+    """Of a thread: for so many scores of a row (kept rounded as well) and for the results, or a
+    part of both where groups share rows; for the only product of a program, its columns (`cut`, or
+    by the rule) and what goes with them. Of so many `groups` (0: of few)."""
     if is_plain(shape):
         return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
-    return _quarters(shape, groups) * stream // 4 + shape.results * shape.width // 2
+    scores = _quarters(shape, groups) * stream // 4
+    return scores // sharing(shape.width) + _results(shape)
+
+
+def _results(shape: Shape) -> int:
+    """Registers of a thread for the results."""
+    return shape.results * shape.width // (2 * sharing(shape.width))
 
 
 def _quarters(shape: Shape, groups: int) -> int:
@@ -82,7 +101,7 @@ def _quarters(shape: Shape, groups: int) -> int:
 
 def has_registers(shape: Shape, choice: Choice) -> bool:
     """Whether the groups of a block have the registers that a choice takes."""
-    groups = choice.rows // GROUP_ROWS
+    groups = group_count(shape, choice.rows)
     needed = registers(shape, choice.stream, choice.columns, groups)
     return (groups, choice.blocks) in REGISTERS and needed <= PRODUCT_REGISTERS[groups]
 
@@ -93,6 +112,8 @@ def once_bytes(shape: Shape, rows: int) -> int:
     """Of the tiles that a program loads once: of each product that makes a tile, one factor."""
     if is_plain(shape) or is_deep(shape):
         return 0
+    if shape.once:
+        return rows * shape.once * ELEMENT
     return rows * (_depth_bytes(shape) + (shape.scores - 1) * _width_bytes(shape))
 
 
@@ -106,18 +127,24 @@ def step_bytes(shape: Shape, rows: int, stream: int, cut: int = 0) -> int:
     return _streamed_bytes(shape, rows, stream)
 
 
+def exchanged_bytes(shape: Shape, rows: int, stream: int) -> int:
+    """Of the left factors that groups which share rows give each other."""
+    return shape.results * rows * stream * ELEMENT if sharing(shape.width) > 1 else 0
+
+
 def least_bytes(shape: Shape, choice: Choice) -> int:
     """That a block takes at least: a slot of tiles that it loads once, and the rings."""
     step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
     rings = (choice.slots or resources.STAGES) * step
-    return once_bytes(shape, choice.rows) + rings + RESERVED_BYTES
+    shared = exchanged_bytes(shape, choice.rows, choice.stream)
+    return once_bytes(shape, choice.rows) + rings + shared + RESERVED_BYTES
 
 
 def slots(target: GpuTarget, shape: Shape, choice: Choice) -> int:
     """Slots of the rings of streamed tiles where nobody says how many."""
     step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
     limit = target.shared_for(choice.blocks)
-    warps = choice.rows // GROUP_ROWS * (GROUP_THREADS // 32)
+    warps = group_count(shape, choice.rows) * (GROUP_THREADS // 32)
     late = STAGED * warps + RESERVED_BYTES if shape.scores > 1 else 0  # these share tiles
     return resources.ring_slots(limit, once_bytes(shape, choice.rows), step, late)
 
@@ -138,6 +165,8 @@ def _streamed_bytes(shape: Shape, rows: int, stream: int) -> int:
 
 def _row_bytes(shape: Shape) -> int:
     """For a row of each factor."""
+    if shape.streamed:
+        return shape.streamed * ELEMENT
     return _depth_bytes(shape) + _width_bytes(shape)
 
 
@@ -176,20 +205,26 @@ def most_stream(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to MOST_STREAM, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
         return PANEL if is_plain(shape) else WIDEST
-    left = PRODUCT_REGISTERS[rows // GROUP_ROWS] - shape.results * shape.width // 2
+    groups, across = group_count(shape, rows), sharing(shape.width)
+    left = PRODUCT_REGISTERS.get(groups, 0) - _results(shape)
     if shape.results > 1 and (shape.band or not shape.light):
         left -= BESIDE_PRODUCTS
-    by_registers = left * 4 // _quarters(shape, rows // GROUP_ROWS)
+    by_registers = left * 4 * across // _quarters(shape, groups)
+    most = MOST_STREAM if across == 1 else PANEL  # of what groups share
     room = TILE_BYTES - once_bytes(shape, rows)
     boxes = shape.boxes * rows * ELEMENT
-    by_memory = room // max(1, resources.STAGES * (_row_bytes(shape) + boxes))
-    unit = HALF if boxes else DEPTH  # whole panels of these
-    return max(unit, min(MOST_STREAM, by_registers, by_memory) // unit * unit)
+    each = resources.STAGES * (_row_bytes(shape) + boxes)
+    if across > 1:  # with all that a block takes, for tiles are few
+        room = SHARED_BYTES - RESERVED_BYTES - once_bytes(shape, rows)
+        each += exchanged_bytes(shape, rows, 1)
+    by_memory = room // max(1, each)
+    unit = HALF if boxes or across > 1 else DEPTH  # whole panels of these
+    return max(unit, min(most, by_registers, by_memory) // unit * unit)
 
 
 def groups_at_once(target: GpuTarget, shape: Shape, choice: Choice) -> int:
     """Consumer groups that a multiprocessor runs at once."""
-    groups = choice.rows // GROUP_ROWS
+    groups = group_count(shape, choice.rows)
     producer, consumer = REGISTERS[groups, choice.blocks]
     launched = (producer + groups * consumer) // (groups + 1)
     shared = least_bytes(shape, choice)
@@ -224,4 +259,4 @@ def cycles(shape: Shape, choice: Choice) -> float:
     results = shape.results * n / DEPTH * product(width, width)
     read = shape.loads / LOADED_AT_ONCE + shape.boxes * ELEMENT / rates.shared
     beside = GROUP_ROWS * (1 / rates.special + read)
-    return (scores + results + STEP / (choice.rows // GROUP_ROWS)) / n + beside
+    return (scores + results + STEP / group_count(shape, choice.rows)) / n + beside

@@ -47,6 +47,8 @@ class Shape:
             threads that compute.
         boxes: those that the copy engine brings to shared memory.
         marks: numbers of a streamed point alone that comparisons take: its document, say.
+        once, streamed: elements of a row that programs load once, and of a streamed point, where
+            results are so wide that groups share rows; 0: as `depth` and `width` say.
     """
 
     depth: int
@@ -59,6 +61,8 @@ class Shape:
     loads: int = 0
     boxes: int = 0
     marks: int = 0
+    once: int = 0
+    streamed: int = 0
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
@@ -76,7 +80,9 @@ class Shape:
         return made
 
 
-_COUNTS = {"scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0}  # of a Shape, at least
+_COUNTS = {  # of a Shape, at least
+    "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.group_tiles import (
     GROUP_ROWS,
     columns,
+    group_count,
     groups_at_once,
     is_plain,
     least_bytes,
@@ -96,14 +97,15 @@ def _all(knobs: Mapping[str, Sequence[int]]) -> Iterator[Choice]:
 
 def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
     """Why a choice cannot be, or cannot be good; "" where nothing is against it."""
-    groups = choice.rows // GROUP_ROWS
+    groups = group_count(shape, choice.rows)
     if choice.turns and groups == 1:
         return "turns of one group"
     if is_plain(shape) and choice.stream % PANEL:
         return "rows that are not whole panels"
     if choice.columns and choice.columns == columns(shape):
         return "the columns that the rule gives"
-    if registers(shape, choice.stream, choice.columns, groups) > PRODUCT_REGISTERS[groups]:
+    room = PRODUCT_REGISTERS.get(groups, 0)
+    if registers(shape, choice.stream, choice.columns, groups) > room:
         return "registers"
     if (groups, choice.blocks) not in REGISTERS:
         return "registers of several blocks"

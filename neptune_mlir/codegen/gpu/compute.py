@@ -387,22 +387,20 @@ class Compute:
             count *= d.size
         dtype = element_of(g.result)
         layout = L.shared((count, *out.shape), element_bytes(dtype))
-        top = memory.top
-        tile = SharedTile(layout, memory.take(layout.bytes), dtype)
-        memory.barrier()
-        for value, position in zip(values, self.threads.positions(out), strict=True):
-            offset = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
-            inside = memory.in_bounds(position, out.shape) if out.padded else None
-            with under(s, inside):
-                memory.store_element(
-                    memory.to_memory(value, dtype), memory.shared_pointer(offset), layout.element
-                )
-        memory.barrier()
         found = []
-        for position in self.threads.existing(out):
-            parts = memory.load_shared(tile, [[k, *position] for k in range(count)])
-            found.append(s.reduce(name, parts))
-        memory.release(top)
+        with memory.scratch(layout.bytes) as offset:
+            tile = SharedTile(layout, offset, dtype)
+            for value, position in zip(values, self.threads.positions(out), strict=True):
+                place = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
+                inside = memory.in_bounds(position, out.shape) if out.padded else None
+                with under(s, inside):
+                    memory.store_element(
+                        memory.to_memory(value, dtype), memory.shared_pointer(place), layout.element
+                    )
+            memory.barrier()
+            for position in self.threads.existing(out):
+                parts = memory.load_shared(tile, [[k, *position] for k in range(count)])
+                found.append(s.reduce(name, parts))
         return found
 
     def _identity(self, name: str, kind: Any) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,6 +146,14 @@ class Memory:
     def barrier(self) -> None:
         self.meet()
         self.unsafe = False
+
+    @contextmanager
+    def scratch(self, size: int) -> Iterator[int]:
+        """Bytes for what warps reduced, that nobody reads any more."""
+        top, offset = self.top, self.take(size)
+        self.barrier()
+        yield offset
+        self.release(top)
 
     def settle(self) -> None:
         """A barrier if memory that is about to be written may still be read."""

@@ -36,19 +36,32 @@ class GroupProducts:
         acc = None if fresh else self.compute.registers(start, layout)
         # whether rows run along m, and along n
         turned = g.maps[p.a].index(p.k) == 0, g.maps[p.b].index(p.k) == 0
-        b, b_steps = self._in_panels(b_tile, b_tile.address, k, turned[1])
+        across = self.compute.warp_grid(layout, g, p).n  # groups that have a part of the columns
+        assert across == 1 or g.extents[p.m] == ROWS
+        n //= across
+        b_address = b_tile.address
+        if across > 1:
+            # columns of a panel are rows of memory, unless these run along n
+            own = n // b_tile.width * b_tile.panel_bytes if turned[1] else n * b_tile.row_bytes
+            b_address = self._own(b_address, own)
+        b, b_steps = self._in_panels(b_tile, b_address, k, turned[1])
         a: Any
         if isinstance(a_tile, PanelTile):
             # a group's rows are so many rows of the tile, or a panel where these run along m
             own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
-            moved = s.op("arith.muli", [self.group, s.constant(own, s.i32)], s.i32)
-            address = s.op("arith.addi", [a_tile.address, moved], s.i32)
-            a, a_steps = self._in_panels(a_tile, address, k, turned[0])
+            a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
+            a, a_steps = self._in_panels(a_tile, a_address, k, turned[0])
         else:
             a = self._fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
+
+    def _own(self, address: Any, size: int) -> Any:
+        """Where the part of this group begins, of parts of so many bytes."""
+        s = self.s
+        moved = s.op("arith.muli", [self.group, s.constant(size, s.i32)], s.i32)
+        return s.op("arith.addi", [address, moved], s.i32)
 
     def _in_panels(
         self, tile: PanelTile, address: Any, depth: int, turned: bool

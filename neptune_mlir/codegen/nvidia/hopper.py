@@ -79,6 +79,11 @@ def arrive_if_first(address: Any, thread: Any) -> None:
     )  # fmt: skip
 
 
+def keep_loop() -> None:
+    """The loop that this begins the body of is not unrolled by the assembler."""
+    asm('.pragma "nounroll";', "")
+
+
 def unknown(word: Any) -> Any:
     """The same i32 value, of which the optimizer knows nothing: what is computed from it is
     computed here."""
@@ -168,21 +173,25 @@ def set_registers(count: int, increase: bool) -> None:
 
 
 def load_tile(
-    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any
+    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any = None
 ) -> None:
     """Lane 0 starts bringing a box of a tensor map to shared memory; its bytes count on `barrier`.
 
     All lanes of a warp come here with equal operands, so that the assembler keeps them in
-    registers that a warp shares.
+    registers that a warp shares. Where it cannot know that they are equal (a page that was looked
+    up), `lane` is None and the chip elects a lane: for one that is chosen by its number the
+    assembler writes a loop over lanes, 8 instructions a box.
     """
     rank = len(coordinates)
     where = ", ".join(f"${2 + k}" for k in range(rank))
+    chosen = "elect.sync _|p, -1;" if lane is None else f"setp.eq.b32 p, ${3 + rank}, 0;"
+    mine = [] if lane is None else [lane]
     asm(
-        f"{{\n.reg .pred p;\nsetp.eq.b32 p, ${3 + rank}, 0;\n"
+        f"{{\n.reg .pred p;\n{chosen}\n"
         f"@p cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
         f"[$0], [$1, {{{where}}}], [${2 + rank}];\n}}",
-        ",".join(["r", "l"] + ["r"] * (rank + 2)),
-        [target, tensor_map, *coordinates, barrier, lane],
+        ",".join(["r", "l"] + ["r"] * (rank + 1 + len(mine))),
+        [target, tensor_map, *coordinates, barrier, *mine],
     )
 
 

@@ -9,7 +9,7 @@ behind a tensor's end brings zeros. So a tile always counts the same number of b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,60 +41,74 @@ class Piece:
     """So many rows of a tile, from row `first` on: where they stand in the tensor, and how many
     there are (None: all)."""
 
-    first: int
+    first: Index
     rows: int
     offsets: tuple[Any, ...]
     exist: Index | None
 
 
 class BoxPieces:
-    """One tile, of tensor `number`; `load` starts a copy."""
+    """One tile, of tensor `number`. Its pages are looked up where this is made: the rows of a table
+    come from far, so of several pages that is before the producer waits for room."""
 
-    def __init__(
-        self, kernel: SpecializedWriter, number: int, found: Window, panel: int, load: Load
-    ):
+    def __init__(self, kernel: SpecializedWriter, number: int, found: Window, panel: int):
         window, end = kernel.window(found), found.valid[0]
         self.kernel, self.s = kernel, kernel.s
-        self.number, self.window, self.panel, self.load = number, window, panel, load
+        self.number, self.window, self.panel = number, window, panel
         pages = window.pages
         self.down = window.dims[0] if pages is None else pages.slot
         self.rows = window.shape[0]
-        size = self.rows if pages is None else pages.size
-        self.whole_or_none = end is not None and is_multiple(end, size)
+        self.size = self.rows if pages is None else min(self.rows, pages.size)
+        whole = self.rows if pages is None else pages.size
+        self.whole_or_none = end is not None and is_multiple(end, whole)
+        self.page = None if pages is None else self._page_of_lane()
+        if self.size < self.rows and self.page is not None:
+            self.page = hopper.unknown(self.page)  # here, not in the loop
 
-    def bring(self) -> None:
-        """Emit the copies."""
-        for piece in self._pieces():
-            if piece.exist is None:
-                self._box(piece, 0, piece.rows, piece.first)
-                continue
-            whole = self.s.less(piece.rows - 1, piece.exist)
-            found = scf.IfOp(whole, has_else=True)
-            with self.s.scope(found.then_block):
-                self._box(piece, 0, piece.rows, piece.first)
-                scf.YieldOp([])
-            with self.s.scope(found.else_block):
-                if self.whole_or_none:
-                    self._box(piece, None, piece.rows, piece.first)
-                else:
-                    self._part(piece)
-                scf.YieldOp([])
+    def bring(self, load: Load) -> None:
+        """Emit the copies; `load` starts one."""
+        self.load = load
+        if self.size == self.rows:
+            self._piece(0)
+            return
+        s = self.s
+        # written one behind the other, pieces need more registers than a producer has
+        rows = s.value(hopper.unknown(s.constant(self.rows, s.i32)))
+        loop = scf.ForOp(s.value(0), rows, s.value(self.size))
+        with s.scope(loop.body):
+            hopper.keep_loop()
+            self._piece(loop.induction_variable)
+            scf.YieldOp([])
 
-    def _pieces(self) -> Iterator[Piece]:
-        s, window, pages = self.s, self.window, self.window.pages
-        end = window.valid[0]
-        size = self.rows if pages is None else min(self.rows, pages.size)
-        page = None if pages is None else self._page_of_lane()
-        for first in range(0, self.rows, size):
-            offsets = list(window.offsets)
-            if pages is not None:
-                lane = s.constant(first // size, s.i32)
-                offsets[pages.dim] = s.value(hopper.from_lane(page, lane))
-                offsets[self.down] = 0
-            exist = None
-            if end is not None:
-                exist = s.minimum(s.maximum(s.sub(end, first), 0), size)
-            yield Piece(first, size, tuple(offsets), exist)
+    def _piece(self, first: Index) -> None:
+        """The copies of the piece from row `first` on."""
+        piece = self._found(first)
+        if piece.exist is None:
+            self._box(piece, 0, piece.rows, piece.first)
+            return
+        whole = self.s.less(piece.rows - 1, piece.exist)
+        found = scf.IfOp(whole, has_else=True)
+        with self.s.scope(found.then_block):
+            self._box(piece, 0, piece.rows, piece.first)
+            scf.YieldOp([])
+        with self.s.scope(found.else_block):
+            if self.whole_or_none:
+                self._box(piece, None, piece.rows, piece.first)
+            else:
+                self._part(piece)
+            scf.YieldOp([])
+
+    def _found(self, first: Index) -> Piece:
+        s, window, pages, size = self.s, self.window, self.window.pages, self.size
+        end, offsets = window.valid[0], list(window.offsets)
+        if pages is not None:
+            lane = s.value(s.div(first, size), s.i32)
+            offsets[pages.dim] = s.value(hopper.from_lane(self.page, lane))
+            offsets[self.down] = 0
+        exist = None
+        if end is not None:
+            exist = s.minimum(s.maximum(s.sub(end, first), 0), size)
+        return Piece(first, size, tuple(offsets), exist)
 
     def _page_of_lane(self) -> Any:
         """The page of the piece whose number is that of this lane, as i32: all are looked up at

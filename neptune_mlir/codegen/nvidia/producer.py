@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
@@ -77,6 +78,12 @@ class Producer:
     def _put(self, op: Any) -> None:
         kernel, rings, window = self.kernel, self.kernel.rings, source_of(self.kernel.forall, op)
         s, ring = kernel.s, rings.rings[op.operands[0]]
+        number = kernel.signature.tensors.index(window.tensor)
+        pieces = None
+        apart = in_pieces(window, kernel.forall)
+        several = window.pages is not None and window.pages.size < window.shape[0]
+        if apart and several:
+            pieces = BoxPieces(kernel, number, window, ring.panel)
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -85,11 +92,13 @@ class Producer:
         hopper.expect_bytes(full, ring.bytes, lane)
         kernel.memory.needs(kernel.arrays[window.tensor], L.CHUNK)
         target = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
-        if in_pieces(window, kernel.forall):
-            self._put_pieces(window, ring, target, full, lane)
+        if apart:
+            pieces = pieces or BoxPieces(kernel, number, window, ring.panel)
+            # (with an elected lane, the producer of tiles of one page spills)
+            pieces.bring(partial(self._load_piece, target, full, None if several else lane))
             return
         *rows, columns = window.shape
-        number, kind = kernel.signature.tensors.index(window.tensor), window.tensor.type
+        kind = window.tensor.type
         offsets, inner = kernel.window(window).offsets, window.dims[-1]
         tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
         kind = ir.RankedTensorType(kind)
@@ -100,14 +109,9 @@ class Producer:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
             hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
 
-    def _put_pieces(self, window: Window, ring: Any, target: Any, full: Any, lane: Any) -> None:
-        """Start the copies of a tile to address `target`; their bytes count on `full`."""
-        kernel, s = self.kernel, self.kernel.s
-
-        def load(copy: Copy, behind: Any) -> None:
-            place = s.value(s.add(behind, copy.behind), s.i32)
-            place = s.op("arith.addi", [target, place], s.i32)
-            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
-
-        number = kernel.signature.tensors.index(window.tensor)
-        BoxPieces(kernel, number, window, ring.panel, load).bring()
+    def _load_piece(self, target: Any, full: Any, lane: Any, copy: Copy, behind: Any) -> None:
+        """Start a copy to so many bytes behind address `target`; its bytes count on `full`."""
+        s = self.kernel.s
+        place = s.value(s.add(behind, copy.behind), s.i32)
+        place = s.op("arith.addi", [target, place], s.i32)
+        hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)

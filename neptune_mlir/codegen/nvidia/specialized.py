@@ -24,11 +24,12 @@ from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
+from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
+from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
@@ -102,7 +103,8 @@ class SpecializedWriter(KernelWriter):
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
         self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
-        self.memory = Memory(s, self.threads, smem, self._consumers_meet)
+        self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
+        self.exchange = self.memory.exchange = SharedPlaces(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
@@ -118,6 +120,7 @@ class SpecializedWriter(KernelWriter):
 
     def _consumers_meet(self) -> None:
         hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
+        self.exchange.met()
 
     def _roles(self) -> None:
         """The branch of the consumers, and that of the producer."""
@@ -175,8 +178,10 @@ class SpecializedWriter(KernelWriter):
     # ---- rings and barriers
 
     def _place_rings(self) -> None:
-        """Shared memory for every ring, and for results on their way out."""
+        """Shared memory for every ring, for factors that groups share, and for results on their way
+        out."""
         self.rings.place()
+        self.exchange.place()
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
@@ -245,6 +250,7 @@ class SpecializedWriter(KernelWriter):
 
     def _consume(self) -> None:
         self.running.clear()
+        self.exchange.meet_again()
         for op in self.body.operations:
             self.write_op(op.operation)
 
@@ -260,12 +266,21 @@ class SpecializedWriter(KernelWriter):
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
         begun = self.products.issue(g, self.oriented(g), tiles, layout)
         self.running[g.result] = Held(layout, begun)
+        self.exchange.started(op)
 
     def _wait(self, op: Any) -> None:
         begun = self.running.pop(op.operands[0])
         pending = ir.IntegerAttr(op.attributes["pending"]).value
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
+        self.exchange.waited(op)
+
+    def _copy(self, op: Any) -> None:
+        tile = self.tile(op.operands[0])
+        if op in self.exchange.places and isinstance(tile, Held):
+            self.tiles[op.results[0]] = self.exchange.share(op, tile)
+        else:
+            super()._copy(op)
 
     def _turn(self, op: Any) -> None:
         if self.turns is not None:
@@ -297,6 +312,7 @@ class SpecializedWriter(KernelWriter):
                 self.compute.registers(tile, iteration, g.maps[use.operand_number])
 
     def _generic(self, op: Any) -> None:
+        self.exchange.reducing = op
         if not SKIPS_ONES.on(op):
             super()._generic(op)
             return
@@ -330,6 +346,7 @@ class SpecializedWriter(KernelWriter):
         first, loaded = self.rings.values(groups), self.elements_of([op])
         loop = scf.ForOp(low, high, step, [*self.spread(starts, layouts), *first])
         with self.s.scope(loop.body), self.instead(loaded):
+            self.exchange.begin(op)
             self.scalars[body.arguments[0]] = loop.induction_variable
             arguments = list(loop.inner_iter_args)
             self.bind(body.arguments[1:], layouts, arguments)
@@ -362,14 +379,17 @@ class SpecializedWriter(KernelWriter):
             self.bind(op.results, layouts, self.spread(end.operation.operands, layouts))
             return
         branch = scf.IfOp(condition, [*kinds, *[self.s.index] * len(groups)], has_else=True)
+        state, after = dict(self.exchange.state), dict(self.exchange.state)
         for region, block in zip(op.regions, (branch.then_block, branch.else_block), strict=True):
             self.rings.positions = dict(before)
+            after, self.exchange.state = self.exchange.state, dict(state)
             *inner, end = region.blocks[0].operations
             with self.s.scope(block):
                 for operation in inner:
                     self.write_op(operation.operation)
                 yielded = self.spread(end.operation.operands, layouts)
                 scf.YieldOp([*yielded, *self.rings.values(groups)])
+        self.exchange.either(after)
         results = list(branch.results)
         self.rings.bind(groups, results[len(kinds) :])
         self.bind(op.results, layouts, results)
@@ -378,6 +398,7 @@ class SpecializedWriter(KernelWriter):
 # ops that other kernels do not have, and those that are something else here
 SPECIALIZED_EMITTERS: dict[str, Emitter] = {
     **EMITTERS,
+    "linalg.copy": SpecializedWriter._copy,
     "linalg.generic": SpecializedWriter._generic,
     "scf.for": SpecializedWriter._for,
     "scf.if": SpecializedWriter._if,

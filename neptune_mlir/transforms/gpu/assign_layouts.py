@@ -100,16 +100,16 @@ def assign_layouts(
             BLOCKS.set(forall, blocks)
 
 
-def matrix_products(forall: Any, target: str) -> list[tuple[int, bool]]:
-    """Of a kernel's products on matrix instructions the rows, and whether a loop has it, in
+def matrix_products(forall: Any, target: str) -> list[tuple[int, int, bool]]:
+    """Of a kernel's products on matrix instructions rows and columns, and whether a loop has it, in
     program order (changes the kernel as `assign-layouts` does first)."""
     slice_whole_arrays(forall)
     round_factors(forall, bool(tuned(forall, "narrow", 1)))
     found = _Assignment(forall, gpu_target(target), 1, 1)
     return [
-        (g.extents[found.matrix[g.result].m], g.op.block != found.body)
+        (g.extents[p.m], g.extents[p.n], g.op.block != found.body)
         for g in found.generics
-        if g.result in found.matrix
+        if (p := found.matrix.get(g.result)) is not None
     ]
 
 

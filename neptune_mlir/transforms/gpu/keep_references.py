@@ -156,7 +156,7 @@ def _keep(chain: list[Any], specialised: bool) -> None:
     """Mark the loops of a chain. Raises Unfit."""
     parts_of = [read_accumulation(loop) for loop in chain]
     for loop, parts in zip(chain, parts_of, strict=True):
-        if not specialised:
+        if not specialised or any(op.operation.name == "linalg.copy" for op in _body_of(loop)):
             _check_stays_in_warp(loop, parts)
     guesses = [read_guess(*pair) for pair in zip(chain, parts_of, strict=True)]
     for parts, guess in zip(parts_of, guesses, strict=True):
@@ -316,6 +316,10 @@ def _check_readers(guess: Guess, parts: Accumulation, end: Any) -> None:
 def _multiplies(loop: Any) -> bool:
     """Whether a loop has products by matrix instructions, which others compute beside."""
     return any(is_product(op.operation) for op in loop.regions[0].blocks[0].operations)
+
+
+def _body_of(loop: Any) -> Any:
+    return loop.regions[0].blocks[0].operations
 
 
 def _check_stays_in_warp(loop: Any, parts: Accumulation) -> None:

@@ -13,6 +13,7 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     extent_multiple,
     load_window,
+    nested,
     owner,
     read_contraction,
     read_generic,
@@ -43,6 +44,8 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     most = max((_loaded_at_once(loop, size) for loop in loops), default=0)
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
+    if CONSUMERS.on(forall):
+        limit -= _exchanged(forall)
     if CONSUMERS.on(forall) and not stages:
         results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
         late = results if any(map(_is_shared, loops)) else 0
@@ -57,6 +60,17 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         text = f"{fitting} stages: shared memory holds no more"
         fast_paths.missed(forall.location, fast_paths.STAGED, text, message=text)
     return fitting
+
+
+def _exchanged(forall: Any) -> int:
+    """Bytes of the left factors of a loop that groups of warps make together."""
+    found: dict[Any, int] = {}
+    for op in nested(forall.regions[0].blocks[0]):
+        if op.name == "linalg.copy" and LAYOUT.on(op):
+            layout = layout_of(op, shape_of(op.results[0]))
+            size = layout.bytes if isinstance(layout, Shared) else 0
+            found[op.parent] = found.get(op.parent, 0) + size
+    return max(found.values(), default=0)
 
 
 def _is_shared(loop: Any) -> bool:

@@ -41,8 +41,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, STAGE, TARGET
-from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
+from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, READER, STAGE, TARGET
+from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
@@ -80,6 +80,41 @@ def _schedule_chain(chain: list[Any], rates: Rates) -> None:
         for k, op in enumerate(schedule.order):
             STAGE.set(op, schedule.stages.stage[op])
             ORDER.set(op, k)
+    for graph in graphs:
+        _put_late_tiles_last(graph)
+
+
+def _put_late_tiles_last(graph: LoopGraph) -> None:
+    """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
+    iteration before them: else these wait for slots that late matmuls read."""
+    puts: dict[Any, int] = {}  # and the stage of the get
+    for get in (op for op in graph.nodes if op.name == GET):
+        put = _put_of(get, graph.loop)
+        if put is None or READER.on(get):
+            return
+        puts[put] = STAGE.of(get)
+    early = [_place(put) for put, stage in puts.items() if not stage]
+    if not early:
+        return
+    last = next(put for put in puts if _place(put) == max(early))
+    late = [put for put, stage in puts.items() if stage and _place(put) < max(early)]
+    for put in sorted(late, key=_place, reverse=True):
+        put.move_after(last)
+
+
+def _put_of(get: Any, loop: Any) -> Any:
+    """The put that feeds a get; None where loops stand in loops."""
+    uses = [use.owner.operation for use in get.operands[0].uses]
+    loops = list(dict.fromkeys(op.parent for op in uses if op.name == GET))
+    puts = sorted((op for op in uses if op.name == PUT), key=lambda op: _place(op.parent))
+    if len(loops) != len(puts) or any(other.block != loop.block for other in loops):
+        return None
+    return puts[sorted(loops, key=_place).index(loop)]
+
+
+def _place(op: Any) -> int:
+    """Of an op in its block."""
+    return [other.operation for other in op.block.operations].index(op)
 
 
 def _as_written(graph: LoopGraph, rates: Rates) -> float:

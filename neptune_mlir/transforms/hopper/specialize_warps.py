@@ -4,12 +4,14 @@
 One warp group brings tiles to shared memory by TMA; one to three others, of 64 rows each, multiply
 them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
 
-* every matmul has 64 rows a group, and fills the instruction;
+* every matmul has 64 rows a group, and fills the instruction; where one has more columns than an
+  instruction, groups share the rows, and each has a part of the columns of all matmuls;
 * every tile in shared memory, for products or for what makes their factors, is a load that TMA
   can do: rows of whole chunks of 16 bytes, a tile that ends where the tensor ends, positions that
   no computed tile decides. Rows lie in panels of 64 columns, the last of them partly filled: what
   a panel has beyond the tensor's last column is 0;
-* no tile moves between threads otherwise (row reductions stay in a row's lanes).
+* no tile moves between threads otherwise (row reductions stay in a row's lanes), unless groups
+  share rows: then left factors that they compute do, through shared memory.
 
 The loads and matmuls may stand in loops within loops. A kernel that qualifies is marked:
 
@@ -26,9 +28,11 @@ and a remark says why.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -59,9 +63,11 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.group_tiles import sharing
 from neptune_mlir.targets.warp_groups import (
     CHUNK,
     DEEP,
+    HALF,
     PANEL,
     REGISTERS,
     WIDE,
@@ -116,7 +122,7 @@ def specialize_warps(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        if any(streamed for _, streamed in products[k]):
+        if any(streamed for *_, streamed in products[k]):
             UNSPECIALIZED.set(forall)
         if products[k] or _contracts(forall):
             # where some number of groups has the right rows, only what is wrong there matters
@@ -134,7 +140,7 @@ def suits(module: Any) -> bool:
 
 
 def _unfit(
-    module: Any, products: list[list[tuple[int, bool]]], groups: int, target: str, stages: int
+    module: Any, products: list[list[tuple[int, int, bool]]], groups: int, target: str, stages: int
 ) -> dict[int, Unshared]:
     """Which kernels without consumers are not for so many groups, and why."""
     unfit: dict[int, Unshared] = {}
@@ -142,12 +148,14 @@ def _unfit(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        other = next((rows for rows, _ in products[k] if rows != ROWS * groups), None)
+        across = sharing(max((columns for _, columns, _ in products[k]), default=0))
+        wanted = ROWS * groups / across
+        other = next((rows for rows, *_ in products[k] if rows != wanted), None)
         blocks = tuned(forall, "blocks", 1)
         if (groups, blocks) not in REGISTERS:
             unfit[k] = Unshared(f"registers do not hold {groups} groups in each of {blocks} blocks")
         elif other is not None:
-            unfit[k] = OtherRows(_other_rows(other, groups), _MORE_ROWS)
+            unfit[k] = OtherRows(_other_rows(other, groups, across), _MORE_ROWS)
         elif not products[k] and not _contracts(forall):
             unfit[k] = Unshared(_NO_STREAM)
         else:
@@ -174,8 +182,9 @@ def _contracts(forall: Any) -> bool:
 _NO_STREAM = "no loop loads tiles for a matmul"
 
 
-def _other_rows(rows: int, groups: int) -> str:
-    return f"a matmul of {rows} rows, not {ROWS} for each of {groups} groups"
+def _other_rows(rows: int, groups: int, across: int) -> str:
+    each = f"each of {groups} groups" if across == 1 else f"{across} of {groups} groups"
+    return f"a matmul of {rows} rows, not {ROWS} for {each}"
 
 
 _MORE_ROWS = f"tiles of {ROWS} rows or a multiple (knob rows), or rows that share an operand"
@@ -236,8 +245,7 @@ def check(forall: Any, groups: int) -> None:
     body = forall.regions[0].blocks[0]
     operations = list(nested(body))
     products = [op for op in operations if _via(op) == "mma"]
-    for op in products:
-        _check_rows(op, groups)
+    _check_rows(products, groups)
     for op in operations:
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
@@ -252,10 +260,11 @@ def check(forall: Any, groups: int) -> None:
                 f"{wanted if product else ''}",
                 "smaller tiles, or extents that are multiples of 16",
             )
+    across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in products:
-        _check_product(op, forall)
+        _check_product(op, forall, across)
     for op in operations:
-        if op.name == "linalg.copy":
+        if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
     loads = loads_of(forall)
     if not any(load.loop is not None for load in loads):
@@ -264,11 +273,30 @@ def check(forall: Any, groups: int) -> None:
         _check_load(load, forall)
 
 
-def _check_rows(op: Any, groups: int) -> None:
+def _rows_of(op: Any) -> int:
     g = read_generic(op)
-    m = g.extents[_contraction(op, g).m]
-    if m != ROWS * groups:
-        raise OtherRows(_other_rows(m, groups), _MORE_ROWS)
+    return int(g.extents[_contraction(op, g).m])
+
+
+def _check_rows(products: Sequence[Any], groups: int) -> None:
+    found = [read_generic(op) for op in products]
+    widths = [g.extents[_contraction(op, g).n] for op, g in zip(products, found, strict=True)]
+    across = sharing(max(widths, default=0))
+    for m in map(_rows_of, products):
+        if m * across != ROWS * groups:
+            raise OtherRows(_other_rows(m, groups, across), _MORE_ROWS)
+
+
+def is_exchanged(op: Any) -> bool:
+    """Whether a copy takes a computed left factor to shared memory, where it lies as the panel that
+    instructions read."""
+    layout, (tile,) = layout_of(op, shape_of(op.results[0])), op.results
+    if not isinstance(layout, Shared) or layout.columns not in (PANEL, HALF):
+        return False
+    if element_of(tile) not in ("f16", "bf16") or layout.rows % ROWS:
+        return False
+    readers = (use.owner.operation for use in tile.uses)
+    return all(_via(reader) == "mma" for reader in readers)
 
 
 def _contraction(op: Any, g: Generic) -> Contraction:
@@ -277,11 +305,13 @@ def _contraction(op: Any, g: Generic) -> Contraction:
     return p.swapped() if SWAPPED.on(op) else p
 
 
-def _check_product(op: Any, forall: Any) -> None:
+def _check_product(op: Any, forall: Any, across: int) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
-    if n % WIDE or n > WIDEST or k % DEEP:
+    # a group's own columns begin with rows of a factor that swizzles begin with, or with a panel
+    unit = WIDE if across == 1 else PANEL if g.maps[p.b].index(p.k) == 0 else SWIZZLED
+    if n % (unit * across) or n > WIDEST * across or k % DEEP:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
             f" depths multiples of {DEEP}",

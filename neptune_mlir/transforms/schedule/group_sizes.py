@@ -5,14 +5,15 @@ The table (`targets/tuned.py`) has what was measured to be best, by what a strea
 the chip, and how long it is. The rule serves all else. It takes three groups where a thread's
 registers hold the products of a tile of 128, no function but exp is computed beside them, and no
 mask depends on the position in the stream (a causal mask wastes the part of a tile above the
-diagonal). Otherwise it takes two; but three again where streams are long, if these have registers
-for a tile of WORTH points: each tile that is loaded then serves more rows, and what 64 rows more
-waste at the diagonal or at the end of the rows is little. (Over triangles streams have to be longer
-for that, unless rows are not aligned with sectors of memory: such tiles come slowly.) It streams as
-many elements as registers and shared memory hold (two stages, 16-bit elements). Plain products,
-which sum over nothing but the stream, and deep ones, whose factors are cut along what they sum
-over, have as many columns as an instruction takes: each element that a program loads is then
-multiplied most often.
+diagonal). Otherwise it takes two (for 64 rows alone, where results are wider than an instruction:
+these share the rows, and each has a part of the columns); but three again where streams are long,
+if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
+and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
+streams have to be longer for that, unless rows are not aligned with sectors of memory: such tiles
+come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
+elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are
+cut along what they sum over, have as many columns as an instruction takes: each element that a
+program loads is then multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
@@ -26,20 +27,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
+from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import (
     GROUP_ROWS,
     MOST_STREAM,
+    group_count,
     has_registers,
     is_deep,
     is_plain,
     most_stream,
     share_memory,
+    sharing,
 )
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
@@ -52,6 +57,7 @@ from neptune_mlir.targets.warp_groups import (
     SECTOR,
     WIDEST,
     WORTH,
+    padded,
 )
 from neptune_mlir.transforms.registry import remark
 
@@ -97,12 +103,41 @@ def shape_of(
         r for r in {r for nest in nests for r in nest.reads} & compared - loads
         if r.attr not in made and stream in T.axes_of(r)
     ]  # fmt: skip
+    width = 0 if column is None else domain[column]
+    once, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
-        max(depths, default=0), 0 if column is None else domain[column], bool(masks),
+        max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks),
+        len(marks), once, streamed,
     )  # fmt: skip
+
+
+def _loaded(nests: Sequence[FusedNest], domain: Sequence[int], stream: int) -> tuple[int, int]:
+    """Elements that factors of products load of a row once, and of a streamed point: those that two
+    factors have are loaded once."""
+    made = {nest.key: nest.body for nest in nests}
+    found: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+    for _, *factors in contractions(nests):
+        for factor in factors:
+            read, body = factor, made.get(factor.attr)
+            if factor.attr in made:
+                load = masked_load(body) if body is not None else None
+                if load is None:
+                    continue
+                read = load[0]
+            axes = T.axes_of(read.args[-1])
+            sizes = {a: domain[a] for a in axes}
+            place = read.attr, _with_extents(read.args[-1], sizes)
+            found[stream in T.axes_of(read)][place] = padded(math.prod(sizes.values()))
+    return sum(found[0].values()), sum(found[1].values())
+
+
+def _with_extents(position: T.Term, sizes: dict[int, int]) -> Any:
+    """A position, axes told by their extents alone."""
+    if position.op == "index":
+        return sizes[position.attr]
+    return position.op, position.attr, *(_with_extents(a, sizes) for a in position.args)
 
 
 def _is_box(read: T.Term, domain: Sequence[int], aligned: bool) -> bool:
@@ -141,6 +176,8 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(128, WIDEST)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
+    if sharing(shape.width) > 1:
+        return Choice(GROUP_ROWS, most_stream(shape, GROUP_ROWS), keeps=not few)
     if not few and length >= (_long(shape) or length + 1):
         groups = 3
     if (few == 2 or (few and shape.band)) and (shape.triangle or groups == 3):
@@ -160,6 +197,8 @@ def _long(shape: Shape) -> int:
     """The length from which on the rule takes three groups where it takes two for less; 0: none."""
     if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
         return 0
+    if sharing(shape.width) > 1:
+        return 0
     always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
@@ -176,7 +215,7 @@ def resized(shape: Shape, choice: Choice, rows: int, stream: int, chunks: bool =
     if rows and rows != choice.rows:
         choice = replace(choice, rows=rows, stream=most_stream(shape, rows))
     choice = replace(choice, stream=stream or choice.stream)
-    together = (choice.rows // GROUP_ROWS, choice.blocks) in REGISTERS
+    together = (group_count(shape, choice.rows), choice.blocks) in REGISTERS
     fits = choice.blocks == 1 or (together and share_memory(shape, choice))
     return choice if fits else replace(choice, blocks=1)
 

@@ -77,7 +77,11 @@ class HopperBlock(simt.Block):
         super()._llvm_store(op, operands, mask)
         if op.operands[1].shared:
             size = simt.SIZES[op.operands[0].kind] * op.operands[0].count
-            self.fresh[operands[1][mask][:, None] + np.arange(size)] = True
+            written = operands[1][mask]
+            self.fresh[written[:, None] + np.arange(size)] = True
+            busy = {x for warp in self.read for product in warp for x in product}
+            for first, last in busy:
+                assert ((written >= last) | (written + size <= first)).all(), "a product reads it"
 
     def _llvm_mlir_constant(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._arith_constant(op, operands, mask)
@@ -224,7 +228,9 @@ class HopperBlock(simt.Block):
 
     def _load_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert len(self._warps(mask)) == 1
-        target, number, *where, barrier = (self._one(v, mask) for v in operands[:-1])
+        assert mask.sum() == 32 or "elect.sync" not in text
+        rest = operands if "elect.sync" in text else operands[:-1]  # without the lane's number
+        target, number, *where, barrier = (self._one(v, mask) for v in rest)
         assert f".{len(where)}d." in text and target % 128 == 0
         tensor_map = self.maps.made[number]
         end = target + tensor_map.bytes
@@ -351,7 +357,9 @@ class HopperBlock(simt.Block):
         else:
             place = row // 8 * stride + row % 8 * wide + 2 * k
         self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
-        raw = self.shared[swizzle(start + place, wide)[..., None] + np.arange(2)]
+        places = swizzle(start + place, wide)
+        assert not self.fresh[places].any(), "a product may not see yet what threads wrote"
+        raw = self.shared[places[..., None] + np.arange(2)]
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
@@ -401,6 +409,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
     "mov.b32 $0, $1;": HopperBlock._same,
+    '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
     "bar.warp.sync": HopperBlock._nothing,

@@ -13,6 +13,7 @@ from neptune_mlir import ops
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
+from neptune_mlir.pipelines import nvvm
 from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Simulated, Specialised
 from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
@@ -65,6 +66,18 @@ def test_pages_by_the_copy_engine(page_size):
     )
     assert not [r for r in kernel.remarks if "specialised" in r.message]
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+def test_pages_of_a_tile_come_by_a_loop():
+    """A producer has few registers: boxes stand once for all pages, not once for each, so that
+    smaller pages make no more code."""
+
+    def boxes(page_size):
+        program = ops.paged_attention(head_dim=64, page_size=page_size, q_len=None, dtype="f16")
+        module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_90a", None, "tile")
+        return nvvm.emit_tiles(module, "target", target="sm_90a").count("cp.async.bulk.tensor")
+
+    assert boxes(16) < boxes(32)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])

@@ -84,6 +84,23 @@ def test_registers_of_warp_groups():
     assert not group_tiles.has_registers(HEAD, Choice(128, 64, blocks=2))  # one group has a partner
 
 
+def test_groups_that_share_rows():
+    """Results of 512 columns are two instructions' widths: 64 rows are those of two groups."""
+    wide = Shape(512, 512, False, True)
+    latent = replace(wide, scores=2, once=576, streamed=576)  # keys that are values, and more
+    assert [group_tiles.sharing(n) for n in (0, 256, 257, 512, 513)] == [1, 1, 2, 2, 3]
+    assert group_tiles.group_count(wide, 64) == 2
+    assert group_tiles.group_count(HEAD, 64) == 1
+    assert group_tiles.registers(wide, 64) == 64 * 3 // 4 // 2 + 128
+    assert group_tiles.most_stream(wide, 64) == 32  # whole panels
+    assert group_tiles.most_stream(latent, 64) == 64
+    assert group_tiles.once_bytes(latent, 64) == 64 * 576 * 2
+    exchanged = 64 * 64 * 2
+    assert group_tiles.least_bytes(latent, Choice(64, 64)) == 3 * 64 * 576 * 2 + exchanged + 2048
+    assert group_tiles.has_registers(latent, Choice(64, 64))
+    assert not group_tiles.has_registers(latent, Choice(128, 64))  # there are no four groups
+
+
 def test_shared_memory_of_warp_groups():
     rows = 128 * 64 * 2
     step = 96 * (64 + 128) * 2

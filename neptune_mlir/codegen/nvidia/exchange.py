@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What groups that share rows give each other: factors that each makes a part of, and what each
+reduced of a row.
+
+Both go through places in shared memory of their own, so that a barrier stands only where nothing
+else has kept the groups together since a place was last read. Loops have the places in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.layouts import iteration_of, layout_of
+from neptune_mlir.analysis.tiles import (
+    element_bytes,
+    element_of,
+    nested,
+    owner,
+    read_generic,
+    shape_of,
+)
+from neptune_mlir.codegen.gpu.compute import Held
+from neptune_mlir.codegen.gpu.memory import Memory
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.dialects.attributes import VIA
+from neptune_mlir.dialects.op_names import WAIT
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+FREE, READ, UNDER_WAY = range(3)  # others may still read; so may a product of this group
+State = dict[int, int]  # by offset of a place
+
+
+class SharedPlaces:
+    """The places of one kernel, and which of them may still be read."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.kernel = kernel
+        self.places: dict[Any, int] = {}  # of an op: where its result, or parts of it, go
+        self.state: State = {}
+        self.reducing: Any = None  # the op that is being written
+
+    def place(self) -> None:
+        """Shared memory for all ops: those of a block have places of their own."""
+        copies: dict[Any, list[Any]] = {}
+        joins: dict[Any, list[Any]] = {}
+        for op in nested(self.kernel.body):
+            if op.name == "linalg.copy":
+                copies.setdefault(op.parent, []).append(op)
+            elif _parts(op) > 1:
+                joins.setdefault(op.parent, []).append(op)
+        if copies:
+            self._take(list(copies.values()), lambda op: self._layout(op).bytes)
+            self._take(list(joins.values()), _join_bytes)
+
+    def _take(self, blocks: Sequence[Sequence[Any]], size: Any) -> None:
+        for ops in zip_all(blocks):
+            offset = self.kernel.take_tiles(max(map(size, ops)))
+            self.places.update(dict.fromkeys(ops, offset))
+            self.state[offset] = FREE
+
+    def _layout(self, op: Any) -> L.Shared:
+        found: L.Shared = layout_of(op, shape_of(op.results[0]))
+        return found
+
+    # ---- which places may be read
+
+    def met(self) -> None:
+        """All consumers have come to a barrier."""
+        _meet(self.state)
+
+    def meet_again(self) -> None:
+        """Another program begins, while groups may still read what was exchanged in the last."""
+        self.state = dict.fromkeys(self.state, FREE)
+        if self.state:
+            self.kernel.memory.barrier()
+
+    def begin(self, loop: Any) -> None:
+        """A loop begins: its body follows what stands before it, and itself."""
+        if not self.state:
+            return
+        after = dict.fromkeys(self.state, FREE)
+        for op in nested(loop.regions[0].blocks[0]):
+            place = self._read_by_wait(op) if op.name == WAIT else self.places.get(op)
+            if op.name != WAIT and place is not None:
+                _meet(after)
+            if op.name != "linalg.copy" and place is not None:
+                after[place] = READ
+        self.either(after)
+
+    def either(self, other: State) -> None:
+        """What was emitted last follows this, or something that leaves another state."""
+        self.state = {place: max(n, other[place]) for place, n in self.state.items()}
+
+    def _read_by_wait(self, wait: Any) -> int | None:
+        start = owner(wait.operands[0])
+        if start is None:
+            return None
+        found = (self.places.get(owner(v)) for v in start.operands if owner(v) is not None)
+        return next((place for place in found if place is not None), None)
+
+    def started(self, start: Any) -> None:
+        for value in start.operands:
+            made = owner(value)
+            if made is not None and made in self.places:
+                self.state[self.places[made]] = UNDER_WAY
+
+    def waited(self, wait: Any) -> None:
+        place = self._read_by_wait(wait)
+        if place is not None:
+            self.state[place] = READ
+
+    def _clear(self, place: int) -> None:
+        """Nobody reads a place any more."""
+        assert self.state[place] != UNDER_WAY, "a factor is made while a product reads the last one"
+        if self.state[place] == READ:
+            self.kernel.memory.barrier()
+
+    # ---- writing to them
+
+    def share(self, op: Any, tile: Held) -> PanelTile:
+        """Each group's part of a left factor, where products of all groups read it."""
+        s, memory, place = self.kernel.s, self.kernel.memory, self.places[op]
+        layout, dtype = self._layout(op), element_of(op.results[0])
+        self._clear(place)
+        positions = self.kernel.threads.positions(tile.layout)
+        for k in range(0, len(positions), 2):  # an accumulator has neighbours
+            offset = s.add(memory.shared_offset(layout, positions[k]), place)
+            pair = memory.narrow(tile.values[k : k + 2])
+            memory.store_element(pair, memory.shared_pointer(offset), 4)
+        hopper.publish_tile()
+        memory.barrier()
+        address = self.kernel.address(place)
+        return PanelTile(address, layout.rows, layout.columns, dtype, layout.columns)
+
+    @contextmanager
+    def joining(self) -> Iterator[int]:
+        place = self.places[self.reducing]
+        self._clear(place)
+        yield place
+        self.state[place] = READ
+
+
+class GroupMemory(Memory):
+    """That of groups: what is reduced of shared rows has places of an `SharedPlaces`."""
+
+    exchange: SharedPlaces | None = None
+
+    @contextmanager
+    def scratch(self, size: int) -> Iterator[int]:
+        exchange = self.exchange
+        known = exchange is not None and exchange.reducing in exchange.places
+        with exchange.joining() if exchange and known else super().scratch(size) as offset:
+            yield offset
+
+
+def zip_all(blocks: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
+    """The first ops of all blocks, the second ones of those that have one, and so on."""
+    for k in range(max(map(len, blocks), default=0)):
+        yield [ops[k] for ops in blocks if k < len(ops)]
+
+
+def _meet(state: State) -> None:
+    for place, n in state.items():
+        state[place] = FREE if n == READ else n
+
+
+def _parts(op: Any) -> int:
+    """In how many parts warps reduce a row."""
+    if op.name != "linalg.generic" or VIA.find(op) != "registers":
+        return 1
+    g = read_generic(op)
+    count = 1
+    for _, d in iteration_of(op, g.extents).digits_along(g.reduced, "warp"):
+        count *= d.size
+    return count
+
+
+def _join_bytes(op: Any) -> int:
+    """What `Compute` takes for the parts of a reduction."""
+    result = op.results[0]
+    shape = (_parts(op), *shape_of(result))
+    return L.shared(shape, element_bytes(element_of(result))).bytes

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Results wider than an instruction: groups of warps share the rows, each has a part of the
+columns, and what they compute of a left factor goes through shared memory."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.cases import Conditions
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from support.chips.run_kernels import Specialised, Variant
+from support.serving_cases import formula
+
+LATENT, ROPE, PAGE = 384, 16, 16
+
+
+@cache
+def variants(queries):
+    """The tile programs of latents whose warps are specialised, with their cases."""
+    program = ops.latent_attention(
+        latent_dim=LATENT, rope_dim=ROPE, page_size=PAGE, scale=0.1, q_len=queries, dtype="f16"
+    )
+    raised = RaisedProgram(program.to_mlir(), "latent")
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    made = raised.variants(base, "", "sm_90a")
+    found = {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
+    return base, {k: x for k, x in found.items() if "neptune.consumers" in str(x[1].module)}
+
+
+@cache
+def kernel(kind):
+    return Variant(variants(None)[1][kind][1].copy().module)
+
+
+def f16(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float16)
+
+
+def test_groups_share_64_rows():
+    base, found = variants(None)
+    assert list(found) == [(64, "private"), (64, "streamed")]
+    for module in (base.module, *(v.module for _, v in found.values())):
+        text = str(module)
+        assert "neptune.consumers = 2" in text
+        assert f"tensor<64x{LATENT}xf32>" in text
+
+
+@pytest.mark.parametrize("kind", [(64, "private"), (64, "streamed")])
+@pytest.mark.parametrize("heads", [3, 40])
+def test_latents(kind, heads):
+    """Several tiles, of which the last is partly there; what no sequence uses is NaN."""
+    rng = np.random.default_rng(0)
+    lengths = np.array([20, 139, 0, 64], np.int32)
+    table = rng.permutation(4 * 9).reshape(4, 9).astype(np.int32)
+    q, r = f16(4, heads, 2, LATENT), f16(4, heads, 2, ROPE)
+    pages = np.full((36, PAGE, LATENT + ROPE), np.nan, np.float16)
+    keys = []
+    for b, length in enumerate(lengths):
+        keys.append(f16(length, LATENT + ROPE))
+        for at in range(length):
+            pages[table[b, at // PAGE], at % PAGE] = keys[b][at]
+        table[b, -(-length // PAGE) :] = -7
+    found = kernel(kind)(q, r, pages, table, lengths)
+    assert any(block.products for block in kernel(kind).blocks)
+    for b, rows in enumerate(keys):
+        both = np.concatenate([q[b], r[b]], -1)
+        wanted = formula(both, rows[None], rows[None, :, :LATENT], scale=0.1)[0]
+        np.testing.assert_allclose(found[b], wanted, atol=4e-3)
+
+
+def test_keys_and_values_of_their_own():
+    """Wide heads: a causal mask, a reference that both groups move together."""
+    program = ops.attention(head_dim=512, causal=True, dtype="f16")
+    kernel = Specialised(program)
+    q, k, v = f16(1, 1, 100, 512), 4 * f16(2, 1, 100, 512)[:1], f16(3, 1, 100, 512)[:1]
+    found = kernel(q, k, v)
+    assert kernel.blocks[-1].products
+    np.testing.assert_allclose(found[0], formula(q[0], k[0], v[0])[0], atol=4e-3)
+
+
+def test_products_see_what_threads_wrote(monkeypatch):
+    """The simulator sees a factor that is not published."""
+    monkeypatch.setattr(hopper, "publish_tile", lambda: None)
+    made = Variant(variants(None)[1][64, "streamed"][1].copy().module)
+    q, r, pages = f16(1, 1, 1, LATENT), f16(1, 1, 1, ROPE), f16(2, PAGE, LATENT + ROPE)
+    with pytest.raises(AssertionError, match="may not see yet"):
+        made(q, r, pages, np.array([[0, 1]], np.int32), np.array([20], np.int32))
+
+
+def test_streams_are_cut_where_whole_ones_leave_multiprocessors_idle():
+    """A program whose heads are rows already has the tiles of merged rows for any call."""
+    base, found = variants(1)
+    module = found[64, "private"][1]
+    assert module is not None
+    plans = [nvvm.begin_tiles(m.copy().module, target="sm_90a", entry=None, facts=None).plan
+             for m in (base, module)]  # fmt: skip
+    rule = Conditions(plans[0]).of(found[64, "private"][0], plans[1])
+    assert rule[0] == "lt"
+    assert rule[1][:2] == ["mul", 20]
