@@ -220,9 +220,11 @@ def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases
 
 
 def _is_alignable(program: RaisedProgram, target: str) -> bool:
-    """Whether a program has kernels for aligned rows of tensors of scores."""
+    """Whether a program has kernels for aligned rows of tensors of scores: programs of several
+    kernels have those for whole chunks alone."""
     ways = program.ways(target, ways_of(pipeline_of(target), target.partition(",")[0]))
-    return any(lowering.alignable for lowering in program.lowerings(target, ways[:1], "fused"))
+    found = program.lowerings(target, ways[:1], "fused")
+    return any(lowering.alignable and lowering.alone for lowering in found)
 
 
 def _compile_family(program: RaisedProgram, target: str, entry: str | None, cases: bool) -> Any:

@@ -45,7 +45,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
-from neptune_mlir.analysis.tiles import note_choices
+from neptune_mlir.analysis.tiles import multiple_of, note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import (
     ALIGNABLE,
@@ -395,7 +395,9 @@ def _group_sizes(
     over more than the stream; notes what later passes are to know. `column` is uncut."""
     domain, axis = list(op.domain), op.axis.value
     aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
-    shape = aligned if wishes.aligned else group_sizes.shape_of(nests, domain, axis, column)
+    shape = aligned
+    if not wishes.aligned:
+        shape = group_sizes.shape_of(nests, domain, axis, column, whole=_whole_axes(op))
     if aligned != shape:
         ALIGNABLE.set(op.operation)
     known = domain[axis] != DYNAMIC
@@ -413,6 +415,13 @@ def _group_sizes(
     return choice.rows, choice.stream, cut, shape.depth > 1
 
 
+def _whole_axes(op: Any) -> set[int]:
+    """The axes of a stream whose extents only a call knows, in whole chunks for these calls."""
+    dynamic = [a for a, extent in enumerate(op.domain) if extent == DYNAMIC]
+    extents = zip(dynamic, op.extents, strict=True)
+    return {a for a, extent in extents if multiple_of(extent) % warp_groups.CHUNK == 0}
+
+
 def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
     """Whether a program of a stream has all columns of a result."""
     return column is not None and at_most(domain[column], WHOLE_COLUMN)
@@ -428,7 +437,7 @@ def group_cycles(stream: Any) -> float | None:
     ends = [a for a in parallel if a in free]
     if len(ends) < 2 or not _is_uncut(ends[-1], domain):
         return None
-    shape = group_sizes.shape_of(nests, domain, axis, ends[-1])
+    shape = group_sizes.shape_of(nests, domain, axis, ends[-1], whole=_whole_axes(stream))
     length = domain[axis] if domain[axis] != DYNAMIC else 0
     return group_tiles.cycles(shape, group_sizes.choose(_chip_of(stream), shape, length))
 
