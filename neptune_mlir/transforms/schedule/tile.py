@@ -367,13 +367,14 @@ def _long_rows(
     tile that reads them once or seldom; None: by the rule. Notes for which calls others are better.
     """
     streamed = isinstance(op, N.StreamOp)
-    alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
+    along = [a for a in sorted(reduced) if _is_contiguous(a, nests)]
+    alone = len(nests) == len(along) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
     cut = bool(wishes.chunks) and streamed and not wishes.beside_products
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
     if asked or not ruled or not (streamed or alone):
         return None
-    axis = op.axis.value if streamed else next(iter(reduced))
+    axis = op.axis.value if streamed else along[0]
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
     few = bool(wishes.few and wishes.length)
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
@@ -511,8 +512,11 @@ def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]
 
 
 def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
-    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all."""
-    last = [read.args[-1] for nest in nests for read in nest.reads if read.args]
+    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all. Of
+    reads along several axes those along most count: a number of each row is soon read."""
+    reads = [read for nest in nests for read in nest.reads if read.args]
+    most = max((len(T.axes_of(read)) for read in reads), default=0)
+    last = [read.args[-1] for read in reads if len(T.axes_of(read)) == most]
     return not last or any(axis in T.axes_of(position) for position in last)
 
 
