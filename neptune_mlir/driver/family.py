@@ -105,8 +105,10 @@ def chunks_of(
 
 
 def _is_alignable(program: RaisedProgram, pipeline: Any, target: str) -> bool:
-    """Whether a program has kernels for aligned rows of tensors of scores."""
-    return _fused(program, pipeline, target).alignable
+    """Whether a program has kernels for aligned rows of tensors of scores: programs of several
+    kernels have those for whole chunks alone."""
+    fused = _fused(program, pipeline, target)
+    return fused.alignable and fused.alone
 
 
 def has_products(program: RaisedProgram, pipeline: Any, target: str) -> bool:

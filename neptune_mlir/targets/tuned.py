@@ -99,6 +99,7 @@ class Choice:
         boxed: whether results may leave by the copy engine.
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
+        early: whether an iteration loads vectors in front of its products, not beside them.
     """
 
     rows: int
@@ -111,6 +112,7 @@ class Choice:
     boxed: bool = True
     keeps: bool = True
     blocks: int = 1
+    early: bool = False
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

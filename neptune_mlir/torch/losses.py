@@ -10,7 +10,8 @@ dtype of x, for `chunk` classes at a time: the backward program runs on these ro
 whose gradient it writes in place, and adds its gradient of x to what there is
 (`frontend.gradient.added`). A class that is not in a piece is a target that no class of the piece
 equals, so targets only move. On GPUs a piece's gradient of the logits lies where the gradient of
-the weight is not written yet; the last pieces, which find no room there, are small.
+the weight is not written yet. Pieces are as large as that allows, for each one adds to all of the
+gradient of x; the last ones, which find no room there, are small.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def linear_cross_entropy(
         ignore_index: rows of this target have no loss, and no gradient.
         reduction: "mean" (over rows that are not ignored), "sum" or "none".
         chunk: how many classes have their part of the logits in memory at once in the backward
-            pass, at most; 0: all.
+            pass, at most; 0: all. (On GPUs an eighth of it at most, and as many as fit in the
+            memory of the gradient of the weight.)
 
     Returns:
         f32, [] or, with "none", [...] of x.
@@ -147,14 +149,16 @@ def _backward_op(
 
 
 def piece_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
-    """How many classes each piece has. The logits of `rows` rows for a piece should find room in
-    the gradient of the weight that later pieces write; else the piece is small."""
+    """How many classes each piece has. On GPUs (`rows`: of x, else 0) as many, a power of 2, as
+    have their logits in the gradient of the weight that later pieces write; small ones if less
+    than a part of `chunk` has."""
     sizes: list[int] = []
     rest = classes
     while rest:
         size = min(chunk, rest)
-        if chunk < classes and rows * size > (rest - size) * width:
-            size = min(-(-chunk // _SMALL), rest)
+        if chunk < classes and rows:
+            room = rest * width // (rows + width)  # rows * room <= (rest - room) * width
+            size = min(max(-(-chunk // _SMALL), 1 << room.bit_length() >> 1), rest)
         sizes.append(size)
         rest -= size
     return sizes

@@ -26,7 +26,7 @@ from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
-from neptune_mlir.codegen.nvidia import hopper, staged_rows
+from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -298,6 +298,7 @@ class SpecializedWriter(KernelWriter):
         """Vectors that registers take come where they stand, in front of waits for products; not
         in front of a loop, through which they would take registers."""
         super()._load(op)
+        vectors_ahead.bring_next(self, op)
         value = op.results[0]
         tile = self.tiles[value]
         if not isinstance(tile, Pending) or len(shape_of(value)) != 1:

@@ -95,7 +95,8 @@ def is_boxed(forall: Any, value: Any) -> bool:
     last = kind.rank - 1
     if len(window.shape) != 2 or window.dims[-1] != last or min(window.shape) == 1:
         return False
-    whole = level > 1 if kind.is_dynamic_dim(last) else kind.shape[last] % CHUNK == 0
+    whole = level > 1 and kind.is_dynamic_dim(last)
+    whole = whole or extent_multiple(window.tensor, last) % CHUNK == 0
     return whole and element_of(value) in ("f16", "bf16")
 
 

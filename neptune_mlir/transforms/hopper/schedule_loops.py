@@ -14,6 +14,8 @@ loop that gains nothing stays as it is.
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
+By the choice `early`, loads of vectors come first of all: behind the starts, which wait for tiles
+and for room at the matrix unit, the arithmetic that reads them would wait for memory as well.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
@@ -43,6 +45,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, READER, STAGE, TARGET
 from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
+from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
@@ -62,16 +65,16 @@ def schedule_loops(module: Any) -> None:
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
             split_gets(chain)
-            _schedule_chain(chain, rates)
+            _schedule_chain(chain, rates, bool(tuned(forall, "early", 0)))
             join_gets(chain)
 
 
-def _schedule_chain(chain: list[Any], rates: Rates) -> None:
+def _schedule_chain(chain: list[Any], rates: Rates, early: bool) -> None:
     graphs = [LoopGraph(loop) for loop in chain]
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
         missed(chain[0].location, PIPELINED, "there is a loop within it")
         return
-    best = _best([_schedules(graph, rates) for graph in graphs], rates)
+    best = _best([_schedules(graph, rates, early) for graph in graphs], rates)
     late = any(best[0].stages.stage.values())
     if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
         missed(chain[0].location, PIPELINED, "nothing runs beside its matmuls")
@@ -141,10 +144,12 @@ class _Schedule:
         return sum(self.stages.stage.values())
 
 
-def _schedules(graph: LoopGraph, rates: Rates) -> list[_Schedule]:
-    """All schedules of a loop; in the first no op is late."""
+def _schedules(graph: LoopGraph, rates: Rates, early: bool) -> list[_Schedule]:
+    """All schedules of a loop; in the first no op is late. `early`: loads of vectors come first."""
     costs = {op: _cycles(op, rates) for op in graph.nodes}
-    return [s for late in _late_sets(graph) if (s := _schedule(graph, late, costs, rates))]
+    first = {op for op in graph.nodes if early and _is_vector_load(op)}
+    found = (_schedule(graph, late, costs, rates, first) for late in _late_sets(graph))
+    return [schedule for schedule in found if schedule]
 
 
 def _best(found: Sequence[Sequence[_Schedule]], rates: Rates) -> tuple[_Schedule, ...]:
@@ -212,13 +217,13 @@ def _with_makers(graph: LoopGraph, late: set[Any]) -> Iterator[set[Any]]:
 
 
 def _schedule(
-    graph: LoopGraph, late: set[Any], costs: dict[Any, float], rates: Rates
+    graph: LoopGraph, late: set[Any], costs: dict[Any, float], rates: Rates, first: set[Any]
 ) -> _Schedule | None:
-    """The schedule with these ops late, if there is one."""
+    """The schedule with these ops late, and those of `first` first, if there is one."""
     stages = Stages(graph, {op: int(op in late) for op in graph.nodes})
     if late and not _is_legal(stages):
         return None
-    order = _order(stages, costs)
+    order = _order(stages, costs, first)
     if order is None:
         return None
     carried = [graph.arguments[k] for k in stages.read]
@@ -245,14 +250,17 @@ def _is_legal(stages: Stages) -> bool:
 # ---- order
 
 
-def _order(stages: Stages, costs: dict[Any, float]) -> list[Any] | None:
-    """The ops of both stages, as one iteration of the steady state runs them; None if each waits
-    for another."""
+def _order(stages: Stages, costs: dict[Any, float], first: set[Any]) -> list[Any] | None:
+    """The ops of both stages, as one iteration of the steady state runs them, those of `first`
+    as early as can be; None if each waits for another."""
     nodes = stages.graph.nodes
     needs = {op: stages.needs(op) for op in nodes}
     length = _lengths(nodes, needs, costs)
     order: list[Any] = []
-    left = dict.fromkeys(nodes)
+    for op in nodes:
+        if op in first and needs[op] <= {*order}:
+            order.append(op)
+    left = dict.fromkeys(op for op in nodes if op not in order)
     while left:
         ready = [op for op in left if not needs[op] & left.keys()]
         if not ready:
@@ -269,6 +277,11 @@ def _order(stages: Stages, costs: dict[Any, float]) -> list[Any] | None:
         order.append(op)
         del left[op]
     return order
+
+
+def _is_vector_load(op: Any) -> bool:
+    """Whether an op loads a number for each streamed point to registers."""
+    return op.name in LOADS and len(shape_of(op.results[0])) == 1
 
 
 def _next_for_start(

@@ -25,7 +25,7 @@ have these alone: loops at both ends of a stream make long code, and three kerne
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,13 +67,14 @@ ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 
 def shape_of(
     nests: Sequence[FusedNest], domain: Sequence[int], stream: int, column: int | None,
-    aligned: bool = False,
+    aligned: bool = False, whole: Collection[int] = (),
 ) -> Shape:  # fmt: skip
     """What a stream is like.
 
     Args:
         stream, column: the streamed axis, and the result's column axis unless it is cut.
         aligned: whether rows whose length only a call knows begin at multiples of 16 bytes.
+        whole: axes along which they do in any case (`assume-chunks`).
     """
     depths = [
         math.prod(domain[a] for a in nest.reduced_axes if a != stream and domain[a] != DYNAMIC)
@@ -97,7 +98,7 @@ def shape_of(
         if r.attr not in made and r not in factors
         and stream in T.axes_of(r) and T.axes_of(r) & (row_axes - {stream})
     }  # fmt: skip
-    boxes = {r for r in loads if _is_box(r, domain, aligned)}
+    boxes = {r for r in loads if _is_box(r, domain, {*range(len(domain))} if aligned else whole)}
     compared = {r for t in terms if t.op in T.COMPARISONS for r in T.walk(t)}
     marks = [
         r for r in {r for nest in nests for r in nest.reads} & compared - loads
@@ -140,13 +141,14 @@ def _with_extents(position: T.Term, sizes: dict[int, int]) -> Any:
     return position.op, position.attr, *(_with_extents(a, sizes) for a in position.args)
 
 
-def _is_box(read: T.Term, domain: Sequence[int], aligned: bool) -> bool:
-    """Whether the copy engine can bring tiles of a tensor to the panels that factors have, too."""
+def _is_box(read: T.Term, domain: Sequence[int], whole: Collection[int]) -> bool:
+    """Whether the copy engine can bring tiles of a tensor to the panels that factors have, too.
+    `whole`: axes whose extents are whole chunks where only a call knows them."""
     last = read.args[-1]
     if read.dtype not in ("f16", "bf16") or last.op != "index":
         return False
     extent = domain[last.attr]
-    return aligned if extent == DYNAMIC else extent % CHUNK == 0
+    return last.attr in whole if extent == DYNAMIC else extent % CHUNK == 0
 
 
 def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:

@@ -22,7 +22,7 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
-    "ahead": 1 << 20,
+    "ahead": 1 << 20, "early": 1,
 }  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def set_choices(
     module: Any, *, keeps: int = -1, turns: int = -1, skew: int = -1, resident: int = -1,
     boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
     interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
+    early: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -50,12 +51,13 @@ def set_choices(
         near: on AMD, 1 if neighbouring programs run on one die of the chip.
         ahead: how many programs on the rows are that a program has brought to the second-level
             cache, where it holds a row and multiplies no matrices; 0: it does not.
+        early: 1 if an iteration loads vectors in front of its matmuls (`schedule-loops`).
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
         "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
         "interleave": interleave, "priority": priority, "near": near,
-        "ahead": ahead,
+        "ahead": ahead, "early": early,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

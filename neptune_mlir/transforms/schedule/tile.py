@@ -45,7 +45,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
-from neptune_mlir.analysis.tiles import note_choices
+from neptune_mlir.analysis.tiles import multiple_of, note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import (
     ALIGNABLE,
@@ -379,7 +379,8 @@ def _long_rows(
     tile that reads them once or seldom; None: by the rule. Notes for which calls others are better.
     """
     streamed = isinstance(op, N.StreamOp)
-    alone = len(nests) == len(reduced) == 1 and not isinstance(op, N.GlobalOp)
+    along = [a for a in sorted(reduced) if _is_contiguous(a, nests)]
+    alone = len(nests) == len(along) == 1 and not isinstance(op, N.GlobalOp)
     asked = streamed and (wishes.rows or wishes.stream)
     cut = bool(wishes.chunks) and streamed and not wishes.beside_products
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
@@ -388,7 +389,7 @@ def _long_rows(
         return op.axis.value, wishes.rows or _rows(op, nests), wishes.most
     if asked or not ruled or not (streamed or alone):
         return None
-    axis = op.axis.value if streamed else next(iter(reduced))
+    axis = op.axis.value if streamed else along[0]
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
     few = bool(wishes.few and wishes.length)
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
@@ -411,7 +412,9 @@ def _group_sizes(
     over more than the stream; notes what later passes are to know. `column` is uncut."""
     domain, axis = list(op.domain), op.axis.value
     aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
-    shape = aligned if wishes.aligned else group_sizes.shape_of(nests, domain, axis, column)
+    shape = aligned
+    if not wishes.aligned:
+        shape = group_sizes.shape_of(nests, domain, axis, column, whole=_whole_axes(op))
     if aligned != shape:
         ALIGNABLE.set(op.operation)
     known = domain[axis] != DYNAMIC
@@ -429,6 +432,13 @@ def _group_sizes(
     return choice.rows, choice.stream, cut, shape.depth > 1
 
 
+def _whole_axes(op: Any) -> set[int]:
+    """The axes of a stream whose extents only a call knows, in whole chunks for these calls."""
+    dynamic = [a for a, extent in enumerate(op.domain) if extent == DYNAMIC]
+    extents = zip(dynamic, op.extents, strict=True)
+    return {a for a, extent in extents if multiple_of(extent) % warp_groups.CHUNK == 0}
+
+
 def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
     """Whether a program of a stream has all columns of a result."""
     return column is not None and at_most(domain[column], WHOLE_COLUMN)
@@ -444,7 +454,7 @@ def group_cycles(stream: Any) -> float | None:
     ends = [a for a in parallel if a in free]
     if len(ends) < 2 or not _is_uncut(ends[-1], domain):
         return None
-    shape = group_sizes.shape_of(nests, domain, axis, ends[-1])
+    shape = group_sizes.shape_of(nests, domain, axis, ends[-1], whole=_whole_axes(stream))
     length = domain[axis] if domain[axis] != DYNAMIC else 0
     return group_tiles.cycles(shape, group_sizes.choose(_chip_of(stream), shape, length))
 
@@ -518,8 +528,11 @@ def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]
 
 
 def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
-    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all."""
-    last = [read.args[-1] for nest in nests for read in nest.reads if read.args]
+    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all. Of
+    reads along several axes those along most count: a number of each row is soon read."""
+    reads = [read for nest in nests for read in nest.reads if read.args]
+    most = max((len(T.axes_of(read)) for read in reads), default=0)
+    last = [read.args[-1] for read in reads if len(T.axes_of(read)) == most]
     return not last or any(axis in T.axes_of(position) for position in last)
 
 

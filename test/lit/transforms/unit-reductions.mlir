@@ -41,3 +41,23 @@ func.func @more(%x: tensor<3x1x2xf32>) -> tensor<3xf32> {
           identity = 0.0 : f32, result_axes = array<i64: 0>} : () -> tensor<3xf32>
   return %m : tensor<3xf32>
 }
+
+// A sum of what products make, over the axis that numbers them, stays.
+// CHECK-LABEL: @products
+// CHECK: neptune.reduce
+// CHECK: neptune.reduce
+func.func @products(%x: tensor<1x4x8xf32>, %y: tensor<1x6x8xf32>) -> tensor<4x6xf32> {
+  %s = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = affine_map<(b, i, j, k) -> (b, i, k)>} : (tensor<1x4x8xf32>) -> f32
+    %c = "neptune.read"(%y) {map = affine_map<(b, i, j, k) -> (b, j, k)>} : (tensor<1x6x8xf32>) -> f32
+    %p = arith.mulf %a, %c : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", domain = array<i64: 1, 4, 6, 8>,
+          identity = 0.0 : f32, result_axes = array<i64: 0, 1, 2>} : () -> tensor<1x4x6xf32>
+  %m = "neptune.reduce"() ({
+    %a = "neptune.read"(%s) {map = affine_map<(b, i, j) -> (b, i, j)>} : (tensor<1x4x6xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }, {}) {combiner = "add", domain = array<i64: 1, 4, 6>,
+          identity = 0.0 : f32, result_axes = array<i64: 1, 2>} : () -> tensor<4x6xf32>
+  return %m : tensor<4x6xf32>
+}

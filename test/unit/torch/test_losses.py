@@ -99,4 +99,5 @@ def test_sizes_of_pieces():
         for size in sizes:
             rest -= size
             assert 8192 * size <= rest * 4096 or size <= 512 or classes <= 4096
+    assert len(piece_sizes(128256, 4096, 8192, 4096)) <= 20  # each one adds to a gradient
     assert piece_sizes(40, 24, 0, 24) == [24, 16] and piece_sizes(40, 40, 10**6, 24) == [40]

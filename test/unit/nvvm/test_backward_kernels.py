@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels of backward passes on specialised warps: what they load, where, and what they store."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+
+import pytest
+
+import neptune_mlir as neptune
+from neptune_mlir import ops
+from neptune_mlir.driver import compiler
+from neptune_mlir.pipelines import gpu, nvvm, runner
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.targets.nvidia import TARGETS
+
+HEADS, LENGTH = 2, 256
+
+
+def backward(head_dim=64, wrt=None, **options):
+    program = ops.attention(head_dim=head_dim, dtype="f16", **options)
+    return neptune.vjp(program, wrt=wrt)[1]
+
+
+def biased(**options):
+    return backward(
+        inputs={"bias": ops.Extra("h q kv", "f16")},
+        score_mod=lambda score, b, h, q, kv, bias: score + bias[h, q, kv], **options,
+    )  # fmt: skip
+
+
+@cache
+def grids(name):
+    """Of each launch of a program for sm_90a."""
+    programs = {
+        "sink": lambda: backward(causal=True, sink=True),
+        "plain": backward,
+        "one batch": lambda: biased(batch=1, heads=HEADS, q_len=LENGTH, kv_len=LENGTH),
+    }
+    bundle = neptune.compile(programs[name](), target="sm_90a").bundle
+    return bundle.plan, [launch.grid for launch in bundle.plan.launches]
+
+
+def test_a_bias_comes_in_boxes():
+    """In programs of several kernels too, for calls whose rows have whole chunks. (Those of one
+    kernel have cases of their own for these.)"""
+    raised = RaisedProgram(biased().to_mlir(), "biased")
+    assert not compiler._is_alignable(raised, "sm_90a")
+    chunked, _ = raised.of_chunks()
+    (base, whole) = (next(r.lowerings("sm_90a", nvvm.ways("sm_90a"))) for r in (raised, chunked))
+    assert base.alignable and "boxes" not in str(base.module)
+    assert str(whole.module).count("boxes = 1") == 2  # the third loads it once, to registers
+
+
+def test_a_batch_of_one_stores_no_scores():
+    plan, _ = grids("one batch")
+    sizes = [math.prod(buffer.shape) for buffer in plan.buffers[: -len(plan.results)]]
+    assert plan.launches and max(sizes, default=0) < HEADS * LENGTH * LENGTH
+
+
+def test_row_sums_of_short_rows():
+    """64 rows of 64 elements a program, not 4."""
+    _, (sums, *_) = grids("plain")
+    assert sums[-1] == ["ceildiv", ["dim", 0, 2], 64]
+
+
+def test_a_sum_over_batches_and_queries():
+    """A program for each head reads along the queries; not one for all heads."""
+    _, (_, sums, *_) = grids("sink")
+    assert sums == (["dim", 0, 1],) or sums == [["dim", 0, 1]]
+
+
+@cache
+def scheduled(early):
+    module, _ = compiler.lower_text(
+        backward(wrt=["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
+    )
+    steps = nvvm.to_kernels(TARGETS["sm_90a"], "")
+    with module.context:
+        chosen = runner.Step("set-choices", {"early": early})
+        gpu.run(module, [chosen, *runner.until(steps, "schedule-loops")])
+    return str(module)
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_vectors_in_front_of_products(early):
+    """A log-sum-exp and a row sum are asked for before an iteration's first matmul, by choice."""
+    loops = [part for part in scheduled(early).split("scf.for") if "mma_start" in part]
+    assert len(loops) == 2
+    for loop in loops:
+        lines = [x for x in loop.splitlines() if "neptune.order" in x]
+        loads, starts = (
+            [int(re.search(r"neptune.order = (\d+)", x)[1]) for x in lines if kind in x]
+            for kind in ("to tensor<64xf32>", "mma_start")
+        )
+        assert loads and (max(loads) < min(starts)) == bool(early)
+
+
+def test_vectors_of_the_next_iteration():
+    """They are asked for where they are not early: two vectors a loop."""
+    for early in (0, 1):
+        module, _ = compiler.lower_text(
+            backward(wrt=["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
+        )
+        with module.context:
+            gpu.run(module, [runner.Step("set-choices", {"early": early})])
+        text = nvvm.emit_tiles(module, "target", target="sm_90a")
+        assert text.count("prefetch.global.L1") == (0 if early else 4)
