@@ -14,6 +14,7 @@ loop that gains nothing stays as it is.
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
+The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
