@@ -16,6 +16,7 @@ length of what depends on them, and a wait comes when nothing else is left. What
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
 By the choice `early`, loads of vectors come first of all: behind the starts, which wait for tiles
 and for room at the matrix unit, the arithmetic that reads them would wait for memory as well.
+The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's

@@ -4,6 +4,7 @@ columns, and what they compute of a left factor goes through shared memory."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.transforms import registry
 from support.chips.run_kernels import Specialised, Variant
 from support.serving_cases import formula
 
@@ -82,6 +85,18 @@ def test_keys_and_values_of_their_own():
     found = kernel(q, k, v)
     assert kernel.blocks[-1].products
     np.testing.assert_allclose(found[0], formula(q[0], k[0], v[0])[0], atol=4e-3)
+
+
+def test_tiles_that_are_read_early_are_put_first():
+    """The score of the rotary part runs an iteration ahead; the latents' slots are free later."""
+    program = ops.latent_attention(page_size=64, scale=0.1, dtype="bf16")
+    raised = RaisedProgram(program.to_mlir(), "latent")
+    module = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a"))).module
+    with module.context, registry.collect_remarks():
+        gpu.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "pipeline-loops"))
+    puts = re.findall(r"aref_put.*tensor<64x(\d+)xbf16>\)", str(module))
+    assert puts[:2] == ["512", "64"]  # queries, as the program loads them
+    assert puts[2:4] == ["64", "512"]
 
 
 def test_products_see_what_threads_wrote(monkeypatch):
