@@ -12,6 +12,7 @@ import pytest
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
+from neptune_mlir.driver.family import chunks_of
 from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets.nvidia import TARGETS
@@ -47,8 +48,7 @@ def test_a_bias_comes_in_boxes():
     """In programs of several kernels too, for calls whose rows have whole chunks. (Those of one
     kernel have cases of their own for these.)"""
     raised = RaisedProgram(biased().to_mlir(), "biased")
-    assert not compiler._is_alignable(raised, "sm_90a")
-    chunked, _ = raised.of_chunks()
+    chunked, _ = chunks_of(raised, nvvm, "sm_90a")
     (base, whole) = (next(r.lowerings("sm_90a", nvvm.ways("sm_90a"))) for r in (raised, chunked))
     assert base.alignable and "boxes" not in str(base.module)
     assert str(whole.module).count("boxes = 1") == 2  # the third loads it once, to registers
