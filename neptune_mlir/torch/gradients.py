@@ -92,7 +92,8 @@ def attention_backward(
     given[_LSE] = lse.masked_fill(lse == -math.inf, math.inf)
     if d_lse is not None:
         given["d_out1"] = d_lse
-    made = backward.kernel(*(given[n].detach().to(dtype) for n, dtype in backward.takes.items()))
+    takes = backward.takes.items()
+    made = backward.kernel(*(op.by_rows(given[n].detach().to(dtype)) for n, dtype in takes))
     return [made] if len(backward.of) == 1 else list(made)
 
 

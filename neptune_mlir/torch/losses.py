@@ -29,7 +29,7 @@ from neptune_mlir.frontend.gradient.added import adding
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT
 from neptune_mlir.torch.mods import DTYPES
-from neptune_mlir.torch.op import target_of
+from neptune_mlir.torch.op import by_rows, target_of
 
 CHUNK = 4096  # classes: matmuls that fill a GPU, and logits that take less memory than the weight
 _SMALL = 8  # of a chunk: pieces whose logits have memory of their own
@@ -105,7 +105,7 @@ def _op(
     x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     kernel = _forward(x.shape[1], weight.shape[0], x.dtype, x.device)
-    loss, lse = kernel(x.detach(), weight.detach(), target)
+    loss, lse = kernel(*map(by_rows, (x.detach(), weight.detach(), target)))
     return loss, lse
 
 
@@ -123,8 +123,7 @@ def _backward_op(
     lse: torch.Tensor, chunk: int, learns_x: bool, learns_weight: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     classes, wrt = weight.shape[0], ("x",) * learns_x + ("w",) * learns_weight
-    x, weight, lse = x.detach(), weight.detach(), lse.detach()
-    d_loss = d_loss.detach().contiguous()
+    x, weight, target, lse, d_loss = (by_rows(t.detach()) for t in (x, weight, target, lse, d_loss))
     d_x, d_weight = _results(x, weight, learns_x, learns_weight)
     room_for = len(x) if learns_weight and x.is_cuda else 0
     pieces = piece_sizes(classes, chunk or classes, room_for, x.shape[1])

@@ -149,8 +149,14 @@ def run(
         program = program_of(q, k, v, attn_mask, mods, scale, is_causal, return_lse)
         target = target_of(q.device)
         kernel = _kernels[key] = compile(program, target=target, on_demand=True)
-    made = kernel(*arguments_of(q, k, v, attn_mask, captured, mods))
+    made = kernel(*map(by_rows, arguments_of(q, k, v, attn_mask, captured, mods)))
     return made if return_lse else (made, q.new_empty(0))
+
+
+def by_rows(x: torch.Tensor) -> torch.Tensor:
+    """A tensor whose last dimension has stride 1, along which kernels read: this one, or a copy.
+    (The gradient of a sum is one number, expanded.)"""
+    return x if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
 def key_of(

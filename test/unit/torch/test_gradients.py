@@ -204,3 +204,13 @@ def test_compiled_kernels(dtype, learns_bias):
     for f, w in zip(found, wanted, strict=True):
         size = w.abs().max()
         assert (f.double() - w).abs().max() < (3e-6 if dtype is torch.float32 else 3e-2) * size
+
+
+def test_tensors_that_do_not_run_along_their_last_dimension(interpreted):
+    """Transposed ones, and the gradient of a sum, which is one number: GPUs read along rows."""
+    q, k, v = (torch.randn(1, 2, 4, 9).mT.requires_grad_() for _ in range(3))
+    found, wanted = (
+        torch.autograd.grad(op(q, k, v, is_causal=True).sum(), (q, k, v))
+        for op in (door.attention, SDPA)
+    )
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
