@@ -105,6 +105,11 @@ class Chip:
 
     # ---- scalars
 
+    def unknown(self, s: Scalars, number: Any) -> Any:
+        """The same number (index), of which the optimizer knows nothing: what is computed from it
+        is computed here, and not in front of a loop."""
+        return number
+
     def exp2(self, s: Scalars, x: Any) -> Any:
         """2 to the power x (f32), results under the normal range flushed to 0."""
         raise NotImplementedError
