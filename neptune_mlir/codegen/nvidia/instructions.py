@@ -103,8 +103,11 @@ class Nvidia(Chip):
 
     # ---- scalars
 
-    def unknown(self, s: Scalars, number: Any) -> Any:
-        return s.value(unknown(s.value(number, s.i32)))
+    def again(self, threads: Threads) -> Threads:
+        s = threads.s
+        bound = 1 << (threads.count - 1).bit_length()  # told again: narrow sums are cheaper
+        number = s.mod(s.value(unknown(s.value(threads.id, s.i32))), bound)
+        return Threads(s, threads.lanes, threads.warps, number)
 
     def exp2(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.ex2", [x], x.type, ftz=ir.BoolAttr.get(True))
