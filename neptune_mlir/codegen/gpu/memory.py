@@ -17,6 +17,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.addresses import addresses, limits_of, threads_here
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
@@ -372,34 +373,14 @@ class Memory:
         found: list[Any] = []
         kind = self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
-        for inside, wide in self._loads(array, window, layout, vector):
+        size = element_bytes(array.dtype) * vector
+        for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
+            wide = self.load_element(pointer, self._wide(array.dtype, vector), size)
             for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
                 value = self.from_memory(value, array.dtype)
                 zero = s.constant(0, value.type)
                 found.append(s.select(inside, value, zero))
         return found
-
-    def _loads(
-        self, array: Array, window: Window, layout: Layout, vector: int
-    ) -> Iterator[tuple[Any, Any]]:
-        """Load what this thread holds, `vector` elements at once: whether they exist, and they.
-
-        Positions outside are clamped to the last element, so that no load needs a branch.
-        """
-        s = self.s
-        positions = self.threads.positions(layout)
-        kind = self._wide(array.dtype, vector)
-        for start in range(0, len(positions), vector):
-            position = positions[start]
-            limits = _limits(window, layout)
-            inside = self.in_bounds(position, limits)
-            last = [1] * (len(position) - 1) + [vector]  # what one access takes along each axis
-            clamped = [
-                p if limit is None else s.minimum(p, s.sub(limit, step))
-                for p, limit, step in zip(position, limits, last, strict=False)
-            ]
-            pointer = self.address(array, window, clamped)
-            yield inside, self.load_element(pointer, kind, element_bytes(array.dtype) * vector)
 
     def _wide(self, dtype: str, vector: int) -> Any:
         kind = self.memory_type(dtype)
@@ -500,16 +481,19 @@ class Memory:
         """This thread's part of a window on its way to shared memory. What of it exists is for
         `store_staged` to ask: asking here would wait for the loads."""
         layout, vector = self.staging(array, window)
-        return [value for _, value in self._loads(array, window, layout, vector)]
+        kind, size = self._wide(array.dtype, vector), element_bytes(array.dtype) * vector
+        threads = threads_here(self, layout.registers // vector)
+        places = addresses(self, array, window, layout, vector, threads)
+        return [self.load_element(pointer, kind, size) for _, pointer in places]
 
     def store_staged(
         self, array: Array, window: Window, tile: SharedTile, values: Sequence[Any]
     ) -> None:
         """Write what `load_staged` gave of the same window; 0 where nothing exists."""
         layout, vector = self.staging(array, window)
-        positions = self.threads.positions(layout)[::vector]
+        positions = threads_here(self, len(values)).positions(layout)[::vector]
         if _is_part(window):
-            limits = _limits(window, layout)
+            limits = limits_of(window, layout)
             values = [
                 self.s.select(self.in_bounds(position, limits), value, self.zero(value.type))
                 for value, position in zip(values, positions, strict=True)
@@ -555,14 +539,6 @@ def _run_of(layout: Layout, last: int) -> int:
               if d.dim == last and d.stride != 1]  # fmt: skip
     whole = all(d.stride % run == 0 for d in others) and not layout.padded
     return run if whole else 1
-
-
-def _limits(window: Window, layout: Layout) -> list[Any]:
-    """Of each dimension, how many positions of a window exist (None: all that threads hold)."""
-    return [
-        v if v is not None else (n if layout.padded else None)
-        for v, n in zip(window.valid, window.shape, strict=True)
-    ]
 
 
 def _is_part(window: Window) -> bool:

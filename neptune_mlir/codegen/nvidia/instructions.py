@@ -13,7 +13,7 @@ from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
-from neptune_mlir.codegen.nvidia.hopper import asm, every_lane
+from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, unknown
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.targets.nvidia import NvidiaTarget
@@ -102,6 +102,12 @@ class Nvidia(Chip):
         )
 
     # ---- scalars
+
+    def again(self, threads: Threads) -> Threads:
+        s = threads.s
+        bound = 1 << (threads.count - 1).bit_length()  # told again: narrow sums are cheaper
+        number = s.mod(s.value(unknown(s.value(threads.id, s.i32))), bound)
+        return Threads(s, threads.lanes, threads.warps, number)
 
     def exp2(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.ex2", [x], x.type, ftz=ir.BoolAttr.get(True))

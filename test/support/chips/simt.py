@@ -208,6 +208,8 @@ class Block:
         if "vote.sync.all" in text:
             assert len(self._warps(mask))
             return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
+        if text == "mov.b32 $0, $1;":
+            return operands[0]
         if "prefetch.global.L1" in text:
             return None  # reads nothing
         if "prefetch.L2" in text:

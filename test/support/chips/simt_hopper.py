@@ -156,9 +156,6 @@ class HopperBlock(simt.Block):
     def _nothing(self, text: str, operands: Any, mask: np.ndarray) -> None:
         pass
 
-    def _same(self, text: str, operands: Any, mask: np.ndarray) -> Any:
-        return operands[0]
-
     def _store_chunk(self, text: str, operands: Any, mask: np.ndarray) -> None:
         pointer, *words, wanted = operands
         there = mask & (wanted != 0)
@@ -408,7 +405,6 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
-    "mov.b32 $0, $1;": HopperBlock._same,
     '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
