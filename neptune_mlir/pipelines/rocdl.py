@@ -40,9 +40,11 @@ def ways(target: str) -> tuple[Way, ...]:
     spills no register is taken."""
     chip = amd(target)
     private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
+    # Last, the rule by what a block can have: it cuts streams inside streams, too.
+    rule = f"held:{PRODUCT_WORDS[0]};shared:{chip.shared_block >> 10};least:16"
     knobs = [
         {"streamed": streamed, "ahead": streamed, "private": private}
-        for streamed in _TILES[chip.wave]
+        for streamed in (*_TILES[chip.wave], rule)
     ]
     fits = functools.partial(_fits, chip)
     return (*(Way(k, suits=fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
