@@ -40,8 +40,10 @@ def grids(name):
         "plain": backward,
         "one batch": lambda: biased(batch=1, heads=HEADS, q_len=LENGTH, kv_len=LENGTH),
     }
-    bundle = neptune.compile(programs[name](), target="sm_90a").bundle
-    return bundle.plan, [launch.grid for launch in bundle.plan.launches]
+    raised = RaisedProgram(programs[name]().to_mlir(), name)
+    lowering = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    plan = gpu.sketch(lowering.module, "sm_90a", None)
+    return plan, [launch.grid for launch in plan.launches]
 
 
 def test_a_bias_comes_in_boxes():
