@@ -78,8 +78,7 @@ def execute(options: argparse.Namespace) -> int:
     if not report:
         print("nothing fuses, so there is nothing to verify")
     if options.smt2:
-        with open(options.smt2, "w") as file:
-            file.write("(reset)\n".join(smt2))
+        write(Path(options.smt2), "(reset)\n".join(smt2))
     if options.json:
         print(json.dumps({"fusions": report, "ok": passed}))
     return 0 if passed else 1

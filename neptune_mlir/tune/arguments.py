@@ -60,6 +60,11 @@ class Arguments:
         places = self._open()
         return {places[name]: extent for name, extent in self.fixed.items()}
 
+    @property
+    def has_length(self) -> bool:
+        """Whether any extent is the length's."""
+        return self.shapes() != shapes(self.plan, self.length + 1, self.known)
+
     def shapes(self) -> list[list[int]]:
         return shapes(self.plan, self.length, self.known)
 
