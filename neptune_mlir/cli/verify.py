@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from neptune_mlir.cli.numbers import at_least, seed
+from neptune_mlir.cli.outputs import write
 from neptune_mlir.driver.inputs import read_source
 
 

@@ -125,7 +125,7 @@ def test_a_file_stays_that_cannot_be_used(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("extents", "more"), [("8x8", []), ("?x8", ["--extent", "x.0=4"])], ids=["static", "fixed"]
+    ("extents", "more"), [("8x8", []), ("?x8", ["--extent", "0.0=4"])], ids=["static", "fixed"]
 )
 def test_lengths_that_decide_nothing(folder, capsys, extents, more):
     program = PROGRAM.replace("tensor<8x8xf32>", f"tensor<{extents}xf32>")
@@ -139,4 +139,15 @@ def test_lengths_that_decide_nothing(folder, capsys, extents, more):
     search = ["tune", "search", "q.mlir", "--table", "t.json", *more]
     code, printed = said([*search, "--lengths", "64,128"], capsys)
     assert code == 2 and "no extent of the program is left for --lengths" in printed
-    assert said([*search, "--evaluations", "1", "--rounds", "2", "--knob", "rows=8"], capsys)[0] == 0
+    short = ["--evaluations", "1", "--rounds", "2", "--knob", "rows=8"]
+    assert said([*search, *short], capsys)[0] == 0
+
+
+def test_extents_of_arguments_without_names(folder, capsys):
+    """MLIR keeps no names of arguments, so they go by position."""
+    Path("q.mlir").write_text(PROGRAM.replace("x8xf32", "x?xf32"))
+    search = ["tune", "search", "q.mlir", "--table", "t.json", "--evaluations", "1",
+              "--rounds", "2", "--knob", "rows=8"]  # fmt: skip
+    code, printed = said([*search, "--extent", "x.1=4"], capsys)
+    assert code == 2 and "hint: 0.1" in printed
+    assert said([*search, "--extent", "0.1=4"], capsys)[0] == 0
