@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.cli.numbers import seed
+from neptune_mlir.cli.outputs import check_writable, write
 from neptune_mlir.errors import UsageError
 
 QUICK_BUDGET = 400.0
@@ -107,6 +108,7 @@ def _add_sweep_arguments(parser: argparse.ArgumentParser, measure: bool) -> None
 
 
 def execute(options: argparse.Namespace) -> int:
+    check_writable(*(getattr(options, name, None) for name in ("json", "plot", "perfetto")))
     if options.action is None:
         return _sweep_here(options)
     return {"build": _build, "run": _run, "show": _show, "trace": _trace}[options.action](options)
@@ -182,7 +184,7 @@ def _conducted(
 
     def save(found: dict[str, Any]) -> None:
         if options.json:
-            options.json.write_text(results.to_json(found))
+            write(options.json, results.to_json(found))
 
     return run.Conductor(cells, wanted, log, _say).run(save, before)
 
@@ -228,7 +230,7 @@ def _check(options: argparse.Namespace, log: Path) -> int:
     found = run.bundles_of(options.folder, options.operators)
     rows = check_all([p for p, spec in found.items() if spec["dtype"] in wanted], log, say=_say)
     if options.json:
-        options.json.write_text(results.to_json(rows))
+        write(options.json, results.to_json(rows))
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} bundles right")
     return 0 if rows and right == len(rows) else 1
@@ -258,13 +260,13 @@ def _profile(options: argparse.Namespace) -> int:
             found[profile.title(row)] = tracks
             print(f"{profile.table(row).text()}\n", flush=True)
     if options.json:
-        options.json.write_text(results.to_json(rows))
+        write(options.json, results.to_json(rows))
     if options.plot:
-        options.plot.write_text(timeline(found))
+        write(options.plot, timeline(found))
     if options.perfetto:
         from neptune_mlir.bench.perfetto import trace
 
-        options.perfetto.write_text(trace(found))
+        write(options.perfetto, trace(found))
     return 0
 
 
@@ -273,7 +275,7 @@ def _trace(options: argparse.Namespace) -> int:
 
     rows = trace.run(options.folder, options.device, options.only, options.limit, _say)
     if options.json:
-        options.json.write_text(results.to_json(rows))
+        write(options.json, results.to_json(rows))
     done = [row for row in rows if "right" in row]
     right = sum(row["right"] for row in done)
     print(f"{right} of {len(done)} workloads right, {len(rows) - len(done)} skipped")
@@ -300,7 +302,7 @@ def _plot(found: dict, path: Path | None) -> None:
         from neptune_mlir.bench.sweep import standings
 
         drawn = [r for r in found["rows"] if r["suite"] == "sweep"]
-        path.write_text(plot_draws(standings(drawn)) if drawn else plot(found))
+        write(path, plot_draws(standings(drawn)) if drawn else plot(found))
 
 
 def _batches(options: argparse.Namespace) -> tuple[int, ...]:

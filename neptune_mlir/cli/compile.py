@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from neptune_mlir.algebra.rules import MODES
+from neptune_mlir.cli.outputs import write
 from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.driver.foreign import to_bytecode
 from neptune_mlir.driver.inputs import read_source
@@ -42,8 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--numerics", choices=MODES, help="which fused forms are accurate enough (default: default)"
     )
     parser.add_argument(
-        "--tuning", metavar="TABLE", help="a table of 'neptune tune', not the user's"
-    )
+        "--tuning", metavar="TABLE",
+        help="a table of 'neptune tune', not the user's; none: the shipped one alone",
+    )  # fmt: skip
     parser.add_argument(
         "-o", dest="output", metavar="OUT",
         help="default: IN.bundle for a bundle, else stdout; MLIR bytecode to OUT.mlirbc",
@@ -100,8 +102,5 @@ def _write(path: str | None, data: bytes) -> int:
     if path in (None, "-"):
         sys.stdout.buffer.write(data)
         return 0
-    try:
-        Path(str(path)).write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {error.strerror}") from None
+    write(Path(str(path)), data)
     return 0

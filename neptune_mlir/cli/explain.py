@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.cli.outputs import write
 from neptune_mlir.cli.schedule_options import add_schedule_arguments, knobs_of
 from neptune_mlir.driver.inputs import read_source
 from neptune_mlir.errors import InputError, UsageError
@@ -66,7 +67,7 @@ def execute(options: argparse.Namespace) -> int:
             Path(facts["schedule"]).name, facts["remarks"], every, given,
             _profile(options.profile),
         )  # fmt: skip
-        Path(options.html).write_text(page(request), encoding="utf-8")
+        write(Path(options.html), page(request))
         return 0
     print(explain.explain(module, source.text))
     knobs = facts["provenance"]["schedule"]["knobs"].replace(":", " ").replace(";", ", ")

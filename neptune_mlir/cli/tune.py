@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.cli.numbers import seed
-from neptune_mlir.errors import InputError, UsageError
+from neptune_mlir.cli.outputs import check_writable, write
+from neptune_mlir.errors import UsageError
 
 RESULTS = "results.json"
 ACTIONS = ("build", "run", "record", "search", "all")
@@ -80,7 +82,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--extent", action="append", default=[], metavar="ARGUMENT.DIMENSION=NUMBER,...",
         help="run-time extents that are not the length: q.0=2,q.1=16",
     )  # fmt: skip
-    parser.add_argument("--lengths", default="1024", help="of calls (default: %(default)s)")
+    parser.add_argument("--lengths", help="of calls, where a call decides one (default: 1024)")
     parser.add_argument("--evaluations", type=int, default=50, help="points (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="in which points may begin")
     parser.add_argument("--rounds", type=int, default=10, help="of the best three and the rule")
@@ -154,6 +156,7 @@ def _run(options: argparse.Namespace, folder: Path, path: Path) -> int:
     from neptune_mlir.tune import record, run
 
     manifest = manifests.read(folder)
+    check_writable(path)
     if options.rounds < 1:
         raise UsageError(f"--rounds is {options.rounds}", hint="1 or more; 4 show the noise")
     wanted = run.Options(options.rounds, options.budget)
@@ -168,7 +171,7 @@ def _run(options: argparse.Namespace, folder: Path, path: Path) -> int:
         raise UsageError("there is nothing to measure", hint="nothing won, or nothing was built")
     before = run.read(path) if path.exists() else None
     found = run.Tuner(manifest, cells, wanted, folder / "run.log", _say).run(
-        lambda some: _write(path, to_json(some)), before
+        lambda some: write(path, to_json(some)), before
     )
     for line in record.report([found]):
         _say(line)
@@ -188,17 +191,17 @@ def _search(options: argparse.Namespace) -> int:
         raise UsageError("--evaluations takes 1 or more, --rounds 2 or more")
     path = _table_path(options.table)
     source = read_source(options.program)
-    for out in filter(None, (options.json, path)):
-        _check_writable(Path(out))  # before a search of minutes, not after it
+    check_writable(options.json, path)  # before minutes of work
     given: list[str] = options.schedule
     own = [name for name in given if name not in library.shipped()]
     if own and len(given) > 1:
         raise UsageError(f"'{own[0]}' stands beside other schedules",
                          hint="one of your own, or several that ship")  # fmt: skip
+    lengths = _numbers("lengths", options.lengths) if options.lengths else None
     # the file that NEPTUNE_TUNING names may be one that this search is to begin
     with tuned.using(tuned.shipped() if path == tuned.user_path() and not path.exists() else None):
         subject = trial.Trial(
-            source, options.target, own[0] if own else None, _numbers("lengths", options.lengths),
+            source, options.target, own[0] if own else None, lengths,
             parse_extents(options.extent), trial.Host() if options.target == "cpu" else trial.Gpu(),
         )  # fmt: skip
         chosen = library.knob_ranges(options.knob)
@@ -207,23 +210,31 @@ def _search(options: argparse.Namespace) -> int:
         budget = session.Budget(options.evaluations, options.seconds, options.rounds)
         found, winner = session.run(subject, space, budget, options.seed, _say)
     if options.json:
-        _write(options.json, json.dumps(found, indent=1) + "\n")
+        write(options.json, json.dumps(found, indent=1) + "\n")
     if winner is None:
         return 0
     there = tuned.read(path) if path.exists() else tuned.Table()
-    _write(path, there.with_finding(winner).to_json())
+    write(path, there.with_finding(winner).to_json())
     _say(f"{path}: {winner.schedule}, {winner.knobs}")
     return 0
 
 
 def _table_path(name: str) -> Path:
-    """The file of a table by its name on the command line. Raises UsageError."""
+    """The file of a table by its name on the command line; the user's own gets its folder.
+
+    Raises:
+        UsageError: there is no user's table.
+    """
     from neptune_mlir.targets import tuned
 
-    path = tuned.user_path() if name == "user" else Path(name)
+    if name != "user":
+        return Path(name)
+    path = tuned.user_path()
     if path is None:
         raise UsageError(f"{tuned.ENVIRONMENT}=none: there is no user's table",
                          hint="name one: --table PATH")  # fmt: skip
+    with contextlib.suppress(OSError):  # whoever writes the file says why it cannot be
+        path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -236,8 +247,7 @@ def _record(results: Sequence[Path], name: str) -> int:
     there = tuned.read(path) if path.exists() else tuned.Table()
     # of shapes that the user's table is to speak for, it says all that there is to say
     table = record.merge(there, runs, tuned.shipped() if name == "user" else tuned.Table())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, table.to_json())
+    write(path, table.to_json())
     _say(f"{path}: entries {len(table.entries)}, of these results {len(record.entries(runs))}")
     return 0
 
@@ -248,6 +258,7 @@ def _all(options: argparse.Namespace) -> int:
     from neptune_mlir.targets.nvidia import architecture
     from neptune_mlir.tune import run
 
+    check_writable(_table_path(options.table))  # before minutes of work
     name = "-".join([Path(p).stem for p in options.programs] + [options.suite or ""])
     folder = options.folder or cache.folder() / "tune" / name.strip("-")
     folder.mkdir(parents=True, exist_ok=True)
@@ -258,25 +269,6 @@ def _all(options: argparse.Namespace) -> int:
     _build(options, folder, best.name)
     code = _run(options, folder, folder / RESULTS)
     return code or _record([folder / RESULTS], options.table)
-
-
-def _check_writable(path: Path) -> None:
-    """Raises InputError where `_write` will fail."""
-    there = path.exists()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
-        if not there:
-            path.unlink()
-    except OSError as error:
-        raise InputError(f"cannot write '{path}': {error.strerror}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise InputError(f"cannot write '{path}': {error.strerror}") from None
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:

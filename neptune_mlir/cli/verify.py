@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from neptune_mlir.cli.numbers import at_least, seed
+from neptune_mlir.cli.outputs import write
 from neptune_mlir.driver.inputs import read_source
 
 
@@ -78,8 +80,7 @@ def execute(options: argparse.Namespace) -> int:
     if not report:
         print("nothing fuses, so there is nothing to verify")
     if options.smt2:
-        with open(options.smt2, "w") as file:
-            file.write("(reset)\n".join(smt2))
+        write(Path(options.smt2), "(reset)\n".join(smt2))
     if options.json:
         print(json.dumps({"fusions": report, "ok": passed}))
     return 0 if passed else 1

@@ -217,7 +217,7 @@ def compile(
         numerics: "default" fuses what is as accurate as the program as written, "strict" also keeps
             the whole range of its types, "fast" asks for equality over the reals only
             (`algebra.accept`).
-        tuning: a table that `neptune tune record` wrote, instead of the user's.
+        tuning: a table that `neptune tune record` wrote, instead of the user's; or "none".
         knobs: numbers of the schedule by name, such as `{"rows": 64}`.
         on_demand: code that only some calls take is compiled by the first of them, for GPUs that
             have such. `bundle`, `facts` and `save` compile all of it.

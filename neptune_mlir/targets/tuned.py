@@ -335,8 +335,8 @@ def current() -> Table:
 
 @contextlib.contextmanager
 def using(table: Table | str | os.PathLike[str] | None) -> Iterator[None]:
-    """Within it, a table is the current one, or that of a file over the shipped one; None changes
-    nothing.
+    """Within it, a table is the current one, or that of a file over the shipped one ("none": the
+    shipped one alone, as in the environment); None changes nothing.
 
     Raises:
         InputError: the file holds no table.
@@ -345,7 +345,7 @@ def using(table: Table | str | os.PathLike[str] | None) -> Iterator[None]:
         yield
         return
     if not isinstance(table, Table):
-        table = read(table).over(shipped())
+        table = shipped() if table == "none" else read(table).over(shipped())
     token = _chosen.set(table)
     try:
         yield

@@ -13,6 +13,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.plan import Plan
 
 MOST = 64 << 30  # bytes
+NUMBERED = "argument "  # with its position: what a plan calls an argument that has no name
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "i8": 1, "i1": 1}
 
 
@@ -23,7 +24,7 @@ def parse_extents(settings: Sequence[str]) -> dict[str, int]:
         name, _, number = item.partition("=")
         if not number.isdigit() or int(number) < 1 or not name.rpartition(".")[2].isdigit():
             raise UsageError(f"'{item}' is no extent", hint="ARGUMENT.DIMENSION=NUMBER: q.0=4")
-        found[name] = int(number)
+        found[name.removeprefix(NUMBERED)] = int(number)
     return found
 
 
@@ -47,9 +48,10 @@ class Arguments:
                              hint=", ".join(self._open()) or "it has none")  # fmt: skip
 
     def _open(self) -> dict[str, tuple[int, int]]:
-        """The places of extents that are known at run time only."""
+        """The places of extents that are known at run time only. Arguments without a name, as those
+        of programs in MLIR are, go by their position."""
         return {
-            f"{a.name}.{dim}": (k, dim)
+            f"{a.name.removeprefix(NUMBERED)}.{dim}": (k, dim)
             for k, a in enumerate(self.plan.arguments)
             for dim, extent in enumerate(a.shape) if extent is None
         }  # fmt: skip
@@ -59,6 +61,11 @@ class Arguments:
         """The fixed extents, by argument and dimension."""
         places = self._open()
         return {places[name]: extent for name, extent in self.fixed.items()}
+
+    @property
+    def has_length(self) -> bool:
+        """Whether any extent is the length's."""
+        return self.shapes() != shapes(self.plan, self.length + 1, self.known)
 
     def shapes(self) -> list[list[int]]:
         return shapes(self.plan, self.length, self.known)

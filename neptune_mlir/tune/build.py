@@ -78,6 +78,8 @@ def build(
     for job in jobs:
         _keep(folder, job, {n: answers[job["name"], n] for n in job["candidates"]})
         say(summary(job))
+        if job["spec"].get("once"):
+            say(f"{job['name']}: no call decides an extent; it is measured once for all --lengths")
     codes = sorted(f"{name} {label} {a.get('digest')}" for (name, label), a in answers.items())
     made = {
         "target": target, "tools": cache.compiler_versions(), "lengths": list(lengths),
@@ -174,6 +176,7 @@ def _store(
         plan = Bundle.from_bytes(bundle.read_bytes()).plan
         for length in lengths:
             Arguments(plan, spec["fixed"], length).check_size()
+        spec["once"] = not Arguments(plan, spec["fixed"], lengths[0]).has_length
         spec["stored"] = f"{job['name']}.npz"
         messages.append({
             "do": "store", "program": str(folder / job["program"]), "bundle": str(bundle),

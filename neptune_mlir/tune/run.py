@@ -62,8 +62,11 @@ class Options:
 def cells_of(folder: Path, manifest: dict[str, Any], options: Options) -> list[Cell]:
     """Length by length, so that an early end leaves something of every job."""
     found = []
-    for length in options.lengths or manifest["lengths"]:
+    lengths = options.lengths or manifest["lengths"]
+    for length in lengths:
         for job in manifest["jobs"]:
+            if job["spec"].get("once") and length != lengths[0]:
+                continue
             wanted = None if options.only is None else {RULE, *options.only.get(job["name"], ())}
             labels = [n for n in job["candidates"] if wanted is None or n in wanted]
             if len(labels) < 2:

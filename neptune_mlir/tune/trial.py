@@ -31,6 +31,7 @@ from neptune_mlir.tune.arguments import Arguments
 from neptune_mlir.tune.search import Point
 
 SIZES = ("rows", "stream", "columns", "chunks")  # knobs of shipped schedules that are searched
+LENGTH = 1024
 LEAST = 2e-2  # seconds of calls that one time is taken of
 
 Call = Callable[[], Any]
@@ -89,25 +90,29 @@ class Trial:
 
     Args:
         schedule: what the user asks for (None: the rule's choice).
+        lengths: of calls (None: LENGTH, where a call decides one).
         fixed: run-time extents by ARGUMENT.DIMENSION; the others are each of `lengths`.
 
     Raises:
+        UsageError: lengths are given, and no extent is left that they decide.
         NeptuneError: the program does not compile by the rule.
     """
 
     def __init__(
-        self, source: Source, target: str, schedule: str | None, lengths: Sequence[int],
-        fixed: Mapping[str, int], machine: Any,
+        self, source: Source, target: str, schedule: str | None,
+        lengths: Sequence[int] | None, fixed: Mapping[str, int], machine: Any,
     ):  # fmt: skip
         self._source, self.target, self.schedule = source, target, schedule
         self._machine = machine
         self.rule = self._compile(None)
         plan = self.rule.bundle.plan
-        asked = [Arguments(plan, fixed, length) for length in lengths]
+        asked = [Arguments(plan, fixed, length) for length in lengths or (LENGTH,)]
+        if lengths and not asked[0].has_length:
+            raise UsageError("no extent of the program is left for --lengths to decide",
+                             hint="leave it out: every call has the same extents")  # fmt: skip
         for arguments in asked:
             arguments.check_size()
-        open_extents = any(n is None for a in plan.arguments for n in a.shape)
-        self._given = [machine.arguments(a) for a in asked[: len(asked) if open_extents else 1]]
+        self._given = [machine.arguments(a) for a in asked]
         self._calls = self._calls_of(self.rule)
         self._wanted = [self._results(self.rule, given) for given in self._given]
         self._judge = self._make_judge(plan)

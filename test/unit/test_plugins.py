@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What other packages add: that of examples/plugin, installed, and broken packages."""
 
+import json
 import math
 import os
 import re
@@ -110,6 +111,37 @@ def test_a_function_and_a_combiner_in_notation(installed):
     with pytest.raises(UsageError, match=r"no scalar function 'softplas'") as caught:
         nt.call("softplas", x[i, j])
     assert "softplus" in caught.value.hint
+
+
+def test_a_program_with_the_combiner(installed, tmp_path, capsys):
+    """MLIR that names it goes through every command."""
+    mixture = str(EXAMPLE / "mixture.mlir")
+    assert main.main(["run", mixture, "--check"]) == 0
+    assert re.search(r"error against float64.*: ok", capsys.readouterr().out)
+    assert main.main(["explain", mixture]) == 0
+    assert "logaddexp over j: x[i, j] + w[j]" in capsys.readouterr().out
+    x = np.array([[-800.0, 0.5, 90.0], [-math.inf, -3.0, 2.0]], np.float32)
+    w = np.log(np.array([0.5, 0.25, 0.25], np.float32))
+    wanted = np.logaddexp.reduce(x + w.astype(np.float64), axis=1)
+    assert np.allclose(neptune_mlir.compile(Path(mixture))(x, w), wanted, rtol=1e-6)
+
+
+SHORT = ["--evaluations", "2", "--rounds", "2"]
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "seen"),
+    [("mixture", ["--extent", "x.1=64", "--lengths", "128"], {"rows", "stream"}),
+     ("cubes", ["--schedule", "powers"], {"rows", "largest_power"})],
+)  # fmt: skip
+def test_programs_of_a_package_are_searched(installed, tmp_path, capsys, program, more, seen):
+    out = tmp_path / "found.json"
+    files = ["--table", str(tmp_path / "t.json"), "--json", str(out)]
+    source = str(EXAMPLE / f"{program}.mlir")
+    assert main.main(["tune", "search", source, *more, *SHORT, *files]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert len(rows) == 2 and all(seen <= set(row["knobs"]) for row in rows)
+    assert all(row["cost"] for row in rows), "both are right, and have a time"
 
 
 def test_a_chip_of_a_package_is_a_target(installed):

@@ -60,12 +60,13 @@ def test_a_length_is_positive(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["explain p.mlir --html", "verify p.mlir --smt2", "tune build"]
+    ("command", "verb"),
+    [("explain p.mlir --html", "write"), ("verify p.mlir --smt2", "write"), ("tune build", "open")],
 )
-def test_files_that_cannot_be_written_are_named(folder, capsys, command):
+def test_files_that_cannot_be_written_are_named(folder, capsys, command, verb):
     more = ["p.mlir"] if command.startswith("tune") else []
     code, printed = said([*command.split(), "noise/out", *more], capsys)
-    assert code != 0 and "cannot open 'noise" in printed and "directory" in printed
+    assert code != 0 and f"cannot {verb} 'noise" in printed and "directory" in printed
 
 
 def test_files_of_another_kind_are_told_apart(folder, capsys):
@@ -91,3 +92,62 @@ def test_inputs_are_an_npz_file(folder, capsys):
         assert code == 1 and f"'{name}' is no npz file" in printed and "pickle" not in printed
     np.save("one.npy", np.zeros(3))
     assert "is one array" in said(["run", "p.mlir", "--inputs", "one.npy"], capsys)[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("tune search p.mlir --table t.json", "--json"),
+        ("tune search p.mlir", "--table"),
+        ("bench run .", "--json"),
+        ("bench run .", "--plot"),
+        ("bench run . --profile", "--perfetto"),
+        ("bench --suite sweep --target cpu", "--json"),
+        ("bench show x.json", "--plot"),
+        ("bench trace .", "--json"),
+        ("explain p.mlir", "--html"),
+        ("compile p.mlir", "-o"),
+        ("run p.mlir", "--outputs"),
+    ],
+)
+def test_folders_of_results_have_to_be_there(folder, capsys, command, option):
+    """Everywhere the same, and where work takes minutes, before it."""
+    code, printed = said([*command.split(), option, "no/such/out.npz"], capsys)
+    assert code == 2 and "cannot write 'no/such/out.npz': No such file" in printed
+    assert not Path("no").exists()
+
+
+def test_a_file_stays_that_cannot_be_used(folder, capsys):
+    Path("kept.json").write_text("mine")
+    assert said(["bench", "run", ".", "--json", "kept.json"], capsys)[0] != 0
+    assert said(["bench", "run", ".", "--json", "new.json"], capsys)[0] != 0
+    assert Path("kept.json").read_text() == "mine" and not Path("new.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("extents", "more"), [("8x8", []), ("?x8", ["--extent", "0.0=4"])], ids=["static", "fixed"]
+)
+def test_lengths_that_decide_nothing(folder, capsys, extents, more):
+    program = PROGRAM.replace("tensor<8x8xf32>", f"tensor<{extents}xf32>")
+    if extents[0] == "?":
+        program = (
+            program.replace("%e = tensor.empty()", """%c0 = arith.constant 0 : index
+  %d = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%d)""").replace("tensor<8xf32>", "tensor<?xf32>")
+        )  # fmt: skip
+    Path("q.mlir").write_text(program)
+    search = ["tune", "search", "q.mlir", "--table", "t.json", *more]
+    code, printed = said([*search, "--lengths", "64,128"], capsys)
+    assert code == 2 and "no extent of the program is left for --lengths" in printed
+    short = ["--evaluations", "1", "--rounds", "2", "--knob", "rows=8"]
+    assert said([*search, *short], capsys)[0] == 0
+
+
+def test_extents_of_arguments_without_names(folder, capsys):
+    """MLIR keeps no names of arguments, so they go by position."""
+    Path("q.mlir").write_text(PROGRAM.replace("x8xf32", "x?xf32"))
+    search = ["tune", "search", "q.mlir", "--table", "t.json", "--evaluations", "1",
+              "--rounds", "2", "--knob", "rows=8"]  # fmt: skip
+    code, printed = said([*search, "--extent", "x.1=4"], capsys)
+    assert code == 2 and "hint: 0.1" in printed
+    assert said([*search, "--extent", "0.1=4"], capsys)[0] == 0

@@ -123,6 +123,22 @@ def test_cached_code_depends_on_the_table(
     assert keys[0] != keys[1] and keys[2] == keys[3]
 
 
+def test_none_leaves_the_shipped_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the environment and by the argument, whatever the user has."""
+    path, program = tmp_path / "table.json", tmp_path / "program.mlir"
+    path.write_text("{}")  # damaged: an error where it is read
+    program.write_text(ops.attention(head_dim=64, dtype="f32").to_mlir())
+    monkeypatch.setenv(tuned.ENVIRONMENT, str(path))
+    with tuned.using("none"):
+        assert tuned.current() is tuned.shipped()
+    command = ["compile", str(program), "--emit", "fused", "-o", str(tmp_path / "o")]
+    assert main([*command, "--tuning", "none"]) == 0
+    with pytest.raises(InputError, match="cannot be read"), tuned.using(Path("none")):
+        pass  # a file of that name is named as a path
+
+
 def test_a_damaged_users_table_stops_a_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,8 @@ def test_arguments() -> None:
     for text in ("q.0", "q=2", "q.0=0", "q.x=1"):
         with pytest.raises(UsageError, match="is no extent"):
             parse_extents([text])
+    assert Arguments(plan, {}, 64).has_length
+    assert parse_extents(["argument 0.1=4"]) == parse_extents(["0.1=4"])
 
 
 def test_the_command_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -249,3 +249,16 @@ def test_all_of_it(
     monkeypatch.setattr(run, "device", lambda log: {"name": "old", "capability": [5, 0]})
     assert main(command) == 2
     assert "nothing to tune for old" in capsys.readouterr().err
+
+
+def test_a_program_whose_extents_are_fixed_is_measured_once() -> None:
+    made = manifest((64, 128))
+    (job,) = made["jobs"]
+    program = {"kind": "program", "fixed": {}, "stored": "a.npz", "tolerance": 1e-3}
+    made["jobs"] = [job, {**job, "name": "static", "spec": {**program, "once": True}},
+                    {**job, "name": "open", "spec": {**program, "once": False}}]  # fmt: skip
+    found = [cell.key for cell in run.cells_of(Path("d"), made, run.Options())]
+    assert found == [("causal_d64", 64), ("static", 64), ("open", 64),
+                     ("causal_d64", 128), ("open", 128)]  # fmt: skip
+    asked = run.cells_of(Path("d"), made, run.Options(lengths=(32, 256)))
+    assert [cell.key for cell in asked if cell.key[0] == "static"] == [("static", 32)]
