@@ -40,10 +40,10 @@ def check(name, chip):
 
 
 PROGRAMS = every_program()
-# Of these some keep scalar registers in lanes of vector registers, which is no memory: those who see
-# 16 rows in each lane hold for each row an offset of 64 bits and a condition (two_level_softmax: 62
-# registers on gfx1201); others save arguments over a loop that does not use them (the backward pass
-# of attention: 5 on gfx942). docs/notebook.md has all that do.
+# Some keep scalar registers in lanes of vector registers, which is no memory: where a lane has all
+# 16 rows of a tile, an offset of 64 bits and a condition for each row (two_level_softmax: 62 on
+# gfx1201); others put arguments away during a loop that does not use them (the backward pass of
+# attention: 5 on gfx942). docs/notebook.md has all that do.
 MAY_SPILL = {n for n in PROGRAMS if n.startswith(("gradient", "serving", "zoo", "backward"))}
 # launches of several kernels, tables, numbers that the program finds, results that a later launch
 # reads; the products that once spilled scalar registers on every chip; a gradient that is summed
