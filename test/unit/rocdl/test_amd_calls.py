@@ -40,9 +40,10 @@ def check(name, chip):
 
 
 PROGRAMS = every_program()
-# Of these some keep scalar registers in lanes of vector registers, which is no memory: the second
-# kernel of two_level_softmax, without a loop, the conditions of many elements (62 registers on
-# gfx1201); the second of the backward pass of attention 5 on gfx942.
+# Some keep scalar registers in lanes of vector registers, which is no memory: where a lane has all
+# 16 rows of a tile, an offset of 64 bits and a condition for each row (two_level_softmax: 62 on
+# gfx1201); others put arguments away during a loop that does not use them (the backward pass of
+# attention: 5 on gfx942). docs/notebook.md has all that do.
 MAY_SPILL = {n for n in PROGRAMS if n.startswith(("gradient", "serving", "zoo", "backward"))}
 # launches of several kernels, tables, numbers that the program finds, results that a later launch
 # reads; the products that once spilled scalar registers on every chip; a gradient that is summed
