@@ -48,7 +48,8 @@ def take_attention(graph: GraphModule) -> int:
             if _is_worth_it(*_factors(node)):
                 node.target = sdpa  # which asks of each call whether it fits
                 taken += 1
-    graph.recompile()
+    if taken:
+        graph.recompile()
     return taken
 
 
@@ -89,11 +90,9 @@ def _rest(
         from torch._dynamo.backends.debugging import aot_eager
 
         return aot_eager(graph, inputs)
-    from torch._inductor import list_mode_options
-    from torch._inductor.compile_fx import compile_fx
-
-    patches = {**(list_mode_options(mode) if mode else {}), **(options or {})}
-    return compile_fx(graph, inputs, config_patches=patches or None)
+    # what backend="inductor" is: it knows the spellings of options and what a mode asks for
+    compiler = torch._TorchCompileInductorWrapper(mode, options, dynamic=None)
+    return compiler(graph, inputs)
 
 
 @functools.cache

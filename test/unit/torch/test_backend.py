@@ -164,3 +164,61 @@ def test_inductor_compiles_the_rest(options, ours):
         torch.testing.assert_close(compiled(q, k, v), layer(q, k, v), atol=3e-6, rtol=1e-5)
     assert len(ours) == 2
     assert "torch._inductor" in sys.modules
+
+
+def _handed_over(monkeypatch, **options):
+    """What inductor is called with for a graph in which nothing is ours."""
+    from torch._inductor import compile_fx
+
+    seen = []
+
+    def recording(graph, inputs, **given):
+        seen.append((graph.code, given))
+        return graph.forward
+
+    monkeypatch.setattr(backend, "_has_compiler", lambda: True)
+    monkeypatch.setattr(compile_fx, "compile_fx", recording)
+    monkeypatch.setattr(Roof, "is_worth_a_call", lambda *_: False)
+    found = []
+    for compiler in (neptune, "inductor"):
+        torch._dynamo.reset()
+        seen.clear()
+        with torch.no_grad():
+            torch.compile(sdpa, backend=compiler, fullgraph=True, **options)(*tensors())
+        found.append(seen.copy())
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"mode": "max-autotune-no-cudagraphs"}, {"options": {"epilogue-fusion": False}}]
+)
+def test_where_nothing_is_ours_inductor_is_called_as_by_its_name(options, monkeypatch):
+    ours, theirs = _handed_over(monkeypatch, **options)
+    assert len(ours) == 1
+    assert ours == theirs
+
+
+def test_an_option_that_inductor_does_not_know_is_named(monkeypatch):
+    monkeypatch.setattr(backend, "_has_compiler", lambda: True)
+    compiled = torch.compile(sdpa, backend=neptune, options={"fusions": True})
+    with pytest.raises(Exception, match="Unexpected optimization option fusions"):
+        compiled(*tensors())
+
+
+@pytest.mark.nightly
+def test_where_nothing_is_ours_the_program_is_inductors(monkeypatch):
+    """Its own cache takes the second graph for the first: same operations, order and layouts."""
+    if not backend._has_compiler():
+        pytest.skip("no C++ compiler")
+    from torch._inductor.utils import fresh_inductor_cache
+
+    monkeypatch.setattr(Roof, "is_worth_a_call", lambda *_: False)
+    found = []
+    with fresh_inductor_cache(), torch.no_grad():
+        for compiler in ("inductor", neptune):
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
+            torch.compile(layer, backend=compiler, fullgraph=True)(*tensors())
+            counts = torch._dynamo.utils.counters["inductor"]
+            found.append((counts["fxgraph_cache_miss"], counts["fxgraph_cache_hit"]))
+    assert found == [(1, 0), (0, 1)]
