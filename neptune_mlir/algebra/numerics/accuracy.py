@@ -39,8 +39,8 @@ Both are measured against the program in float64. The rule, for every result:
   program gives what the fused one gives when its sums take another order. Where there is no such
   program (`whole`), the fused one may be off by 2^8 ulps.
 * A product near the smallest normal number loses digits, or is 0. Where that is most of what the
-  unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times as
-  much: each of its products there loses as much as one of the program's, and it has more of them.
+  unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times
+  as much: each of its products there loses what one of the program's does, and it has more of them.
 * Of a row that is 0 because its inputs are equal, an unfused program that leaves the range of its
   types may make a 0 by luck (noise over an overflow): it defines nothing where `ranged` is another
   number, and the fused one may overflow as in any other row.
