@@ -18,7 +18,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.guarded import Access
+    from neptune_mlir.codegen.gpu.guarded import GuardedAccess
     from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
     from neptune_mlir.codegen.gpu.scalars import Scalars
 
@@ -97,13 +97,13 @@ class Chip:
         number of their row (i32) is not negative; only where the chip `brings_rows`."""
         raise NotImplementedError
 
-    def load_guarded(self, s: Scalars, access: Access, size: int, vector: int) -> list[Any]:
+    def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
         """`vector` elements of `size` bytes, 0 if they do not exist: a register of 16 bits, or as
         many as needed of 32; only where the chip `guards`."""
         raise NotImplementedError
 
     def store_guarded(
-        self, s: Scalars, access: Access, size: int, vector: int, words: Sequence[Any]
+        self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
     ) -> None:
         """Write such registers, if what they hold exists; only where the chip `guards`."""
         raise NotImplementedError

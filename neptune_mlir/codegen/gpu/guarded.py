@@ -27,7 +27,7 @@ WORD = 4  # bytes
 
 
 @dataclass(frozen=True)
-class Access:
+class GuardedAccess:
     """An access of a thread: where its row begins for this thread, how many elements exist from
     there on (i32; None: it exists in any case), and how many elements further on it is."""
 
@@ -48,7 +48,7 @@ def guarded(memory: Memory, array: Array, window: Window, layout: Layout) -> int
 
 def accesses(
     memory: Memory, array: Array, window: Window, layout: Layout, vector: int, along: int
-) -> Iterator[Access | None]:
+) -> Iterator[GuardedAccess | None]:
     """Of every `vector` elements that this thread holds, in order; None: of no thread they exist.
 
     Args:
@@ -73,9 +73,9 @@ def accesses(
         if isinstance(limit, int) and place >= limit:
             yield None
         elif isinstance(limit, int) and exists is None and reach + place + vector <= limit:
-            yield Access(pointer, None, place)
+            yield GuardedAccess(pointer, None, place)
         else:
-            yield Access(pointer, left, place)
+            yield GuardedAccess(pointer, left, place)
 
 
 def _reach(layout: Layout, dim: int) -> int:
@@ -100,7 +100,7 @@ def load(
     return found
 
 
-def _load(memory: Memory, access: Access, kind: Any, size: int, vector: int) -> list[Any]:
+def _load(memory: Memory, access: GuardedAccess, kind: Any, size: int, vector: int) -> list[Any]:
     s = memory.s
     wide = kind if vector == 1 else ir.VectorType.get([vector], kind)
     if access.left is None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.codegen.gpu.guarded import WORD, Access
+from neptune_mlir.codegen.gpu.guarded import WORD, GuardedAccess
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia.hopper import asm
 from neptune_mlir.ir.bindings import ir
 
 
-def load(s: Scalars, access: Access, size: int, vector: int) -> list[Any]:
+def load(s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
     """The registers that `vector` elements of `size` bytes fill, 0 if they do not exist."""
     total = size * vector
     count = max(1, total // WORD)
@@ -36,7 +36,7 @@ def load(s: Scalars, access: Access, size: int, vector: int) -> list[Any]:
     return [s.op("llvm.extractvalue", [loaded], s.i32, position=place) for place in places]
 
 
-def store(access: Access, size: int, vector: int, words: Sequence[Any]) -> None:
+def store(access: GuardedAccess, size: int, vector: int, words: Sequence[Any]) -> None:
     """Write registers that hold `vector` elements of `size` bytes, if they exist."""
     total = size * vector
     text = (

@@ -11,7 +11,7 @@ from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
-from neptune_mlir.codegen.gpu.guarded import Access
+from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.codegen.nvidia import guarded
@@ -74,11 +74,11 @@ class Nvidia(Chip):
             "r,r,l,r", [s.value(thread, s.i32), row, pointer, count],
         )  # fmt: skip
 
-    def load_guarded(self, s: Scalars, access: Access, size: int, vector: int) -> list[Any]:
+    def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
         return guarded.load(s, access, size, vector)
 
     def store_guarded(
-        self, s: Scalars, access: Access, size: int, vector: int, words: Sequence[Any]
+        self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
     ) -> None:
         guarded.store(access, size, vector, words)
 
