@@ -9,6 +9,7 @@ Both are measured against the program in float64. The rule, for every result:
   of a row, the program as written leaves the range of its types: the fused one may give what
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
+  Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -83,6 +84,7 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
+OFF = 2.0**-6  # the same, where more range gives it back
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
@@ -316,6 +318,8 @@ class Comparison:
         left = ((of_unfused != of_exact) & (of_unfused != 0)) | (self._loud & (of_exact == 0))
         left |= np.isfinite(exact) & (of_exact != 0)
         left |= self._garbage(unfused, exact, of_exact == 0)
+        if ranged is not None:
+            left |= self._lacks_range(unfused, exact, np.asarray(ranged), of_exact == 0)
         if ranged is not None and self._made is not None:
             nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
@@ -332,6 +336,13 @@ class Comparison:
         off = self._rows(np.where(known, unfused - exact, 0.0))
         size = self._rows(np.where(known, exact, 0.0))
         return _spread(~(off <= OVERFLOWN * size), exact)
+
+    def _lacks_range(self, unfused: Array, exact: Array, ranged: Array, known: Array) -> Array:
+        """Elements of rows of which the unfused program loses some digits, and with more range
+        few of these: something overflowed on the way."""
+        off, still = (self._rows(np.where(known, a - exact, 0.0)) for a in (unfused, ranged))
+        size = self._rows(np.where(known, exact, 0.0))
+        return _spread((off > OFF * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""

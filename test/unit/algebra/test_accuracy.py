@@ -330,6 +330,17 @@ def test_a_zero_that_an_overflow_makes_of_noise_defines_nothing():
     assert not judge(of, [data])[0].ok
 
 
+def test_more_range_says_whether_the_unfused_program_left_its_own():
+    """An overflow that ends as a number, somewhat wrong, as a coefficient x / inf does."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    off = lambda part: lambda x: x.sum(1) * (1 + part)  # noqa: E731
+    nans = lambda x: np.full(3, NAN)  # noqa: E731
+    for of_unfused, of_ranged, right in ((0.08, 1e-6, True), (0.08, 0.07, False), (1e-3, 0, False)):
+        ranged = lambda values, part=of_ranged: [off(part)(values[0])]  # noqa: E731
+        of = replace(programs(nans, off(of_unfused), off(0)), ranged=ranged)
+        assert judge(of, [x])[0].ok == right
+
+
 def test_whether_the_unfused_program_makes_a_number_may_be_luck():
     """The root of what is 0 but for rounding, in a row that is slightly off as well."""
     x = np.random.default_rng(0).random((2, 8)) + 1
