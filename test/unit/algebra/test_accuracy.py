@@ -353,6 +353,12 @@ def test_whether_the_unfused_program_makes_a_number_may_be_luck():
     assert found.ok and found.runs > 1
     (wrong,) = judge(replace(programs(fused, exact, exact), reordered=roots), [x])
     assert wrong.strangers  # always a NaN
+    numbers = lambda order: lambda values: [unfused(values[0])]  # noqa: E731
+    same = lambda values: [exact(values[0])]  # noqa: E731
+    for order, right in ((numbers, True), (roots, False)):  # a NaN in the order of the program
+        fine = lambda x: np.array([0.7, x[1].sum()])  # noqa: E731
+        of = replace(programs(fine, exact, exact), reordered=order, ranged=same)
+        assert judge(of, [x])[0].ok == right
 
 
 def test_noise_is_compared_with_noise():
