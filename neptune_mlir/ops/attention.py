@@ -66,6 +66,7 @@ def attention(
     inputs: Mapping[str, Extra] | None = None,
     align: str = "end",
     return_lse: bool = False,
+    rows_first: bool = False,
     name: str = "attention",
 ) -> Program:
     """softmax(scale * q kᵀ, modified and masked) v.
@@ -96,6 +97,8 @@ def attention(
             i + kv_len - q_len (a decode query is the last one); "start": at position i.
         return_lse: a second result [batch, heads, q_len], f32 (f64 of f64): log-sum-exp of the
             scores, a sink included.
+        rows_first: the result is [batch, q_len, heads, v_dim]: all heads of a row together, as the
+            projection that mostly follows reads them.
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k and v
@@ -145,7 +148,7 @@ def attention(
         s = where(_call("mask_mod", mask_mod, (b, h, i, j), extras), s, -inf)
 
     out, lse = softmax_sum(s, j, v[b, shared, j, e], sink_logit)
-    p.output(out, b, h, i, e, dtype=dtype)
+    p.output(out, *((b, i, h, e) if rows_first else (b, h, i, e)), dtype=dtype)
     if return_lse:
         p.output(lse, b, h, i, dtype="f64" if dtype == "f64" else "f32")
     return p

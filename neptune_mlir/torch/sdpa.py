@@ -116,9 +116,12 @@ def sdpa(
             return dispatch(query, key, value, mask, [], "", factor, is_causal, False)
         except NeptuneError:  # a target or a shape that the compiler does not take
             pass
-    return _SDPA.decompose(
+    return by_torch(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
+
+
+by_torch = _SDPA.decompose  # torch's own attention, whatever overrides it
 
 
 def _over_devices(query: Any, key: Any, value: Any, is_causal: bool, scale: Any) -> Any:

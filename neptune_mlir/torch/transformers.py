@@ -16,6 +16,8 @@ import torch
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch.attention import masked_attention
+from neptune_mlir.torch.cost import is_worth_a_call
+from neptune_mlir.torch.sdpa import by_torch
 
 NAME = "neptune"
 
@@ -54,6 +56,7 @@ def attention_forward(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls: [batch, heads, length, dim] in, [batch, length, heads, dim] out.
+    On a CPU, torch's own attention runs where it can and a call of ours costs more than it saves.
 
     Args:
         attention_mask: bool, or numbers that are added; None for all, or for what `is_causal` says.
@@ -81,12 +84,19 @@ def attention_forward(
     if position_bias is not None:
         mask = _joined(mask, position_bias[..., : key.shape[2]])
 
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    plain = not softcap and s_aux is None and not torch.compiler.is_compiling()
+    if plain and not is_worth_a_call(query, key, value):
+        if mask is not None and mask.dtype is not torch.bool:
+            mask = mask.to(query.dtype)
+        out = by_torch(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=True)
+        return out.transpose(1, 2).contiguous(), None
+
     def capped(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         return softcap * torch.tanh(score / softcap)
 
     out = masked_attention(
-        query, key, value, mask, capped if softcap else None,
-        query.shape[-1] ** -0.5 if scaling is None else float(scaling), causal,
+        query, key, value, mask, capped if softcap else None, scale, causal,
         return_lse=s_aux is not None,
     )  # fmt: skip
     if s_aux is not None:  # the sink's share of the weights, from the sum of all others
