@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whether a call of attention is big enough for a kernel of ours."""
+"""Whether a call of attention is big enough for a kernel of ours, and what runs it if not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from neptune_mlir.targets.roofline import roof_of
+
+# torch's own `scaled_dot_product_attention`, whatever overrides it
+by_torch = torch.ops.aten.scaled_dot_product_attention.default.decompose
 
 _KNOWN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 

@@ -16,6 +16,7 @@ import torch
 
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.torch.attention import FLOATS, dispatch
+from neptune_mlir.torch.cost import by_torch
 
 NAME = "neptune"
 _KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
@@ -119,9 +120,6 @@ def sdpa(
     return by_torch(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
-
-
-by_torch = _SDPA.decompose  # torch's own attention, whatever overrides it
 
 
 def _over_devices(query: Any, key: Any, value: Any, is_causal: bool, scale: Any) -> Any:

@@ -16,8 +16,7 @@ import torch
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch.attention import masked_attention
-from neptune_mlir.torch.cost import is_worth_a_call
-from neptune_mlir.torch.sdpa import by_torch
+from neptune_mlir.torch.cost import by_torch, is_worth_a_call
 
 NAME = "neptune"
 
