@@ -97,7 +97,7 @@ def attention(
             i + kv_len - q_len (a decode query is the last one); "start": at position i.
         return_lse: a second result [batch, heads, q_len], f32 (f64 of f64): log-sum-exp of the
             scores, a sink included.
-        rows_first: the result is [batch, q_len, heads, v_dim]: all heads of a row together, as the
+        rows_first: the result is [batch, q_len, heads, v_dim]: a row's heads together, as the
             projection that mostly follows reads them.
 
     Returns:
@@ -126,11 +126,7 @@ def attention(
     width = p.scalar(window, "index") if isinstance(window, str) else window
     slope = p.input("slope", h)[h] if alibi else None
     sink_logit = p.input("sink", h)[h] if sink else None
-    same_document = None
-    if documents:
-        of_q = p.input("doc_q", b, i, dtype="i32")
-        of_kv = p.input("doc_kv", b, j, dtype="i32")
-        same_document = of_q[b, i] == of_kv[b, j]
+    same_document = _same_document(p, b, i, j) if documents else None
     extras = _extra_inputs(p, {"b": b, "h": h, "q": i, "kv": j}, inputs or {})
 
     position = i + (j.size - i.size) if align == "end" else i + 0
@@ -152,6 +148,13 @@ def attention(
     if return_lse:
         p.output(lse, b, h, i, dtype="f64" if dtype == "f64" else "f32")
     return p
+
+
+def _same_document(p: Program, b: Axis, i: Axis, j: Axis) -> Expr:
+    """Whether a query and a key are of one document."""
+    of_q = p.input("doc_q", b, i, dtype="i32")
+    of_kv = p.input("doc_kv", b, j, dtype="i32")
+    return of_q[b, i] == of_kv[b, j]
 
 
 def shaped(s: Expr, distance: Expr, softcap: float | None, slope: Expr | None) -> Expr:

@@ -86,10 +86,7 @@ def attention_forward(
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     plain = not softcap and s_aux is None and not torch.compiler.is_compiling()
     if plain and not is_worth_a_call(query, key, value):
-        if mask is not None and mask.dtype is not torch.bool:
-            mask = mask.to(query.dtype)
-        out = by_torch(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=True)
-        return out.transpose(1, 2).contiguous(), None
+        return _small(query, key, value, mask, causal, scale), None
 
     def capped(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         return softcap * torch.tanh(score / softcap)
@@ -103,6 +100,16 @@ def attention_forward(
         share = torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])
         out = (out * share[..., None]).to(query.dtype)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _small(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
+    is_causal: bool, scale: float,
+) -> torch.Tensor:  # fmt: skip
+    if mask is not None and mask.dtype is not torch.bool:
+        mask = mask.to(q.dtype)
+    out = by_torch(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=True)
+    return out.transpose(1, 2).contiguous()
 
 
 def _joined(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:
