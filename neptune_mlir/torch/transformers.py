@@ -77,9 +77,7 @@ def attention_forward(
     # one query, the last one, sees all keys; where a mask is given, it says everything
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = query.shape[2] > 1 and attention_mask is None and causal
-    mask = attention_mask
-    if mask is not None:
-        mask = mask[..., : key.shape[2]]
+    mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
     if position_bias is not None:
         mask = _joined(mask, position_bias[..., : key.shape[2]])
 
