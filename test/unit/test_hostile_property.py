@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.effort import code_of
 from support.hostile_programs import Choices, Grammar
 from support.hostile_runs import attempt, described, keep, shrunk
 
@@ -58,11 +59,13 @@ def folder(tmp_path):
 def test_hostile_program(seed, folder, request):
     if seed in KNOWN:
         request.applymarker(pytest.mark.xfail(strict=True, reason="known, see KNOWN"))
-    wrong = examine(Choices(seed), seed, folder, 0 if seed in KNOWN else 40)
+    with code_of(seed):
+        wrong = examine(Choices(seed), seed, folder, 0 if seed in KNOWN else 40)
     assert not wrong, wrong
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("as_shipped")
 @pytest.mark.parametrize("seed", KEPT)
 def test_what_was_wrong_once(seed, folder):
     wrong = examine(Choices(seed), seed, folder, 0)
@@ -70,6 +73,7 @@ def test_what_was_wrong_once(seed, folder):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("as_shipped")
 @pytest.mark.parametrize("batch", range(NIGHTLY // BATCH))
 def test_hostile_programs(batch, folder):
     first = START + QUICK + batch * BATCH
