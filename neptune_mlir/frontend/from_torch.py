@@ -41,14 +41,16 @@ def from_torch(
     lists them. So do new values of arguments.
 
     Args:
-        program: what to import; parameters and buffers of a module become constants.
+        program: what to import; parameters and buffers of a module become constants. A module is
+            imported in the mode that it is in, training or `eval()`, and keeps it.
         example_args: tensors of the right shapes and dtypes; their values do not matter.
         dynamic_shapes: for each argument, `{dimension: torch.export.Dim(...)}` or None.
         name: of the function in the module.
         raised: run `raise-linalg`; without it the module is linalg on tensors.
     Raises:
         ToolError: torch or torch-mlir is not installed.
-        InputError: torch cannot export the program, or torch-mlir cannot lower it.
+        InputError: torch cannot export the program, it draws random numbers, or torch-mlir cannot
+            lower it.
     """
     torch, fx = _require("torch"), _require(f"{TORCH_MLIR}.fx")
     wrapped = _as_module(torch, program)
@@ -67,6 +69,8 @@ def from_torch(
                 exported, output_type="raw", func_name=name, decomposition_table={}
             )
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
+        if isinstance(error, InputError):
+            raise
         reason = str(error).strip().splitlines()
         operation = _operation(torch, error)
         raise InputError(
@@ -153,7 +157,7 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
         def forward(self, *args: Any) -> Any:
             return self.program(*args)
 
-    return ExportedProgram().eval()
+    return ExportedProgram()
 
 
 def _by_argument(
