@@ -68,17 +68,10 @@ def from_torch(
             imported = fx.export_and_import(
                 exported, output_type="raw", func_name=name, decomposition_table={}
             )
+    except InputError:
+        raise
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
-        if isinstance(error, InputError):
-            raise
-        reason = str(error).strip().splitlines()
-        operation = _operation(torch, error)
-        raise InputError(
-            f"cannot import the torch program: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}"
-            + (f" (at '{operation}')" if operation else ""),
-            loc=_place(error),
-        ) from error
+        raise _refusal(torch, error) from error
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
     module = parse(torch_mlir_opt.lower(bytecode.getvalue(), LOWER, "<torch>"), source="<torch>")
@@ -103,6 +96,16 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
     listed = ", ".join(f"result {k} is buffer '{b}'" for k, b in enumerate(buffers) if b)
     warnings.warn(
         f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
+    )
+
+
+def _refusal(torch: Any, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()
+    operation = _operation(torch, error)
+    return InputError(
+        f"cannot import the torch program: {type(error).__name__}: "
+        f"{reason[0] if reason else 'no message'}" + (f" (at '{operation}')" if operation else ""),
+        loc=_place(error),
     )
 
 
