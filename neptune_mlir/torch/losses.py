@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`linear_cross_entropy`: a linear layer and its cross-entropy, without the matrix of logits.
+"""`linear_cross_entropy`: a linear layer and its cross-entropy, without a matrix of all logits.
 
-    torch.ops.neptune.linear_cross_entropy(x, weight, target) -> (loss, lse)
+    torch.ops.neptune.linear_cross_entropy(x, weight, target, chunk, keeps) -> (loss, lse, kept)
     torch.ops.neptune.linear_cross_entropy_backward(d_loss, x, weight, target, lse, chunk, needs)
         -> (d_x, d_weight)
+    torch.ops.neptune.linear_cross_entropy_backward_kept(..., kept, d_weight, chunk, needs) -> d_x
 
-Both passes are programs that `neptune.vjp` derives. The gradient of the logits is stored, in the
-dtype of x, for `chunk` classes at a time: the backward program runs on these rows of the weight,
-whose gradient it writes in place, and adds its gradient of x to what there is
-(`frontend.gradient.added`). A class that is not in a piece is a target that no class of the piece
-equals, so targets only move. On GPUs a piece's gradient of the logits lies where the gradient of
-the weight is not written yet. Pieces are as large as that allows, for each one adds to all of the
-gradient of x; the last ones, which find no room there, are small.
+All passes are programs that `neptune.vjp` derives. They run on pieces of the classes, which are
+rows of the weight: its gradient is written in place, and the gradient of x is added to what there
+is (`frontend.gradient.added`). A class that is not in a piece is a target that no class of the
+piece equals, so targets only move.
+
+Logits of some classes are `kept`, rounded to the dtype of x, in memory that the gradient of the
+weight takes later (`pieces`), so that the backward pass has one matmul less for these. The logits
+of the other classes are computed again; on GPUs a piece's gradient of them lies where the gradient
+of the weight is not written yet. Pieces are as large as that allows, for each one adds to all of
+the gradient of x.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.gradient.added import adding
 from neptune_mlir.frontend.gradient.saved import vjp
+from neptune_mlir.frontend.notation import Program
+from neptune_mlir.frontend.notation import sum as summed
 from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.op import by_rows, target_of
+from neptune_mlir.torch.pieces import CHUNK, kept_at, kept_sizes, piece_sizes
 
-CHUNK = 4096  # classes: matmuls that fill a GPU, and logits that take less memory than the weight
-_SMALL = 8  # of a chunk: pieces whose logits have memory of their own
 _REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -48,9 +53,10 @@ def linear_cross_entropy(
         target: [...] of x, int64: the class of each row.
         ignore_index: rows of this target have no loss, and no gradient.
         reduction: "mean" (over rows that are not ignored), "sum" or "none".
-        chunk: how many classes have their part of the logits in memory at once in the backward
-            pass, at most; 0: all. (On GPUs an eighth of it at most, and as many as fit in the
-            memory of the gradient of the weight.)
+        chunk: how many classes have memory of their own for their part of the logits at once in
+            the backward pass, at most; 0: all logits are kept from the forward pass on. (On GPUs
+            an eighth of it at most. Other logits are in the memory of the gradient of the weight,
+            as many as fit.)
 
     Returns:
         f32, [] or, with "none", [...] of x.
@@ -72,7 +78,10 @@ def linear_cross_entropy(
     if x.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise UsageError(f"x is {x.dtype}", hint="float16, bfloat16 or float32")
     rows, targets = x.reshape(-1, x.shape[-1]), target.reshape(-1)
-    loss = torch.ops.neptune.linear_cross_entropy(rows, weight, targets, chunk)[0]
+    learns = weight.requires_grad or (x.requires_grad and not chunk)
+    # a graph of torch.compile copies what it saves before it writes there
+    keeps = torch.is_grad_enabled() and learns and not torch.compiler.is_compiling()
+    loss = torch.ops.neptune.linear_cross_entropy(rows, weight, targets, chunk, keeps)[0]
     live = targets != ignore_index
     loss = loss.where(live, 0.0)
     if reduction == "none":
@@ -80,41 +89,110 @@ def linear_cross_entropy(
     return loss.sum() / live.sum() if reduction == "mean" else loss.sum()
 
 
-@functools.cache
-def _forward(width: int, classes: int, dtype: torch.dtype, device: torch.device) -> Kernel:
-    program, _ = vjp(_program(width, classes, dtype), wrt=["x"])
-    return compile(program, target=target_of(device))
+Key = tuple[int, int, torch.dtype, torch.device]  # of a kernel: width, classes, and where
 
 
 @functools.cache
-def _backward(
-    width: int, classes: int, dtype: torch.dtype, device: torch.device, wrt: tuple[str, ...],
-    adds: bool,
-) -> Kernel:  # fmt: skip
+def _forward(key: Key) -> Kernel:
+    program, _ = vjp(_program(key), wrt=["x"])
+    return compile(program, target=target_of(key[-1]))
+
+
+@functools.cache
+def _backward(key: Key, wrt: tuple[str, ...], adds: bool) -> Kernel:
     """`adds`: to what there is of the gradient of x."""
-    _, program = vjp(_program(width, classes, dtype), wrt=wrt)
-    return compile(adding(program, "d_x") if adds else program, target=target_of(device))
+    _, program = vjp(_program(key), wrt=wrt)
+    return compile(adding(program, "d_x") if adds else program, target=target_of(key[-1]))
 
 
-def _program(width: int, classes: int, dtype: torch.dtype) -> Any:
-    return ops.linear_cross_entropy(width=width, classes=classes, dtype=DTYPES[dtype])
+@functools.cache
+def _logits(key: Key) -> Kernel:
+    return compile(_linear(key), target=target_of(key[-1]))
+
+
+@functools.cache
+def _logits_backward(key: Key, wrt: tuple[str, ...], adds: bool) -> Kernel:
+    """Of the gradient of logits."""
+    _, program = vjp(_linear(key), wrt=wrt)
+    return compile(adding(program, "d_x") if adds else program, target=target_of(key[-1]))
+
+
+@functools.cache
+def _loss(key: Key) -> tuple[Kernel, Kernel]:
+    """Of logits: the loss, and its backward pass."""
+    _, classes, dtype, device = key
+    program = ops.cross_entropy(classes=classes, dtype=DTYPES[dtype])
+    forward, backward = (compile(p, target=target_of(device)) for p in vjp(program, wrt=["x"]))
+    return forward, backward
+
+
+def _program(key: Key) -> Program:
+    return ops.linear_cross_entropy(width=key[0], classes=key[1], dtype=DTYPES[key[2]])
+
+
+def _linear(key: Key) -> Program:
+    """x wᵀ, in the dtype of both."""
+    width, classes, dtype = key[0], key[1], DTYPES[key[2]]
+    p = Program("linear")
+    i, j, d = p.axis("i"), p.axis("j", classes), p.axis("d", width)
+    x, w = p.input("x", i, d, dtype=dtype), p.input("w", j, d, dtype=dtype)
+    p.output(summed(x[i, d] * w[j, d], d), i, j, dtype=dtype, name="y")
+    return p
+
+
+def _key(x: torch.Tensor, classes: int) -> Key:
+    return x.shape[1], classes, x.dtype, x.device
 
 
 @torch.library.custom_op("neptune::linear_cross_entropy", mutates_args=())
 def _op(
-    x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    kernel = _forward(x.shape[1], weight.shape[0], x.dtype, x.device)
-    loss, lse = kernel(*map(by_rows, (x.detach(), weight.detach(), target)))
-    return loss, lse
+    x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int, keeps: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x, weight, target = (by_rows(t.detach()) for t in (x, weight, target))
+    kept = _memory(x, weight, chunk, keeps)
+    found, first = [], 0  # the loss and log-sum-exp of each piece
+    for size, logits in _kept_pieces(kept, x, weight, chunk):
+        _logits(_key(x, size))(x, weight[first : first + size], out=[logits])
+        found.append(_loss(_key(x, size))[0](logits, target - first))
+        first += size
+    if first < len(weight) or not found:
+        kernel = _forward(_key(x, len(weight) - first))
+        found.append(kernel(x, weight[first:], target - first))
+    loss, lse = found[0]
+    if len(found) > 1:  # a loss is its log-sum-exp less the logit of the target, if it is there
+        lse = torch.stack([part for _, part in found]).logsumexp(0)
+        loss = lse - torch.stack([part - one for one, part in found]).sum(0)
+    return loss, lse, kept
+
+
+def _memory(x: torch.Tensor, weight: torch.Tensor, chunk: int, keeps: bool) -> torch.Tensor:
+    """What logits are kept in: the gradient of the weight, or a matrix of their own."""
+    if not keeps:
+        return x.new_empty(0)
+    if chunk:
+        return torch.empty_like(weight, memory_format=torch.contiguous_format)
+    return x.new_empty(len(x), len(weight))
+
+
+def _kept_pieces(
+    kept: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, chunk: int
+) -> list[tuple[int, torch.Tensor]]:
+    """The number of classes of each piece that is kept, and its logits."""
+    sizes = kept_sizes(len(weight), chunk, *x.shape) if kept.numel() else []
+    pieces, rest = [], sum(sizes)
+    for size in sizes:
+        first = kept_at(kept.numel(), len(x), rest) if chunk else 0
+        pieces.append((size, kept.view(-1)[first : first + len(x) * size].view(len(x), size)))
+        rest -= size
+    return pieces
 
 
 @_op.register_fake
 def _(
-    x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int, keeps: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     loss = x.new_empty(x.shape[:1], dtype=torch.float32)
-    return loss, torch.empty_like(loss)
+    return loss, torch.empty_like(loss), _memory(x, weight, chunk, keeps)
 
 
 @torch.library.custom_op("neptune::linear_cross_entropy_backward", mutates_args=())
@@ -122,67 +200,82 @@ def _backward_op(
     d_loss: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor,
     lse: torch.Tensor, chunk: int, learns_x: bool, learns_weight: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    classes, wrt = weight.shape[0], ("x",) * learns_x + ("w",) * learns_weight
     x, weight, target, lse, d_loss = (by_rows(t.detach()) for t in (x, weight, target, lse, d_loss))
     d_x, d_weight = _results(x, weight, learns_x, learns_weight)
+    kept = x.new_empty(0)
+    return _differentiated(d_loss, x, weight, target, lse, kept, d_x, d_weight, chunk), d_weight
+
+
+@torch.library.custom_op(
+    "neptune::linear_cross_entropy_backward_kept", mutates_args=("kept", "d_weight")
+)
+def _backward_kept_op(
+    d_loss: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor,
+    lse: torch.Tensor, kept: torch.Tensor, d_weight: torch.Tensor, chunk: int, learns_x: bool,
+) -> torch.Tensor:  # fmt: skip
+    """`d_weight` may be `kept`."""
+    x, weight, target, lse, d_loss = (by_rows(t.detach()) for t in (x, weight, target, lse, d_loss))
+    d_x, _ = _results(x, weight, learns_x, False)
+    return _differentiated(d_loss, x, weight, target, lse, kept, d_x, d_weight, chunk)
+
+
+def _differentiated(
+    d_loss: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor,
+    lse: torch.Tensor, kept: torch.Tensor, d_x: torch.Tensor, d_weight: torch.Tensor, chunk: int,
+) -> torch.Tensor:  # fmt: skip
+    """Write the gradient of the weight; the gradient of x. Neither, where there is no room."""
+    learns_x, learns_weight = d_x.numel() > 0, d_weight.numel() > 0
+    wrt = ("x",) * learns_x + ("w",) * learns_weight
+    there = _kept_pieces(kept, x, weight, chunk)
+    rest = len(weight) - sum(size for size, _ in there)
     room_for = len(x) if learns_weight and x.is_cuda else 0
-    pieces = piece_sizes(classes, chunk or classes, room_for, x.shape[1])
-    adds = learns_x and len(pieces) > 1
+    sizes = piece_sizes(rest, chunk or rest, room_for, x.shape[1])
+    adds = learns_x and len(there) + len(sizes) > 1
     sums = [d_x] * learns_x
     if adds:
         sums += [torch.empty_like(d_x)] * (d_x.itemsize < 4)  # what the sum is rounded by
         for one in sums:
             one.zero_()
     first = 0
-    for size in pieces:
-        last = first + size
-        kernel = _backward(x.shape[1], size, x.dtype, x.device, wrt, adds)
-        given = (x, weight[first:last], target - first, lse, d_loss)
-        free = d_weight[last:].view(-1)
-        if not adds:
-            _run(kernel, given, [*sums, *[d_weight[first:last]] * learns_weight], free)
+    for size, logits in [*there, *((size, None) for size in sizes)]:
+        last, key = first + size, _key(x, size)
+        given: tuple[torch.Tensor, ...] = (x, weight[first:last])
+        if logits is None:
+            kernel, given = _backward(key, wrt, adds), (*given, target - first, lse, d_loss)
         else:
-            sums = _add(kernel, given, sums, [d_weight[first:last]] * learns_weight, free)
+            found = (logits, target - first, lse, d_loss)
+            kernel = _logits_backward(key, wrt, adds)
+            given = (*given, _over(_loss(key)[1], found, [logits], 0)[0])
+        free = d_weight[last:].view(-1) if logits is None else d_weight[:0]
+        others = [d_weight[first:last]] * learns_weight
+        if not adds:
+            _run(kernel, given, [*sums, *others], free)
+        else:
+            sums = _over(kernel, (*given, *sums), sums, len(given), others, free)
         first = last
-    return sums[0] if learns_x else d_x, d_weight
+    return sums[0] if learns_x else d_x
 
 
-def piece_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
-    """How many classes each piece has. On GPUs (`rows`: of x, else 0) as many, a power of 2, as
-    have their logits in the gradient of the weight that later pieces write; small ones if less
-    than a part of `chunk` has."""
-    sizes: list[int] = []
-    rest = classes
-    while rest:
-        size = min(chunk, rest)
-        if chunk < classes and rows:
-            room = rest * width // (rows + width)  # rows * room <= (rest - room) * width
-            size = min(max(-(-chunk // _SMALL), 1 << room.bit_length() >> 1), rest)
-        sizes.append(size)
-        rest -= size
-    return sizes
-
-
-def _add(
-    kernel: Kernel, given: Sequence[torch.Tensor], sums: list[torch.Tensor],
-    others: list[torch.Tensor], free: torch.Tensor,
+def _over(
+    kernel: Kernel, given: Sequence[torch.Tensor], over: list[torch.Tensor], first: int,
+    others: Sequence[torch.Tensor] = (), free: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:  # fmt: skip
-    """Run a kernel that adds to sums, in their place where that may be; returns the new sums."""
-    given = (*given, *sums)
-    first = len(given) - len(sums)
-    wanted = {(k, first + k) for k in range(len(sums))}
+    """Run a kernel whose first results take the memory of arguments, `over`, from the argument
+    `first` on, where that may be; returns these results. Other results are written to `others`."""
+    wanted = {(k, first + k) for k in range(len(over))}
     there = given[0].is_cuda and wanted <= {*kernel.requirements(*given).in_place}
-    made = sums if there else [torch.empty_like(one) for one in sums]
+    made = over if there else [torch.empty_like(one) for one in over]
     _run(kernel, given, [*made, *others], free)
     return made
 
 
 def _run(
-    kernel: Kernel, given: Sequence[torch.Tensor], out: Sequence[torch.Tensor], free: torch.Tensor
-) -> None:
+    kernel: Kernel, given: Sequence[torch.Tensor], out: Sequence[torch.Tensor],
+    free: torch.Tensor | None,
+) -> None:  # fmt: skip
     """Run a kernel; `free` is memory that it may work in, if that is enough."""
     named = {}
-    if free.is_cuda and free.numel():
+    if free is not None and free.is_cuda and free.numel():
         room = free.view(torch.int8)
         room = room[-room.data_ptr() % WORKSPACE_ALIGNMENT :]
         if 0 < kernel.requirements(*given).workspace <= len(room):
@@ -216,24 +309,42 @@ def _refuse(*_: Any) -> Any:
     )
 
 
+@_backward_kept_op.register_fake
+def _(
+    d_loss: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor,
+    lse: torch.Tensor, kept: torch.Tensor, d_weight: torch.Tensor, chunk: int, learns_x: bool,
+) -> torch.Tensor:  # fmt: skip
+    return _results(x, weight, learns_x, False)[0]
+
+
 _backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output: None)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    *tensors, ctx.chunk = inputs
+    *tensors, ctx.chunk, keeps = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*tensors, output[1])
+    ctx.kept_is_whole = keeps
+    ctx.save_for_backward(*tensors, *output[1:])
 
 
-def _differentiate(ctx: Any, d_loss: Any, d_lse: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, d_loss: Any, d_lse: Any, d_kept: Any) -> tuple[Any, ...]:
     learns = ctx.needs_input_grad[:2]
     if d_loss is None or not any(learns):
-        return None, None, None, None
-    x, weight, target, lse = ctx.saved_tensors
-    found = torch.ops.neptune.linear_cross_entropy_backward(
-        d_loss, x, weight, target, lse, ctx.chunk, *learns
-    )
-    return *(g if need else None for g, need in zip(found, learns, strict=True)), None, None
+        return None, None, None, None, None
+    x, weight, *others, kept = ctx.saved_tensors
+    if ctx.kept_is_whole and not torch.is_grad_enabled():  # else: the operation that refuses
+        ctx.kept_is_whole = False  # for a second pass through a graph that is retained
+        kept = kept.data  # may change after it was saved
+        d_weight = kept if ctx.chunk else _results(x, weight, False, learns[1])[1]
+        d_x = torch.ops.neptune.linear_cross_entropy_backward_kept(
+            d_loss, x, weight, *others, kept, d_weight, ctx.chunk, learns[0]
+        )
+        found = (d_x, d_weight)
+    else:
+        found = torch.ops.neptune.linear_cross_entropy_backward(
+            d_loss, x, weight, *others, ctx.chunk, *learns
+        )
+    return *(g if need else None for g, need in zip(found, learns, strict=True)), None, None, None
 
 
 _op.register_autograd(_differentiate, setup_context=_setup)

@@ -9,6 +9,7 @@ Both are measured against the program in float64. The rule, for every result:
   of a row, the program as written leaves the range of its types: the fused one may give what
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
+  Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -38,11 +39,18 @@ Both are measured against the program in float64. The rule, for every result:
   is that of the same program with the digits of f32 and the range of f64 (`ranged`), or that the
   program gives what the fused one gives when its sums take another order. Where there is no such
   program (`whole`), the fused one may be off by 2^8 ulps.
+* A product near the smallest normal number loses digits, or is 0. Where that is most of what the
+  unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times
+  as much: each of its products there loses what one of the program's does, and it has more of them.
+* Of a row that is 0 because its inputs are equal, an unfused program that leaves the range of its
+  types may make a 0 by luck (noise over an overflow): it defines nothing where `ranged` is another
+  number, and the fused one may overflow as in any other row.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
   where it is a number without (the root of a variance of equal numbers and signed weights), is not
-  compared in these runs.
+  compared in these runs, whether float64 or the unfused program makes it. Where the unfused
+  program makes a number of what is a NaN, with its sums in another order, a number will do.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -77,9 +85,11 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
+OFF = 2.0**-6  # the same, where more range gives it back
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
+SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
@@ -213,12 +223,13 @@ class Comparison:
     frobenius_unfused: float = 0.0
     difference: float = 0.0  # the largest, of an element, fused and unfused
     _unknown: Array | None = None  # elements that float64 does not know
-    _kinds: Array | None = None  # of the first run's exact elements
+    _kinds: Array | None = None  # of the first run's elements, exact and unfused
     _loud: Array | None = None  # elements that the unfused program may make infinite, or NaN
     _made: Array | None = None  # by row, what a last place makes of equal inputs
     _lost: Array | None = None  # rows of which the unfused program makes a NaN or an infinity
     _fused: list[Array] = field(default_factory=list)  # norms of errors, by row
     _unfused: list[Array] = field(default_factory=list)
+    _ranged: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
 
@@ -233,7 +244,8 @@ class Comparison:
         in other orders, and of inputs that differ in the last place. `others`: `exact` with other
         numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
-        range, and `ways`: in other orders, where `unfused` leaves the range of its types."""
+        range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
+        have."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -254,15 +266,15 @@ class Comparison:
                 self._unknown |= self._apart(exact, np.asarray(other))
             unknown = self._unknown | self._at_the_ends(exact) if self.together else self._unknown
             unknown = unknown | self.beyond | hidden
-            of_exact = kinds(rounded(exact, self.dtype))
-            self._kinds = of_exact if self._kinds is None else self._kinds
-            unknown = unknown | (of_exact != self._kinds)
+            both = np.stack([kinds(rounded(exact, self.dtype)), kinds(unfused)])
+            self._kinds = both if self._kinds is None else self._kinds
+            unknown = unknown | (both != self._kinds).any(0)
             for other in jittered:
                 self._loud |= ~np.isfinite(other)
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
-            self._patterns(fused, unfused, exact, unknown, anything)
+            self._patterns(fused, unfused, exact, unknown, anything, ranged, ways)
             self._errors(fused, unfused, exact, unknown, ranged, ways)
 
     def _stranger(self, number: int, example: str) -> None:
@@ -298,18 +310,26 @@ class Comparison:
         return _spread(((size > 0) & (size < low)) | (size > high), exact)
 
     def _patterns(
-        self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array
-    ) -> None:
+        self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
+        ranged: Any, ways: Sequence[Any],
+    ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
         # The unfused program left the range of its types, or the result itself is out of it.
         left = ((of_unfused != of_exact) & (of_unfused != 0)) | (self._loud & (of_exact == 0))
         left |= np.isfinite(exact) & (of_exact != 0)
         left |= self._garbage(unfused, exact, of_exact == 0)
+        if ranged is not None:
+            left |= self._lacks_range(unfused, exact, np.asarray(ranged), of_exact == 0)
+        if ranged is not None and self._made is not None:
+            nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
+            left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
         if self.loose:
             right |= (of_exact == 3) & (of_unfused == 3) & (of_fused != 0)
         right |= anything & (of_fused != 0)
+        for way in ways:  # whether it is a NaN is luck
+            right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
         self.overflows = max(self.overflows, int(left.sum()))
         self._count(~(right | unknown), fused, unfused)
 
@@ -319,6 +339,13 @@ class Comparison:
         off = self._rows(np.where(known, unfused - exact, 0.0))
         size = self._rows(np.where(known, exact, 0.0))
         return _spread(~(off <= OVERFLOWN * size), exact)
+
+    def _lacks_range(self, unfused: Array, exact: Array, ranged: Array, known: Array) -> Array:
+        """Elements of rows of which the unfused program loses some digits, and with more range
+        few of these: something overflowed on the way."""
+        off, still = (self._rows(np.where(known, a - exact, 0.0)) for a in (unfused, ranged))
+        size = self._rows(np.where(known, exact, 0.0))
+        return _spread((off > OFF * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""
@@ -340,6 +367,8 @@ class Comparison:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))
             return self._rows(np.where(compared & ~right, got - exact, 0.0))
 
+        if ranged is not None:
+            self._ranged.append(errors(np.asarray(ranged)))
         if ranged is None:
             rows = self._rows(compared & lost) > 0
             self._lost = rows if self._lost is None else self._lost | rows
@@ -377,6 +406,10 @@ class Comparison:
         moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
         return np.asarray(norm(moved, 0) / np.sqrt(len(moved)))
 
+    def _nothing(self, size: Array) -> Array:
+        """Rows of this size that are 0 because inputs are equal, or the rounding of that."""
+        return np.asarray(size <= SLACK[self.dtype] * EPSILON[self.dtype] * self._made)
+
     def _without_digits(self) -> Array:
         """Rows that the last place of the inputs decides, and whose errors are no larger; rows
         of which the unfused program has few digits, and the fused one not many fewer."""
@@ -385,13 +418,15 @@ class Comparison:
         size = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
         found = (moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS)
         if self._made is not None:
-            nothing = size <= SLACK[self.dtype] * EPSILON[self.dtype] * self._made
-            found |= nothing & (error <= self._made / NO_DIGITS)
+            found |= self._nothing(size) & (error <= self._made / NO_DIGITS)
         unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
         if self._lost is not None:
             found |= self._lost & (fused <= LOST)
         worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
-        return np.asarray(found | ((unfused > GARBAGE) & (fused <= worse * unfused)))
+        few = unfused > GARBAGE
+        if len(self._ranged) == self.runs:
+            few |= self._by_row(self._ranged) < SMALL_PRODUCTS * unfused
+        return np.asarray(found | (few & (fused <= worse * unfused)))
 
     @property
     def unknown(self) -> int:

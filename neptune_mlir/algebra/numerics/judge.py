@@ -134,6 +134,16 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     Arguments are plain: floats as float64 arrays of values that their type has, integers and
     conditions as they are.
     """
+    found = _judged(programs, arguments, seed, False)
+    if programs.ranged is None or all(c.ok for c in found):
+        return found
+    return _judged(programs, arguments, seed, True)
+
+
+def _judged(
+    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool
+) -> list[Comparison]:
+    """`doubt`: whether the range of its types may be what the unfused program lacks."""
     found = [Comparison(dtype) for dtype in programs.results]
     _run(programs, arguments, found)
     if all(c.ok for c in found):
@@ -153,7 +163,7 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     found = [Comparison(dtype) for dtype in programs.results]
     hidden = programs.hidden(arguments)
-    _run(programs, arguments, found, near, unequal, jitters, hidden)
+    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
@@ -165,7 +175,7 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
         programs.prepare(more, [programs.fused, programs.exact])
         _prepare_orders(programs, more, first)
         for k, changed in enumerate(more, first):
-            _run(programs, changed, found, hidden=hidden, order=k)
+            _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
     return found
 
 
@@ -190,12 +200,13 @@ def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
+    doubt: bool = False,
 ) -> None:  # fmt: skip
     three = programs.fused, programs.unfused_in(order), programs.exact
     results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
     replaced = [programs.exact(changed) for changed in summed or ()]
-    ranged, ways = _beyond_range(programs, arguments, results[1], results[2])
+    ranged, ways = _beyond_range(programs, arguments, results[1], results[2], doubt)
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = ([values[k] for values in several] for several in (near, unequal))
         comparison.loose = summed is not None
@@ -209,14 +220,18 @@ def _run(
 
 
 def _beyond_range(
-    programs: Programs, arguments: Sequence[Any], unfused: Sequence[Any], exact: Sequence[Any]
-) -> tuple[Sequence[Any] | None, list[Sequence[Any]]]:
-    """What `Comparison.add` takes where the unfused program makes NaNs or infinities of numbers."""
+    programs: Programs, arguments: Sequence[Any], unfused: Sequence[Any], exact: Sequence[Any],
+    doubt: bool,
+) -> tuple[Sequence[Any] | None, list[Sequence[Any]]]:  # fmt: skip
+    """What `Comparison.add` takes where the unfused program makes NaNs or infinities of numbers,
+    or may have left the range of its types otherwise."""
     pairs = [(np.asarray(u), np.asarray(e)) for u, e in zip(unfused, exact, strict=True)]
-    if programs.ranged is None or not any(
-        (np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape
-    ):
+    lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape)
+    if programs.ranged is None or not (lost or doubt):
         return None, []
+    noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs if u.shape == e.shape)
+    if not (lost or noise):
+        return programs.ranged(arguments), []
     return programs.ranged(arguments), [
         programs.unfused_in(order)(arguments) for order in range(1, ORDERS + 1)
     ]

@@ -18,6 +18,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.gpu.guarded import GuardedAccess
     from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
     from neptune_mlir.codegen.gpu.scalars import Scalars
 
@@ -47,6 +48,7 @@ class Chip:
     packs = False  # whether a fragment is one vector
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
+    guards = False  # whether single accesses have conditions (`load_guarded`)
 
     def __init__(self, target: GpuTarget):
         self.target = target
@@ -93,6 +95,17 @@ class Chip:
     def bring(self, s: Scalars, thread: Any, row: Any, pointer: Any, count: Any) -> None:
         """Thread 0 has `count` bytes (i32, whole chunks) brought to the second-level cache, if the
         number of their row (i32) is not negative; only where the chip `brings_rows`."""
+        raise NotImplementedError
+
+    def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
+        """`vector` elements of `size` bytes, 0 if they do not exist: a register of 16 bits, or as
+        many as needed of 32; only where the chip `guards`."""
+        raise NotImplementedError
+
+    def store_guarded(
+        self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
+    ) -> None:
+        """Write such registers, if what they hold exists; only where the chip `guards`."""
         raise NotImplementedError
 
     def let_next_start(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu import guarded
 from neptune_mlir.codegen.gpu.addresses import addresses, limits_of, threads_here
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
@@ -373,6 +374,9 @@ class Memory:
         found: list[Any] = []
         kind = self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
+        along = guarded.guarded(self, array, window, layout)
+        if along is not None:
+            return guarded.load(self, array, window, layout, vector, along)
         size = element_bytes(array.dtype) * vector
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
             wide = self.load_element(pointer, self._wide(array.dtype, vector), size)
@@ -424,10 +428,11 @@ class Memory:
         values = [values[k] for k in order]
         positions = self.threads.positions(layout)
         vector = self._vector(array, window, layout)
-        limits = [
-            v if v is not None else (n if layout.padded else None)
-            for v, n in zip(window.valid, window.shape, strict=True)
-        ]
+        along = guarded.guarded(self, array, window, layout)
+        if along is not None:
+            guarded.store(self, array, window, layout, values, vector, along)
+            return
+        limits = limits_of(window, layout)
         groups: dict[Any, list[int]] = {}
         for start in range(0, len(positions), vector):
             groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)

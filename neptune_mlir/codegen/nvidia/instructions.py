@@ -11,8 +11,10 @@ from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
+from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
+from neptune_mlir.codegen.nvidia import guarded
 from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, unknown
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.gpu import MatrixInstruction
@@ -40,6 +42,7 @@ def _of_words(text: str, chosen: int) -> str:
 class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
     copies_ahead = True
+    guards = True
 
     def shared_symbol(self, kernel: str) -> str:
         return SMEM
@@ -70,6 +73,14 @@ class Nvidia(Chip):
             "@p cp.async.bulk.prefetch.L2.global [$2], $3;\n}",
             "r,r,l,r", [s.value(thread, s.i32), row, pointer, count],
         )  # fmt: skip
+
+    def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
+        return guarded.load(s, access, size, vector)
+
+    def store_guarded(
+        self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
+    ) -> None:
+        guarded.store(access, size, vector, words)
 
     def let_next_start(self) -> None:
         asm("griddepcontrol.launch_dependents;", "")

@@ -8,6 +8,7 @@ effect only at the wait that covers it; shared memory starts as NaN). It does no
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,8 @@ class Block:
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         text = op.attributes["asm_string"]
+        if "setp.gt.s32 p" in text:
+            return self._guarded(text, operands, mask)
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if "e4m3x2" in text or "0x64646464" in text:  # two bytes as f16
@@ -221,6 +224,27 @@ class Block:
             return None
         assert text.startswith("griddepcontrol.")  # launches run one after the other here
         return None
+
+    def _guarded(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        """A load (0 else) or a store of a thread where more elements are left than `place`."""
+        pointer, left, *words = operands
+        place = int(re.findall(r"setp.gt.s32 p, \$\d+, (\d+);", text)[0])
+        moved = int(re.findall(r"\[\$\d+\+(\d+)\]", text)[0])
+        ((count, bits),) = re.findall(r"@p [ls][dt]\.global(?:\.v(\d))?\.b(\d+)", text)
+        size, there = int(count or 1) * int(bits) // 8, mask & (left > place)
+        at = pointer[there] + moved
+        assert (at % size == 0).all(), "misaligned"
+        at = at[:, None] + np.arange(size)
+        if words:
+            kind = "i32" if size >= 4 else "i16"
+            raw = np.concatenate([to_bytes(word, kind) for word in words], 1)
+            self.memory.heap[at] = raw[there, :size]
+            return None
+        raw = np.zeros((self.threads, max(size, 2)), np.uint8)
+        raw[there, :size] = self.memory.heap[at]
+        if size <= 4:
+            return raw.view(np.int16 if size < 4 else np.int32)[:, 0]
+        return list(np.ascontiguousarray(raw.view(np.int32).T))
 
     def _nvvm_cp_async_commit_group(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         assert mask.all()

@@ -140,6 +140,8 @@ class HopperBlock(simt.Block):
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         text = _text(op)
+        if "setp.gt.s32 p" in text:  # an access under a condition
+            return super()._llvm_inline_asm(op, operands, mask)
         if "mbarrier" not in text:  # (one thread starts barriers)
             self._warps(mask)
         for part, handler in INSTRUCTIONS.items():

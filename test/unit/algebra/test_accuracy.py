@@ -306,6 +306,61 @@ def test_more_range_says_what_a_nan_of_the_unfused_program_hides():
     assert judge(same, [x])[0].ok  # it is what the program makes in some order
 
 
+def test_products_that_vanish_lose_more_in_more_products():
+    """What the unfused program loses for want of range, the fused one may lose 8 times."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    off = lambda ulps: lambda x: x.sum(1) * (1 + ulps * EPSILON["f32"])  # noqa: E731
+    for of_fused, of_ranged, right in ((120, 2, True), (180, 2, False), (120, 8, False)):
+        ranged = lambda values, ulps=of_ranged: [off(ulps)(values[0])]  # noqa: E731
+        of = replace(programs(off(of_fused), off(20), off(0)), ranged=ranged)
+        assert judge(of, [x])[0].ok == right
+    assert not judge(programs(off(120), off(20), off(0)), [x])[0].ok
+
+
+def test_a_zero_that_an_overflow_makes_of_noise_defines_nothing():
+    x = np.full((2, 2), 0.75)
+    difference = lambda x: x[:, 0] - x[:, 1]  # noqa: E731
+    lost = programs(lambda x: np.full(2, NAN), lambda x: np.zeros(2), difference)
+    for noise, right in ((1e-9, True), (0.0, False)):
+        ranged = lambda values, noise=noise: [difference(values[0]) + noise]  # noqa: E731
+        assert judge(replace(lost, ranged=ranged), [x])[0].ok == right
+    data = np.array([[0.75, 0.5], [0.75, 0.25]])  # not equal: the unfused program is right
+    of = replace(programs(lambda x: np.full(2, NAN), difference, difference),
+                 ranged=lambda values: [difference(values[0]) + 1.0])  # fmt: skip
+    assert not judge(of, [data])[0].ok
+
+
+def test_more_range_says_whether_the_unfused_program_left_its_own():
+    """An overflow that ends as a number, somewhat wrong, as a coefficient x / inf does."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    off = lambda part: lambda x: x.sum(1) * (1 + part)  # noqa: E731
+    nans = lambda x: np.full(3, NAN)  # noqa: E731
+    for of_unfused, of_ranged, right in ((0.08, 1e-6, True), (0.08, 0.07, False), (1e-3, 0, False)):
+        ranged = lambda values, part=of_ranged: [off(part)(values[0])]  # noqa: E731
+        of = replace(programs(nans, off(of_unfused), off(0)), ranged=ranged)
+        assert judge(of, [x])[0].ok == right
+
+
+def test_whether_the_unfused_program_makes_a_number_may_be_luck():
+    """The root of what is 0 but for rounding, in a row that is slightly off as well."""
+    x = np.random.default_rng(0).random((2, 8)) + 1
+    exact = lambda x: np.array([NAN, x[1].sum()])  # noqa: E731
+    unfused = lambda x: np.array([0.5, x[1].sum()])  # noqa: E731
+    fused = lambda x: np.array([0.7, x[1].sum() * (1 + 7 * EPSILON["f32"])])  # noqa: E731
+    off = np.array([1, 1 + 5 * EPSILON["f32"]])
+    roots = lambda order: lambda values: [exact(values[0]) * off]  # noqa: E731
+    (found,) = judge(replace(programs(fused, unfused, exact), reordered=roots), [x])
+    assert found.ok and found.runs > 1
+    (wrong,) = judge(replace(programs(fused, exact, exact), reordered=roots), [x])
+    assert wrong.strangers  # always a NaN
+    numbers = lambda order: lambda values: [unfused(values[0])]  # noqa: E731
+    same = lambda values: [exact(values[0])]  # noqa: E731
+    for order, right in ((numbers, True), (roots, False)):  # a NaN in the order of the program
+        fine = lambda x: np.array([0.7, x[1].sum()])  # noqa: E731
+        of = replace(programs(fine, exact, exact), reordered=order, ranged=same)
+        assert judge(of, [x])[0].ok == right
+
+
 def test_noise_is_compared_with_noise():
     """Where the unfused program is off by more than a row, four times of it, to a power of 4."""
     x = np.random.default_rng(0).random((3, 8))

@@ -124,3 +124,17 @@ def test_long_rows_that_are_compiled_in_may_be_few(cols, wanted):
 
 def test_a_long_row_that_is_compiled_in():
     close("softmax", LONG, 1, 16500, known=True)
+
+
+@pytest.mark.parametrize(("cols", "rows"), [(1, 3), (645, 5), (1023, 2)])
+def test_rows_that_end_in_a_tile_are_accessed_under_conditions(cols, rows):
+    close("rms_norm", "most:1024", rows, cols, dtype="bf16")
+    text = nvvm.emit_tiles(
+        lowered("rms_norm", None, "bf16")[1]["most:1024"].copy().module, "ptx", target="sm_90a"
+    )
+    lines = text.splitlines()
+    loads = [line for line in lines if "ld.global" in line]
+    stores = [line for line in lines if "st.global" in line]
+    assert all("@p ld.global.b16" in line for line in loads)
+    assert (len(loads), len(stores)) == (64, 32)  # a row a warp, and the weights
+    assert all("@p st.global.b16" in line for line in stores)

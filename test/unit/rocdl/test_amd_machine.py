@@ -52,30 +52,10 @@ def check(emulator, case, strided=False):
         assert run.instructions > 0
 
 
-# By default attention runs on every chip, and each other program on one with MFMA and on one with
-# WMMA; `test_every_program` runs all on all.
-EVERYWHERE = ("attention 64, grouped, causal", "attention 128")
-ONCE = {
-    "attention 64": ("gfx90a", "gfx1201"),
-    "decode": ("gfx942", "gfx1100"),
-    "rms norm matmul": ("gfx950", "gfx1100"),
-    "softmax": ("gfx90a", "gfx1100"),
-    "layer norm": ("gfx942", "gfx1201"),
-    "cross entropy": ("gfx950", "gfx1201"),
-}
-CHOSEN = [(name, chip) for name in MACHINE for chip in ONCE.get(name, CHIPS)]
-
-
-@pytest.mark.parametrize(("name", "emulator"), CHOSEN, indirect=["emulator"])
+@on(CHIPS)
+@pytest.mark.parametrize("name", MACHINE)
 def test_program(emulator, name):
     check(emulator, MACHINE[name]())
-
-
-def test_each_program_and_each_chip_is_chosen():
-    """Rows and products on each chip."""
-    assert {*ONCE, *EVERYWHERE} == {*MACHINE}
-    for chip in CHIPS:
-        assert len({name for name, its in CHOSEN if its == chip}) > len(EVERYWHERE) + 1
 
 
 @on(["gfx1100"])

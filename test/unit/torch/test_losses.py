@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from neptune_mlir.errors import UsageError  # noqa: E402
 from neptune_mlir.torch import linear_cross_entropy  # noqa: E402
-from neptune_mlir.torch.losses import piece_sizes  # noqa: E402
+from neptune_mlir.torch.pieces import kept_at, kept_sizes, piece_sizes  # noqa: E402
 
 ROWS, WIDTH, CLASSES, CHUNK = (3, 7), 24, 40, 24
 
@@ -43,6 +43,46 @@ def test_loss_and_gradients():
         ):
             torch.testing.assert_close(ours_of, torchs, rtol=1e-4, atol=1e-5)
     assert (found[0][0, 2:4] == 0).all()
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_kept_logits():
+    """Two passes through one graph: what was kept is gone after the first one."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(24, 24).requires_grad_(), torch.randn(210, 24).requires_grad_()
+    target = torch.randint(210, (24,))
+    target[2:4] = -100
+    logits = x @ weight.mT
+    wanted = torch.nn.functional.cross_entropy(logits, target)
+    gradients = torch.autograd.grad(wanted, (x, weight))
+    assert kept_sizes(210, 512, 24, 24) == [64, 64]  # and 82 others
+    for chunk, first, count in ((512, kept_at(24 * 210, 24, 64), 64), (0, 0, 210)):
+        kept = torch.ops.neptune.linear_cross_entropy(x, weight, target, chunk, True)[2]
+        there = kept.view(-1)[first : first + 24 * count].view(24, count)
+        torch.testing.assert_close(there, logits[:, 64:128] if chunk else logits)
+        ours = linear_cross_entropy(x, weight, target, chunk=chunk)
+        torch.testing.assert_close(ours, wanted)
+        for _ in range(2):
+            found = torch.autograd.grad(ours, (x, weight), retain_graph=True)
+            for one, other in zip(found, gradients, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_kept_logits_are_apart():
+    """The gradient of each piece is written before the logits that are read then or later."""
+    for rows, width in ((8192, 4096), (1024, 4096), (4096, 4096), (1000, 7), (21, 24)):
+        for classes, chunk in ((128256, 4096), (300, 24), (64, 8), (40, 4096), (5003, 512)):
+            sizes = kept_sizes(classes, chunk, rows, width)
+            rest, done = sum(sizes), 0
+            assert all(size > 0 for size in sizes) and rest < classes
+            for size in sizes:
+                at = kept_at(classes * width, rows, rest)
+                assert at % 64 == 0 and (done + size) * width <= at
+                assert at + rows * size <= kept_at(classes * width, rows, rest - size)
+                done, rest = done + size, rest - size
+    sizes = kept_sizes(128256, 4096, 8192, 4096)
+    assert sum(sizes) > 0.49 * 128256 and len(sizes) <= 12
+    assert kept_sizes(40, 0, 3, 24) == [40] and kept_sizes(40, 0, 0, 24) == []
 
 
 def test_one_gradient_alone_and_a_compiled_graph():
