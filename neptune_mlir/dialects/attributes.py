@@ -53,7 +53,8 @@ CHIP = Attribute(
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
-        "analysis.paged_reads", "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
+        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.schedule.tile",
+        "transforms.tiling.skip_dead_tiles",
     ),
 )  # fmt: skip
 BUFFER = Attribute(
