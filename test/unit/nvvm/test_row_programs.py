@@ -130,7 +130,11 @@ def test_a_long_row_that_is_compiled_in():
 
 @pytest.mark.parametrize(
     ("name", "knob", "cols"),
-    [("layer_norm", "most:3072", 2049), ("softmax", "most:2048", 1025), ("rms_norm", "most:768", 513)],
+    [
+        ("layer_norm", "most:3072", 2049),
+        ("softmax", "most:2048", 1025),
+        ("rms_norm", "most:768", 513),
+    ],
 )
 def test_rows_of_any_length_that_one_tile_has_all_of(name, knob, cols):
     close(name, knob, 3, cols, dtype="bf16")
