@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""For every test: no user's tuning table, compiled Python files for the processes it starts, and
-machine code that one test made for another."""
+"""For every test: no user's tuning table, compiled Python files for the processes it starts,
+machine code that one test made for another, and code for CPUs that LLVM has not optimised."""
 
 import gc
 import os
@@ -8,17 +8,20 @@ import shutil
 import tempfile
 
 from neptune_mlir.targets import tuned
-from support import kept_code
+from support import effort, kept_code
+from support.effort import as_shipped
 from support.small_tiles import small_tiles
 
-__all__ = ["small_tiles"]
+__all__ = ["as_shipped", "small_tiles"]
 
 os.environ[tuned.ENVIRONMENT] = "none"  # a user's table is no test's
+os.environ["NEPTUNE_VERDICTS"] = "none"  # nor what another compilation found out
 # Hundreds of processes import this package: without its compiled files a quarter of their time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config):
+    effort.begin()
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist share the folder
         config.kept_code = os.environ[kept_code.ENVIRONMENT] = tempfile.mkdtemp(prefix="neptune-")
     kept_code.install()

@@ -376,17 +376,17 @@ def key(root: Term) -> str:
             # `show` rounds literals; two terms that differ must not share a key.
             text = show(root, lambda n: repr(n.attr) if n.is_const else None)
         else:
-            text = _digest(root)
+            text = digest(root)
         found = root.memo["key"] = f"{root.dtype}:{text}"
     return found
 
 
-def _digest(root: Term) -> str:
+def digest(root: Term) -> str:
     """What stands for the text of a large tree: its distinct nodes, operands by number."""
-    digest = hashlib.sha256()
+    made = hashlib.sha256()
     number: dict[Term, int] = {}
     for node in walk(root):
         operands = [number[a] for a in node.args]
-        digest.update(f"{node.op} {operands} {node.attr!r} {node.dtype};".encode())
+        made.update(f"{node.op} {operands} {node.attr!r} {node.dtype};".encode())
         number[node] = len(number)
-    return digest.hexdigest()
+    return made.hexdigest()

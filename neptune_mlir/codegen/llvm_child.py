@@ -16,20 +16,21 @@ from neptune_mlir.errors import ToolError
 
 def generate(
     text: str, triple: str, chip: str, features: str = "", *, form: str, option: str = "",
-    timeout: float = 300,
+    unroll: bool = True, timeout: float = 300,
 ) -> bytes:  # fmt: skip
     """The code of an LLVM IR module, optimised for `chip`.
 
     Args:
         form: "assembly" (UTF-8 text) or "object".
         option: a command-line option of LLVM.
+        unroll: whether loops are unrolled.
 
     Raises:
         ToolError: LLVM refuses the module or dies on it.
     """
     command = [
         sys.executable, "-m", "neptune_mlir.codegen.llvm_child",
-        triple, chip, features, form, option,
+        triple, chip, features, form, option, "unroll" if unroll else "",
     ]  # fmt: skip
     late = f"LLVM did not finish in {timeout:g} s for {chip}"
     ended = child.run(command, text.encode(), timeout, late)
@@ -44,7 +45,9 @@ def generate(
     return ended.made
 
 
-def _generate(text: str, triple: str, chip: str, features: str, form: str, option: str) -> bytes:
+def _generate(
+    text: str, triple: str, chip: str, features: str, form: str, option: str, unroll: str
+) -> bytes:  # fmt: skip
     import llvmlite.binding as llvm
 
     from neptune_mlir.codegen.llvm_text import downgrade
@@ -63,7 +66,7 @@ def _generate(text: str, triple: str, chip: str, features: str, form: str, optio
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     # AMD's processors have instructions on pairs of f32 and of 16-bit floats, LLVM finds the pairs
     options.slp_vectorization = triple.startswith("amdgcn")
-    options.loop_unrolling = True
+    options.loop_unrolling = bool(unroll)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     if form == "object":

@@ -15,6 +15,7 @@ from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
+from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.family import best, chunks_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
@@ -162,7 +163,7 @@ def compile_text(
     kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
     families = families_of(target)
-    with bindings.source_name(source):
+    with bindings.source_name(source), verdicts.kept():
         program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
             bundles = [_compile_calls(program, family, entry, cases) for family in families]

@@ -315,11 +315,12 @@ def _package_key(text: str) -> tuple[str, ...]:
 
 
 def _host(target: str) -> str:
-    """What else the code depends on: the CPU's features and how many workers it has."""
+    """What else the code depends on: the CPU's features, how many workers it has, and how much
+    LLVM does."""
     if target != "cpu":
         return ""
     from neptune_mlir.runtime import workers
-    from neptune_mlir.targets.cpu import host
+    from neptune_mlir.targets.cpu import EFFORT, host
 
     core = host()
-    return f"{core.triple} {core.name} {core.features} {workers.count()}"
+    return f"{core.triple} {core.name} {core.features} {workers.count()} {EFFORT.get()}"

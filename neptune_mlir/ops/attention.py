@@ -66,6 +66,7 @@ def attention(
     inputs: Mapping[str, Extra] | None = None,
     align: str = "end",
     return_lse: bool = False,
+    rows_first: bool = False,
     name: str = "attention",
 ) -> Program:
     """softmax(scale * q kᵀ, modified and masked) v.
@@ -96,6 +97,8 @@ def attention(
             i + kv_len - q_len (a decode query is the last one); "start": at position i.
         return_lse: a second result [batch, heads, q_len], f32 (f64 of f64): log-sum-exp of the
             scores, a sink included.
+        rows_first: the result is [batch, q_len, heads, v_dim]: a row's heads together, as the
+            projection that mostly follows reads them.
 
     Returns:
         A program with arguments q [batch, heads, q_len, head_dim], k and v
@@ -123,11 +126,7 @@ def attention(
     width = p.scalar(window, "index") if isinstance(window, str) else window
     slope = p.input("slope", h)[h] if alibi else None
     sink_logit = p.input("sink", h)[h] if sink else None
-    same_document = None
-    if documents:
-        of_q = p.input("doc_q", b, i, dtype="i32")
-        of_kv = p.input("doc_kv", b, j, dtype="i32")
-        same_document = of_q[b, i] == of_kv[b, j]
+    same_document = _same_document(p, b, i, j) if documents else None
     extras = _extra_inputs(p, {"b": b, "h": h, "q": i, "kv": j}, inputs or {})
 
     position = i + (j.size - i.size) if align == "end" else i + 0
@@ -145,10 +144,17 @@ def attention(
         s = where(_call("mask_mod", mask_mod, (b, h, i, j), extras), s, -inf)
 
     out, lse = softmax_sum(s, j, v[b, shared, j, e], sink_logit)
-    p.output(out, b, h, i, e, dtype=dtype)
+    p.output(out, *((b, i, h, e) if rows_first else (b, h, i, e)), dtype=dtype)
     if return_lse:
         p.output(lse, b, h, i, dtype="f64" if dtype == "f64" else "f32")
     return p
+
+
+def _same_document(p: Program, b: Axis, i: Axis, j: Axis) -> Expr:
+    """Whether a query and a key are of one document."""
+    of_q = p.input("doc_q", b, i, dtype="i32")
+    of_kv = p.input("doc_kv", b, j, dtype="i32")
+    return of_q[b, i] == of_kv[b, j]
 
 
 def shaped(s: Expr, distance: Expr, softcap: float | None, slope: Expr | None) -> Expr:

@@ -106,7 +106,7 @@ def _compile_one(module: Any, chip: AmdTarget, entry: str) -> Compiled:
     if dump := runner.StageDump.from_environment():
         dump.write("llvm", text, "ll")
         dump.write("asm", amdgcn.assembly(text, chip), "s")
-    code = amdgcn.hsaco(text, chip)
+    code = _without_scratch(text, chip)
     target, notes = hsaco.read_notes(code)
     if not target.endswith(f"-{chip.name}"):
         raise ToolError(f"the code generator made code for {target}, not {chip.name}")
@@ -122,6 +122,23 @@ def _compile_one(module: Any, chip: AmdTarget, entry: str) -> Compiled:
         infos = gpu.describe(kernels, chip, used)
     tools = [amdgcn.linker_version()]
     return Compiled(code, infos, plan, gpu.alignment_of(kernels), [], tools)
+
+
+def _without_scratch(text: str, chip: AmdTarget) -> bytes:
+    """The code of an LLVM IR module; where it keeps registers in scratch memory, with loops as they
+    are, if that needs less. LLVM unrolls a loop over the depth of a product on FMA and moves all of
+    its loads to the front."""
+    code = amdgcn.hsaco(text, chip)
+    needed = _scratch(code)
+    if not needed:
+        return code
+    rolled = amdgcn.hsaco(text, chip, unroll=False)
+    return rolled if _scratch(rolled) < needed else code
+
+
+def _scratch(code: bytes) -> int:
+    """Bytes of scratch memory of a thread, of all kernels."""
+    return sum(found.scratch for found in hsaco.read_notes(code)[1].values())
 
 
 def argument_sizes(plan: Plan, launch: Launch) -> list[int]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import functools
 import os
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 # What every core that this is for has at least: bytes of data in the nearest cache.
 NEAR_BYTES = 32 << 10
+# How hard LLVM works on code for CPUs, 0 to 3. Only what asks what a result is, and not how fast
+# it comes, has use for less than all: this package's own tests.
+EFFORT: ContextVar[int] = ContextVar("EFFORT", default=3)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,9 @@ GPUS = {
 # a nominal core: two vector units that multiply and add, at 3 GHz, and its share of the memory
 _UNITS, _CLOCK, _CORE_BYTES = 2, 3e9, 10e9
 
-# seconds by which a call on a CPU, and each of its programs, is behind a library's on what is as
-# good as nothing (docs/notebook.md, "Small attention in compiled graphs")
-CALL, PROGRAM = 40e-6, 1.6e-6
+# seconds by which a call on a CPU, and each of its programs, may be behind a library's where its
+# threads sleep (docs/notebook.md, "Small attention by name")
+CALL, PROGRAM = 150e-6, 1.6e-6
 
 
 def roof_of(target: str) -> Roof | None:

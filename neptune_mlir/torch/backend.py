@@ -10,15 +10,13 @@ be worth a call stays inductor's, where dynamo knows how small it is.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
-from neptune_mlir.targets.roofline import roof_of
+from neptune_mlir.torch.cost import is_worth_a_call
 from neptune_mlir.torch.flex import take_flex, value_of
 from neptune_mlir.torch.sdpa import sdpa
 
@@ -45,12 +43,36 @@ def take_attention(graph: GraphModule) -> int:
     taken = take_flex(graph, _always)
     for target in _SDPA:
         for node in graph.graph.find_nodes(op="call_function", target=target):
-            if _is_worth_it(*_factors(node)):
+            if is_worth_a_call(*_factors(node)):
                 node.target = sdpa  # which asks of each call whether it fits
                 taken += 1
-    if taken:
+    left = _leave_small(graph)
+    if taken or left:
         graph.recompile()
     return taken
+
+
+def _leave_small(graph: GraphModule) -> int:
+    """torch's attention for ours that a library asked for by name, where torch has it and it is too
+    small for a call. Returns how many."""
+    packet, left = torch.ops.neptune.attention, 0
+    for node in [n for n in graph.graph.nodes if n.target in (packet, packet.default)]:
+        q, k, v, mask, _, mods, scale, is_causal, return_lse = node.args
+        values = [value_of(x) for x in (q, k, v)]
+        seen = None if mask is None else value_of(mask).dtype
+        plain = not mods and not return_lse and seen in (None, torch.bool, values[0].dtype)
+        if not plain or is_worth_a_call(*values):
+            continue
+        options = {"attn_mask": mask, "is_causal": is_causal, "scale": scale, "enable_gqa": True}
+        with graph.graph.inserting_before(node):
+            made = graph.graph.call_function(_SDPA[0], (q, k, v), options)
+        for user in [*node.users]:  # its first result: the second is empty
+            made.meta = dict(user.meta)
+            user.replace_all_uses_with(made)
+            graph.graph.erase_node(user)
+        graph.graph.erase_node(node)
+        left += 1
+    return left
 
 
 def _always(node: Node) -> bool:
@@ -61,25 +83,6 @@ def _factors(node: Node) -> list[Any]:
     """What a graph knows of query, key and value."""
     given = dict(zip(_FACTORS, node.args, strict=False)) | dict(node.kwargs)
     return [value_of(given[name]) for name in _FACTORS]
-
-
-def _is_worth_it(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
-    """Whether our kernel may be sooner done than torch's. Of extents that a call decides, of other
-    devices than CPUs, of tensors over several devices, and of what `sdpa` refuses, yes."""
-    sizes = [n for x in (q, k, v) for n in x.shape]
-    if any(isinstance(n, torch.SymInt) for n in sizes) or 0 in sizes:
-        return True
-    roof = roof_of("cpu")
-    if roof is None or q.device.type != "cpu" or type(q) is not FakeTensor:
-        return True
-    if not q.ndim == k.ndim == v.ndim == 4:
-        return True
-    points = math.prod(q.shape[:3]) * k.shape[2]
-    flops = 2 * points * (q.shape[3] + v.shape[3])
-    elements = q.numel() + k.numel() + v.numel() + math.prod(q.shape[:3]) * v.shape[3]
-    programs = math.prod(q.shape[:2])
-    moved = elements * q.element_size()
-    return roof.is_worth_a_call(flops, moved, programs, torch.get_num_threads())
 
 
 def _rest(

@@ -146,11 +146,20 @@ def run(
     key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
     kernel = _kernels.get(key)
     if kernel is None:
-        program = program_of(q, k, v, attn_mask, mods, scale, is_causal, return_lse)
+        program = program_of(
+            q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=_rows_first(q)
+        )
         target = target_of(q.device)
         kernel = _kernels[key] = compile(program, target=target, on_demand=True)
     made = kernel(*map(by_rows, arguments_of(q, k, v, attn_mask, captured, mods)))
-    return made if return_lse else (made, q.new_empty(0))
+    out, lse = made if return_lse else (made, q.new_empty(0))
+    return (out.transpose(1, 2) if _rows_first(q) else out), lse
+
+
+def _rows_first(q: torch.Tensor) -> bool:
+    """Whether a result has the heads of a row together in memory, as torch's own has: models go on
+    with rows of all heads, and a copy costs a CPU as much as small attention."""
+    return q.device.type == "cpu"
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
@@ -227,7 +236,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def program_of(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
-    mods: str, scale: float, is_causal: bool, return_lse: bool,
+    mods: str, scale: float, is_causal: bool, return_lse: bool, *, rows_first: bool = False,
 ) -> Program:  # fmt: skip
     """The operation on tensors like these in index notation, batch, heads and lengths left open."""
     of_score, of_mask = _mods[mods].score, _mods[mods].mask
@@ -244,6 +253,7 @@ def program_of(
         head_dim=head_dim, v_dim=v_dim, group=group,
         dtype=DTYPES[q.dtype], scale=scale, causal=is_causal, align="start",
         score_mod=score_mod, mask_mod=mask_mod if of_mask else None, return_lse=return_lse,
+        rows_first=rows_first,
     )  # fmt: skip
 
 
@@ -302,6 +312,14 @@ def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
     return modify
 
 
+def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Memory of the result, laid out as kernels do."""
+    batch, heads, rows, _ = q.shape
+    if _rows_first(q):
+        return q.new_empty(batch, rows, heads, v.shape[3]).transpose(1, 2)
+    return q.new_empty(batch, heads, rows, v.shape[3])
+
+
 @torch.library.custom_op("neptune::attention", mutates_args=())
 def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
@@ -313,7 +331,8 @@ def attention_op(
     except NeptuneError as error:  # a compiled graph has no other way to go
         warnings.warn(f"attention runs by torch: {error}", stacklevel=2)
     with torch.no_grad():
-        return dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+        out, lse = dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+        return _new_result(q, v).copy_(out), lse
 
 
 @attention_op.register_fake
@@ -321,7 +340,7 @@ def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    out = q.new_empty(*q.shape[:3], v.shape[3])
+    out = _new_result(q, v)
     if not return_lse:
         return out, q.new_empty(0)
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32

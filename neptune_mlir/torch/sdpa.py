@@ -16,6 +16,7 @@ import torch
 
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.torch.attention import FLOATS, dispatch
+from neptune_mlir.torch.cost import by_torch
 
 NAME = "neptune"
 _KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
@@ -116,7 +117,7 @@ def sdpa(
             return dispatch(query, key, value, mask, [], "", factor, is_causal, False)
         except NeptuneError:  # a target or a shape that the compiler does not take
             pass
-    return _SDPA.decompose(
+    return by_torch(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
 

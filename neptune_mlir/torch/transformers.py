@@ -16,6 +16,7 @@ import torch
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch.attention import masked_attention
+from neptune_mlir.torch.cost import by_torch, is_worth_a_call
 
 NAME = "neptune"
 
@@ -54,6 +55,7 @@ def attention_forward(
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls: [batch, heads, length, dim] in, [batch, length, heads, dim] out.
+    On a CPU, torch's own attention runs where it can and a call of ours costs more than it saves.
 
     Args:
         attention_mask: bool, or numbers that are added; None for all, or for what `is_causal` says.
@@ -75,18 +77,20 @@ def attention_forward(
     # one query, the last one, sees all keys; where a mask is given, it says everything
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = query.shape[2] > 1 and attention_mask is None and causal
-    mask = attention_mask
-    if mask is not None:
-        mask = mask[..., : key.shape[2]]
+    mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
     if position_bias is not None:
         mask = _joined(mask, position_bias[..., : key.shape[2]])
+
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    plain = not softcap and s_aux is None and not torch.compiler.is_compiling()
+    if plain and not is_worth_a_call(query, key, value):
+        return _small(query, key, value, mask, causal, scale), None
 
     def capped(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         return softcap * torch.tanh(score / softcap)
 
     out = masked_attention(
-        query, key, value, mask, capped if softcap else None,
-        query.shape[-1] ** -0.5 if scaling is None else float(scaling), causal,
+        query, key, value, mask, capped if softcap else None, scale, causal,
         return_lse=s_aux is not None,
     )  # fmt: skip
     if s_aux is not None:  # the sink's share of the weights, from the sum of all others
@@ -94,6 +98,16 @@ def attention_forward(
         share = torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])
         out = (out * share[..., None]).to(query.dtype)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _small(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
+    is_causal: bool, scale: float,
+) -> torch.Tensor:  # fmt: skip
+    if mask is not None and mask.dtype is not torch.bool:
+        mask = mask.to(q.dtype)
+    out = by_torch(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=True)
+    return out.transpose(1, 2).contiguous()
 
 
 def _joined(mask: torch.Tensor | None, bias: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ def install() -> None:
     from neptune_mlir.codegen import llvm_child
     from neptune_mlir.codegen.cpu import native
     from neptune_mlir.codegen.nvidia import ptxas
+    from neptune_mlir.targets.cpu import EFFORT
 
     folder = Path(os.environ[ENVIRONMENT])
     run, parse = subprocess.run, llvm.parse_assembly
@@ -38,7 +39,7 @@ def install() -> None:
     def untouched() -> bool:
         return subprocess.run is run and llvm.parse_assembly is parse
 
-    native.object_code = _keeping(folder, native.object_code, untouched)
+    native.object_code = _keeping(folder, native.object_code, untouched, lambda: EFFORT.get())
     llvm_child.generate = _keeping(folder, llvm_child.generate, untouched)
     # which assembler it is counts, and whether there is one
     ptxas.assemble = _keeping(folder, ptxas.assemble, untouched, lambda: ptxas.find_ptxas())

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import neptune_mlir
 from neptune_mlir import ops
+from neptune_mlir.targets.cpu import EFFORT
 
 EPS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10}
 NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16}
@@ -32,8 +33,12 @@ common = settings(
 )
 
 
-@functools.cache
 def kernel(dtype="f32", **options):
+    return _kernel(EFFORT.get(), dtype, **options)
+
+
+@functools.cache
+def _kernel(effort, dtype, **options):
     program = ops.attention(dtype=dtype, **options)
     return program, neptune_mlir.compile(program)
 
@@ -53,6 +58,7 @@ def check(program, compiled, arrays, dtype, largest_score=1.0):
     assert (got[masked] == 0).all(), "a query that sees no key gives exactly 0"
 
 
+@pytest.mark.usefixtures("as_shipped")
 @common
 @given(st.integers(1, 2), st.integers(1, 3), lengths, lengths, st.integers(0, 2**32 - 1))
 def test_causal_of_any_lengths(batch, heads, queries, keys, seed):
@@ -63,6 +69,7 @@ def test_causal_of_any_lengths(batch, heads, queries, keys, seed):
     check(program, compiled, (q, k, v), "f32", 6)
 
 
+@pytest.mark.usefixtures("as_shipped")
 @common
 @given(lengths, lengths, st.sampled_from([1.0, 100.0, 1e4]), st.integers(0, 2**32 - 1))
 def test_large_logits(queries, keys, largest, seed):

@@ -9,6 +9,8 @@ import pytest
 from neptune_mlir.driver import compiler
 from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 Z3 = importlib.util.find_spec("z3") is not None
 
 

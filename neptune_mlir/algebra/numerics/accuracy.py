@@ -9,6 +9,7 @@ Both are measured against the program in float64. The rule, for every result:
   of a row, the program as written leaves the range of its types: the fused one may give what
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
+  Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -48,7 +49,8 @@ Both are measured against the program in float64. The rule, for every result:
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
   where it is a number without (the root of a variance of equal numbers and signed weights), is not
-  compared in these runs, whether float64 or the unfused program makes it.
+  compared in these runs, whether float64 or the unfused program makes it. Where the unfused
+  program makes a number of what is a NaN, with its sums in another order, a number will do.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -83,6 +85,7 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
+OFF = 2.0**-6  # the same, where more range gives it back
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
@@ -271,7 +274,7 @@ class Comparison:
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
-            self._patterns(fused, unfused, exact, unknown, anything, ranged)
+            self._patterns(fused, unfused, exact, unknown, anything, ranged, ways)
             self._errors(fused, unfused, exact, unknown, ranged, ways)
 
     def _stranger(self, number: int, example: str) -> None:
@@ -308,7 +311,7 @@ class Comparison:
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any,
+        ranged: Any, ways: Sequence[Any],
     ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
@@ -316,6 +319,8 @@ class Comparison:
         left = ((of_unfused != of_exact) & (of_unfused != 0)) | (self._loud & (of_exact == 0))
         left |= np.isfinite(exact) & (of_exact != 0)
         left |= self._garbage(unfused, exact, of_exact == 0)
+        if ranged is not None:
+            left |= self._lacks_range(unfused, exact, np.asarray(ranged), of_exact == 0)
         if ranged is not None and self._made is not None:
             nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
@@ -323,6 +328,8 @@ class Comparison:
         if self.loose:
             right |= (of_exact == 3) & (of_unfused == 3) & (of_fused != 0)
         right |= anything & (of_fused != 0)
+        for way in ways:  # whether it is a NaN is luck
+            right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
         self.overflows = max(self.overflows, int(left.sum()))
         self._count(~(right | unknown), fused, unfused)
 
@@ -332,6 +339,13 @@ class Comparison:
         off = self._rows(np.where(known, unfused - exact, 0.0))
         size = self._rows(np.where(known, exact, 0.0))
         return _spread(~(off <= OVERFLOWN * size), exact)
+
+    def _lacks_range(self, unfused: Array, exact: Array, ranged: Array, known: Array) -> Array:
+        """Elements of rows of which the unfused program loses some digits, and with more range
+        few of these: something overflowed on the way."""
+        off, still = (self._rows(np.where(known, a - exact, 0.0)) for a in (unfused, ranged))
+        size = self._rows(np.where(known, exact, 0.0))
+        return _spread((off > OFF * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction, Solution
@@ -20,6 +21,19 @@ from neptune_mlir.algebra.numerics.stress import LENGTH, PLANS, Report, stress
 from neptune_mlir.algebra.terms import Term
 
 KEPT = 256  # verdicts
+
+
+class Store(Protocol):
+    """Keeps verdicts for other processes. The names in a report are numbers, as texts."""
+
+    def load(self, content: str) -> Report | None:
+        """What was said of a test with this content."""
+
+    def keep(self, content: str, report: Report) -> None:
+        """Say it to those who come later."""
+
+
+store: ContextVar[Store | None] = ContextVar("store", default=None)
 
 
 @dataclass(frozen=True)
@@ -71,10 +85,30 @@ def digest(
 @lru_cache(maxsize=KEPT)
 def _verdict(test: _Unnamed) -> tuple[Report, tuple[Any, ...]]:
     """What was said of a test, and the names that its content had then."""
+    numbers = {name: str(k) for k, name in enumerate(test.names)}
+    kept, content = store.get(), ""
+    if kept is not None:
+        content = hashlib.sha256(_text(test.content).encode()).hexdigest()
+        found = kept.load(content)
+        if found is not None:
+            return _renamed(found, {k: name for name, k in numbers.items()}), test.names
     report = test.run()
     if report.failure is not None:  # the data are large, and have names of their own
         report = replace(report, failure=replace(report.failure, data={}))
+    if kept is not None:
+        kept.keep(content, _renamed(report, numbers))
     return report, test.names
+
+
+def _text(content: Any) -> str:
+    """Text that only this content has, the same in every process."""
+    if isinstance(content, Term):
+        return T.digest(content)
+    if isinstance(content, frozenset):
+        return f"{{{','.join(sorted(map(_text, content)))}}}"
+    if isinstance(content, tuple):
+        return f"({','.join(map(_text, content))})"
+    return repr(content)
 
 
 def forget_verdicts() -> None:

@@ -229,7 +229,8 @@ def _beyond_range(
     lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape)
     if programs.ranged is None or not (lost or doubt):
         return None, []
-    if not lost:
+    noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs if u.shape == e.shape)
+    if not (lost or noise):
         return programs.ranged(arguments), []
     return programs.ranged(arguments), [
         programs.unfused_in(order)(arguments) for order in range(1, ORDERS + 1)

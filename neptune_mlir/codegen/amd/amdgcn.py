@@ -30,13 +30,15 @@ def assembly(text: str, target: AmdTarget) -> str:
     ).decode()
 
 
-def hsaco(text: str, target: AmdTarget) -> bytes:
-    """An LLVM IR module as code that AMD's loader takes.
+def hsaco(text: str, target: AmdTarget, unroll: bool = True) -> bytes:
+    """An LLVM IR module as code that AMD's loader takes; `unroll`: LLVM may unroll loops.
 
     Raises:
         ToolError: LLVM refuses the module or dies on it; no linker; a name that nothing defines.
     """
-    compiled = llvm_child.generate(_with_version(text), TRIPLE, target.name, form="object")
+    compiled = llvm_child.generate(
+        _with_version(text), TRIPLE, target.name, form="object", unroll=unroll
+    )
     with tempfile.TemporaryDirectory(prefix="neptune-") as folder:
         source, output = Path(folder) / "kernels.o", Path(folder) / "kernels.hsaco"
         source.write_bytes(compiled)

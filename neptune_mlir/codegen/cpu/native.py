@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 from neptune_mlir.codegen.llvm_text import downgrade
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.loader import llvm_lock
-from neptune_mlir.targets.cpu import CpuTarget, is_arm
+from neptune_mlir.targets.cpu import EFFORT, CpuTarget, is_arm
 
 # Chips without AVX512-BF16: LLVM moves vectors of bfloat by way of float, whatever the program
 # says, and calls these (of libgcc, from GCC 13 on) for the way back. Nearest even; NaN stays NaN.
@@ -72,7 +72,7 @@ def assembly(text: str, target: CpuTarget, *, vectorize: bool) -> str:
 def _optimised(text: str, target: CpuTarget, vectorize: bool) -> tuple[Any, Any]:
     machine = _machine(target)
     module = _parse(text, machine)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=EFFORT.get())
     options.loop_vectorization = options.slp_vectorization = vectorize
     options.loop_unrolling = vectorize
     builder = llvm.create_pass_builder(machine, options)
@@ -88,8 +88,8 @@ def _machine(target: CpuTarget) -> llvm.TargetMachine:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.name, features=target.features, opt=3, reloc="pic", codemodel="small",
-        jit=False,
+        cpu=target.name, features=target.features, opt=EFFORT.get(), reloc="pic",
+        codemodel="small", jit=False,
     )  # fmt: skip
 
 

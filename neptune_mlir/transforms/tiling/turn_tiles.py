@@ -9,7 +9,8 @@ other stays makes c either way round, c[i, j] or c[j, i].
   once, and the one that comes, often a factor of another product as well, is read as it lies. That
   pays where what stays has enough rows for whole vectors.
 * `stays=rows` (warp groups): the rows of c are those of a group of threads, for the whole loop.
-  Only then can c be the left factor, in registers, of a product that sums over what comes.
+  Only then can c be the left factor, in registers, of a product that sums over what comes. What
+  is left over of a stream, behind its loop, turns as well: groups have the same rows there.
 
 What c goes into turns with it. Elementwise ops do not care, and products that read c as their left
 factor do not either; where something else reads one of these tiles (a sum over a row, a result that
@@ -36,7 +37,12 @@ def turn_tiles(module: Any, *, stays: str = "columns", vector_bits: int = 0) -> 
     for function in module.body.operations:
         for body in function.regions[0].blocks if len(function.regions) else ():
             for loop in _loops(body):
-                _Loop(loop.regions[0].blocks[0], int(stays == "columns"), lanes).run()
+                parts = [list(loop.regions[0].blocks[0].operations)]
+                if stays == "rows":
+                    parts.append(_behind(loop))
+                for part in parts:
+                    ops = [op.operation for op in part]
+                    _Turn(ops, loop.regions[0].blocks[0], int(stays == "columns"), lanes).run()
 
 
 def _loops(block: Any) -> list[Any]:
@@ -48,6 +54,17 @@ def _loops(block: Any) -> list[Any]:
     return found
 
 
+def _behind(loop: Any) -> list[Any]:
+    """What follows a loop in its block, before another loop."""
+    ops = [op.operation for op in loop.block.operations]
+    found: list[Any] = []
+    for op in ops[ops.index(loop) + 1 :]:
+        if op.name == "scf.for":
+            break
+        found.append(op)
+    return found
+
+
 @dataclass
 class _Tiles:
     """Tiles that turn together: the results of these ops; `readers` are products of them."""
@@ -56,15 +73,16 @@ class _Tiles:
     readers: list[tuple[Any, int]] = field(default_factory=list)
 
 
-class _Loop:
-    """The body of a loop, and which dimension of its products should be that of what stays."""
+class _Turn:
+    """The ops of one step of a loop, and which dimension of its products should be that of what
+    stays. `body`: of the loop, whose arguments change with each step."""
 
-    def __init__(self, block: Any, wanted: int, lanes: int):
-        self.block, self.wanted, self.lanes = block, wanted, lanes
+    def __init__(self, ops: list[Any], body: Any, wanted: int, lanes: int):
+        self.ops, self.body, self.wanted, self.lanes = ops, body, wanted, lanes
 
     def run(self) -> None:
         done: list[Any] = []
-        for op in [op.operation for op in self.block.operations]:
+        for op in self.ops:
             fits = self._lies_wrong(op) and _size(op, 1 - self.wanted) % self.lanes == 0
             if op not in done and fits:
                 tiles = self._together(op)
@@ -79,10 +97,15 @@ class _Loop:
         first, second, out = read_generic(op).maps
         for k, (mine, theirs) in enumerate(((first, second), (second, first))):
             if (mine[0], theirs[0]) == (out[1 - self.wanted], out[self.wanted]):
-                stays = not _made_in(op.operands[k], self.block)
-                comes = _made_in(op.operands[1 - k], self.block)
+                stays = not self._is_made_here(op.operands[k])
+                comes = self._is_made_here(op.operands[1 - k])
                 return mine[1] == theirs[1] and stays and comes
         return False
+
+    def _is_made_here(self, value: Any) -> bool:
+        if isinstance(value, ir.BlockArgument):
+            return bool(value.owner == self.body)
+        return value.owner.operation in self.ops
 
     def _together(self, first: Any) -> _Tiles | None:
         """The tiles that turn with the result of an op; None where one of them cannot."""
@@ -98,7 +121,7 @@ class _Loop:
                 pending += [m for m in _makers_of_inputs(op) if not self._stays_loaded(m)]
             for use in op.results[0].uses:
                 reader = use.owner.operation
-                if not _is_generic(reader) or reader.block != self.block:
+                if not _is_generic(reader) or reader not in self.ops:
                     return None
                 if _is_elementwise(reader):
                     pending.append(reader)
@@ -116,7 +139,7 @@ class _Loop:
     def _can_turn(self, op: Any) -> bool:
         """An op of the loop that makes a tile of two dimensions: a product that lies wrong, or an
         elementwise op whose other tiles of two dimensions can turn, too."""
-        if not _is_generic(op) or op.block != self.block or len(op.results[0].type.shape) != 2:
+        if not _is_generic(op) or op not in self.ops or len(op.results[0].type.shape) != 2:
             return False
         if not op.results[0].type.has_static_shape or not _is_new(op.operands[_last(op)]):
             return False
@@ -148,12 +171,6 @@ def _dims(indexing: Any) -> list[int] | None:
 
 def _is_generic(op: Any) -> bool:
     return bool(op.name == "linalg.generic" and len(op.results) == 1)
-
-
-def _made_in(value: Any, block: Any) -> bool:
-    if isinstance(value, ir.BlockArgument):
-        return bool(value.owner == block)
-    return bool(value.owner.operation.block == block)
 
 
 def _is_product(op: Any) -> bool:

@@ -135,3 +135,39 @@ func.func @columns(%a: tensor<32x64xf32>, %q: tensor<?x64xf32>, %n: index) -> te
   }
   return %out : tensor<32x64xf32>
 }
+
+// What is left over of a stream, behind its loop, turns as the loop does.
+// ROWS-LABEL: func.func @behind
+// ROWS: scf.for
+// ROWS: linalg.generic {{.*}} ins(%arg0, %{{.*}} : tensor<32x64xf32>, tensor<48x64xf32>) outs(%{{.*}} : tensor<32x48xf32>)
+// ROWS: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel"]} ins(%{{.*}} : tensor<32x48xf32>, tensor<48x64xf32>)
+func.func @behind(%a: tensor<32x64xf32>, %q: tensor<?x64xf32>, %n: index) -> tensor<32x64xf32> {
+  %zero = arith.constant 0 : index
+  %step = arith.constant 48 : index
+  %f0 = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<32x64xf32>
+  %init = linalg.fill ins(%f0 : f32) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>
+  %most = scf.for %at = %zero to %n step %step iter_args(%acc = %init) -> (tensor<32x64xf32>) {
+    scf.yield %acc : tensor<32x64xf32>
+  }
+  %b = tensor.extract_slice %q[%n, 0] [48, 64] [1, 1] : tensor<?x64xf32> to tensor<48x64xf32>
+  %se = tensor.empty() : tensor<48x32xf32>
+  %s0 = linalg.fill ins(%f0 : f32) outs(%se : tensor<48x32xf32>) -> tensor<48x32xf32>
+  %s = linalg.generic {indexing_maps = [#rows, #columns, #both],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%b, %a : tensor<48x64xf32>, tensor<32x64xf32>) outs(%s0 : tensor<48x32xf32>) {
+  ^bb0(%x: f32, %y: f32, %u: f32):
+    %xy = arith.mulf %x, %y : f32
+    %sum = arith.addf %u, %xy : f32
+    linalg.yield %sum : f32
+  } -> tensor<48x32xf32>
+  %o = linalg.generic {indexing_maps = [affine_map<(i, j, e) -> (i, j)>, affine_map<(i, j, e) -> (i, e)>,
+      affine_map<(i, j, e) -> (j, e)>], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%s, %b : tensor<48x32xf32>, tensor<48x64xf32>) outs(%most : tensor<32x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %u: f32):
+    %xy = arith.mulf %x, %y : f32
+    %sum = arith.addf %u, %xy : f32
+    linalg.yield %sum : f32
+  } -> tensor<32x64xf32>
+  return %o : tensor<32x64xf32>
+}

@@ -330,6 +330,17 @@ def test_a_zero_that_an_overflow_makes_of_noise_defines_nothing():
     assert not judge(of, [data])[0].ok
 
 
+def test_more_range_says_whether_the_unfused_program_left_its_own():
+    """An overflow that ends as a number, somewhat wrong, as a coefficient x / inf does."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    off = lambda part: lambda x: x.sum(1) * (1 + part)  # noqa: E731
+    nans = lambda x: np.full(3, NAN)  # noqa: E731
+    for of_unfused, of_ranged, right in ((0.08, 1e-6, True), (0.08, 0.07, False), (1e-3, 0, False)):
+        ranged = lambda values, part=of_ranged: [off(part)(values[0])]  # noqa: E731
+        of = replace(programs(nans, off(of_unfused), off(0)), ranged=ranged)
+        assert judge(of, [x])[0].ok == right
+
+
 def test_whether_the_unfused_program_makes_a_number_may_be_luck():
     """The root of what is 0 but for rounding, in a row that is slightly off as well."""
     x = np.random.default_rng(0).random((2, 8)) + 1
@@ -342,6 +353,12 @@ def test_whether_the_unfused_program_makes_a_number_may_be_luck():
     assert found.ok and found.runs > 1
     (wrong,) = judge(replace(programs(fused, exact, exact), reordered=roots), [x])
     assert wrong.strangers  # always a NaN
+    numbers = lambda order: lambda values: [unfused(values[0])]  # noqa: E731
+    same = lambda values: [exact(values[0])]  # noqa: E731
+    for order, right in ((numbers, True), (roots, False)):  # a NaN in the order of the program
+        fine = lambda x: np.array([0.7, x[1].sum()])  # noqa: E731
+        of = replace(programs(fine, exact, exact), reordered=order, ranged=same)
+        assert judge(of, [x])[0].ok == right
 
 
 def test_noise_is_compared_with_noise():

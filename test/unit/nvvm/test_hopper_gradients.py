@@ -14,17 +14,19 @@ from neptune_mlir.zoo import relative_error
 from support.chips.run_kernels import Specialised
 
 
-@pytest.mark.parametrize(("wrt", "causal"), [
-    (("k", "v"), True), (("k", "v"), False), (("q",), True)
+@pytest.mark.parametrize(("wrt", "causal", "lengths"), [
+    (("k", "v"), True, {}), (("k", "v"), False, {}), (("q",), True, {}),
+    (("k", "v"), False, {"q_len": 144, "kv_len": 128}),  # what is left over is behind the loop
 ])  # fmt: skip
-def test_attention(wrt, causal):
+def test_attention(wrt, causal, lengths):
     """dK and dV by a stream over the queries, dQ by one over the keys; lengths that end in a
     tile."""
-    program = ops.attention(head_dim=64, dtype="f16", causal=causal, align="start")
+    program = ops.attention(head_dim=64, dtype="f16", causal=causal, align="start", **lengths)
     forward, backward = neptune.vjp(program, wrt=wrt)
     rng = np.random.default_rng(1)
+    rows, keys = lengths.get("q_len", 150), lengths.get("kv_len", 90)
     q, k, v, d_out = (rng.standard_normal((1, 1, n, 64)).astype(np.float16)
-                      for n in (150, 90, 90, 150))  # fmt: skip
+                      for n in (rows, keys, keys, rows))  # fmt: skip
     out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
     given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
              "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip

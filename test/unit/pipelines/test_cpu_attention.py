@@ -100,6 +100,7 @@ def test_other_chips(chip):
     assert error(got, reference(q, k, v, 0.1, False)) < 2e-6
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_kernels_make_no_memory_of_their_own():
     """Tiles live in the worker's scratch: a kernel allocates nothing."""
     from neptune_mlir.runtime.loader import undefined_symbols

@@ -15,6 +15,7 @@ from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver.compiler import compile_text, emit_text
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.pipelines import rocdl
 from neptune_mlir.pipelines.rocdl import argument_sizes
 from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.runtime.bundle import Bundle
@@ -172,3 +173,47 @@ define amdgpu_kernel void @f(ptr addrspace(1) %p, float %x) {
 }"""
     with pytest.raises(ToolError, match="__ocml_exp_f32"):
         amdgcn.hsaco(text, amd("gfx942"))
+
+
+@pytest.mark.parametrize(("scratch", "rolled", "taken"), [
+    (0, None, b"unrolled"), (8, 0, b"rolled"), (8, 4, b"rolled"), (8, 12, b"unrolled"),
+])  # fmt: skip
+def test_code_with_scratch_memory_is_made_again_with_rolled_loops(
+    monkeypatch, scratch, rolled, taken
+):
+    needed = {b"unrolled": scratch, b"rolled": rolled}
+    made = []
+
+    def generate(text, chip, unroll=True):
+        made.append(b"unrolled" if unroll else b"rolled")
+        return made[-1]
+
+    monkeypatch.setattr(amdgcn, "hsaco", generate)
+    monkeypatch.setattr(rocdl, "_scratch", needed.__getitem__)
+    assert rocdl._without_scratch("", amd("gfx1100")) == taken
+    assert len(made) == (1 if rolled is None else 2)
+
+
+LOOP = """
+define amdgpu_kernel void @sum(ptr addrspace(1) %x, ptr addrspace(1) %y) {
+start:
+  br label %loop
+loop:
+  %k = phi i32 [ 0, %start ], [ %next, %loop ]
+  %sum = phi float [ 0.0, %start ], [ %more, %loop ]
+  %place = getelementptr float, ptr addrspace(1) %x, i32 %k
+  %value = load float, ptr addrspace(1) %place
+  %more = fadd float %sum, %value
+  %next = add i32 %k, 1
+  %again = icmp slt i32 %next, 16
+  br i1 %again, label %loop, label %end
+end:
+  store float %more, ptr addrspace(1) %y
+  ret void
+}
+"""
+
+
+def test_loops_stay_rolled():
+    made = [len(amdgcn.hsaco(LOOP, amd("gfx1100"), unroll=unroll)) for unroll in (True, False)]
+    assert made[0] > made[1]

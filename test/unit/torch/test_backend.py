@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from neptune_mlir.targets.roofline import Roof  # noqa: E402
-from neptune_mlir.torch import backend, op  # noqa: E402
+from neptune_mlir.torch import backend, cost, op  # noqa: E402
 from neptune_mlir.torch.backend import neptune  # noqa: E402
 from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
 from support.flex_mods import causal, documents, tensors  # noqa: E402
@@ -87,7 +87,7 @@ def test_attention_of_all_lengths_is_ours(function, count, ours, interpreted):
 )
 def test_attention_that_is_not_worth_a_call_is_inductors(shape, dynamic, taken, monkeypatch):
     core = Roof("a core with 16 lanes", 192e9, 192e9, 10e9, "")
-    monkeypatch.setattr(backend, "roof_of", lambda _: core)
+    monkeypatch.setattr(cost, "roof_of", lambda _: core)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     found = []
 
@@ -99,6 +99,31 @@ def test_attention_that_is_not_worth_a_call_is_inductors(shape, dynamic, taken, 
     with torch.no_grad():
         torch.compile(sdpa, backend=counting, fullgraph=True, dynamic=dynamic)(q, q, q)
     assert found == [taken]
+
+
+@pytest.mark.parametrize(("mods", "left"), [({}, 1), ({"softcap": 2.0}, 0), ({"s_aux": True}, 0)])
+def test_small_attention_by_name_is_inductors_where_torch_has_it(mods, left, monkeypatch, ours):
+    monkeypatch.setattr(Roof, "is_worth_a_call", lambda *_: False)
+    mods = {name: torch.randn(4) if x is True else x for name, x in mods.items()}
+    seen = torch.rand(2, 1, 11, 13) > 0.3
+    found = []
+
+    def named(q, k, v):
+        return attention_forward(torch.nn.Identity(), q, k, v, seen, **mods)[0].relu()
+
+    def counting(graph, inputs):
+        found.append(backend._leave_small(graph))
+        graph.recompile()
+        return neptune(graph, inputs)
+
+    q, k, v = tensors(kv_heads=2)
+    with torch.no_grad():
+        wanted = named(q, k, v)
+        before = len(ours)
+        compiled = torch.compile(named, backend=counting, fullgraph=True, dynamic=False)
+        torch.testing.assert_close(compiled(q, k, v), wanted, atol=3e-6, rtol=1e-5)
+    assert found == [left]
+    assert len(ours) == before + 1 - left
 
 
 def test_what_does_not_fit_runs_by_torch(ours):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The operation in torch's machinery: schemas, fake tensors, autograd, torch.compile, export."""
 
+import contextlib
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from neptune_mlir.torch import attention  # noqa: E402
+from neptune_mlir.torch import attention, op  # noqa: E402
 from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
 from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
 from support.flex_mods import DIM, HEADS, QUERIES, definition, documents, tensors  # noqa: E402
@@ -41,6 +42,24 @@ def calls():
 def test_opcheck(name, interpreted):
     done = torch.library.opcheck(torch.ops.neptune.attention.default, calls()[name])
     assert set(done.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_results_on_a_cpu_have_the_heads_of_a_row_together(compiles, interpreted, monkeypatch):
+    def refuse(program, target, on_demand):
+        raise op.ToolError("no code")
+
+    if not compiles:  # by torch, with the same layout: a graph was compiled for it
+        monkeypatch.setattr(op, "compile", refuse)
+    q, k, v = tensors()
+    with contextlib.nullcontext() if compiles else pytest.warns(UserWarning, match="no code"):
+        out = torch.ops.neptune.attention(q, k, v, None, [], "", SCALE, True, False)[0]
+    assert out.shape == (*q.shape[:3], v.shape[3])
+    assert out.transpose(1, 2).is_contiguous()
+    torch.testing.assert_close(
+        out, torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        atol=1e-5, rtol=1e-5,
+    )  # fmt: skip
 
 
 class Layer(torch.nn.Module):

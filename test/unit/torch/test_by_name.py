@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention that a library calls by the name "neptune", on a CPU: ours where a call pays."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from neptune_mlir.targets.roofline import Roof  # noqa: E402
+from neptune_mlir.torch import cost  # noqa: E402
+from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
+from support.flex_mods import tensors  # noqa: E402
+
+CORE = Roof("a core with 16 lanes", 192e9, 192e9, 10e9, "")
+SEEN = torch.rand(2, 1, 11, 13, generator=torch.Generator().manual_seed(4)) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "kernels"),
+    [
+        ({}, 0),
+        ({"attention_mask": SEEN}, 0),
+        ({"attention_mask": torch.where(SEEN, 0.0, -torch.inf).double()}, 0),
+        ({"attention_mask": SEEN, "position_bias": torch.randn(1, 4, 11, 13)}, 0),
+        ({"is_causal": False, "scaling": 0.3}, 0),
+        ({"softcap": 2.0}, 1),  # torch has none of these two
+        ({"s_aux": torch.randn(4)}, 1),
+    ],
+)
+@pytest.mark.parametrize("registered", [False, True])
+def test_small_attention_is_torchs_where_it_has_it(
+    options, kernels, registered, interpreted, monkeypatch
+):
+    import neptune_mlir.torch as door
+
+    if registered:  # torch's operation is ours then; its own implementation is not
+        door.register()
+    q, k, v = tensors(kv_heads=2)
+    options = {"attention_mask": None, **options}
+    try:
+        found, _ = attention_forward(torch.nn.Identity(), q, k, v, **options)
+        assert len(interpreted) == kernels
+        monkeypatch.setattr(Roof, "is_worth_a_call", lambda *_: True)
+        ours, _ = attention_forward(torch.nn.Identity(), q, k, v, **options)
+    finally:
+        door.unregister()
+    assert len(interpreted) == 1
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, ours, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "threads", "ours"),
+    [
+        ((1, 2, 16, 32), (1, 2, 16, 32), 1, False),
+        ((3, 8, 1, 32), (3, 8, 96, 32), 1, False),  # a step of decoding
+        ((1, 8, 256, 64), (1, 8, 256, 64), 1, True),
+        ((1, 8, 256, 64), (1, 8, 256, 64), 8, False),  # which is 86 us a thread
+        ((1, 32, 1, 128), (1, 8, 4096, 128), 1, True),  # by its keys
+    ],
+)
+def test_what_a_call_has_to_save(q, k, threads, ours, monkeypatch):
+    monkeypatch.setattr(cost, "roof_of", lambda _: CORE)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    q, k = torch.empty(q), torch.empty(k)
+    assert cost.is_worth_a_call(q, k, k) == ours
