@@ -43,7 +43,7 @@ ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
 # rows of a tile that has all of each, by their length: powers of two, and 3/4 of some
-SHORT_ROWS = {256: 4, 3 * 128: 8, 512: 8, 3 * 256: 4, 1024: 4, 2048: 1, 3072: 1}
+SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
 ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
