@@ -9,10 +9,14 @@ one asked for is imported, so start-up stays fast.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from neptune_mlir.cli import diagnostics
 from neptune_mlir.errors import UsageError, did_you_mean
@@ -69,15 +73,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] == "--version":
         print(f"neptune-mlir {__version__}")
         return 0
-    command, *rest = arguments
+    with _interrupts() as seen:
+        return _reported(*arguments, seen=seen)
+
+
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Notes each Ctrl-C. What it interrupts may say something else: a pass in Python makes an error
+    of its own of it, as of every exception."""
+    seen: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    # elsewhere than in the main thread, and where Ctrl-C is another's, it stays as it is
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield seen
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _reported(command: str, *rest: str, seen: list[int]) -> int:
+    """The exit code of a command, with its errors on standard error."""
     try:
         return _execute(command, rest)
     except KeyboardInterrupt:
-        return 130
+        return _interrupted(command)
     except BrokenPipeError:  # the reader of a pipe had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if seen:
+            return _interrupted(command)
         if os.environ.get("NEPTUNE_TRACEBACK"):
             raise
         name = f"neptune {command}" if command in COMMANDS else "neptune"
@@ -85,6 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             prefix = "" if entry.loc else f"{name}: "
             print(f"{prefix}{entry}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _interrupted(command: str) -> int:
+    print(f"neptune {command}: interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _execute(command: str, arguments: Sequence[str]) -> int:

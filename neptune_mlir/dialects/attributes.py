@@ -53,7 +53,8 @@ CHIP = Attribute(
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
-        "analysis.paged_reads", "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
+        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.schedule.tile",
+        "transforms.tiling.skip_dead_tiles",
     ),
 )  # fmt: skip
 BUFFER = Attribute(
@@ -172,13 +173,14 @@ TILE = Attribute(
     "the tile size of each axis; 0: not cut",
     writers=(
         "transforms.schedule.like_tiles", "transforms.schedule.tile",
-        "transforms.tiling.lower_to_tiles", "transforms.tiling.skip_dead_tiles",
+        "transforms.tiling.lower_to_tiles", "transforms.tiling.row_cuts",
+        "transforms.tiling.skip_dead_tiles",
     ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
         "driver.page.tiles", "pipelines.cases", "transforms.fusion.privatize",
-        "transforms.schedule.like_tiles", "transforms.schedule.tile",
-        "transforms.tiling.lower_to_tiles",
+        "transforms.schedule.cut_rows", "transforms.schedule.like_tiles",
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
 TILE_FEW = Attribute(
@@ -226,6 +228,12 @@ FEW_ROWS = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+CUT_ROWS = Attribute(
+    "cut_rows", NUMBERS, "neptune.stream",
+    "an axis, and the argument whose elements say where tiles of it begin",
+    writers=("transforms.schedule.cut_rows",),
+    readers=("transforms.tiling.lower_to_tiles",),
+)  # fmt: skip
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func",
     "two axes are one of so many rows (0: only a call knows)",
@@ -267,7 +275,10 @@ KERNEL = Attribute(
 OF_MASK = Mark(
     "of_mask", MARK, "scf.forall",
     "the kernel finds what a mask is made of, so that others skip tiles",
-    writers=("transforms.hopper.positions_ahead", "transforms.tiling.extrema"),
+    writers=(
+        "transforms.hopper.positions_ahead", "transforms.tiling.extrema",
+        "transforms.tiling.lower_to_tiles",
+    ),
     readers=(
         "transforms.hopper.positions_ahead", "transforms.tiling.host_plan",
         "transforms.tiling.merge_programs",

@@ -41,14 +41,16 @@ def from_torch(
     lists them. So do new values of arguments.
 
     Args:
-        program: what to import; parameters and buffers of a module become constants.
+        program: what to import; parameters and buffers of a module become constants. A module is
+            imported in the mode that it is in, training or `eval()`, and keeps it.
         example_args: tensors of the right shapes and dtypes; their values do not matter.
         dynamic_shapes: for each argument, `{dimension: torch.export.Dim(...)}` or None.
         name: of the function in the module.
         raised: run `raise-linalg`; without it the module is linalg on tensors.
     Raises:
         ToolError: torch or torch-mlir is not installed.
-        InputError: torch cannot export the program, or torch-mlir cannot lower it.
+        InputError: torch cannot export the program, it draws random numbers, or torch-mlir cannot
+            lower it.
     """
     torch, fx = _require("torch"), _require(f"{TORCH_MLIR}.fx")
     wrapped = _as_module(torch, program)
@@ -66,15 +68,10 @@ def from_torch(
             imported = fx.export_and_import(
                 exported, output_type="raw", func_name=name, decomposition_table={}
             )
+    except InputError:
+        raise
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
-        reason = str(error).strip().splitlines()
-        operation = _operation(torch, error)
-        raise InputError(
-            f"cannot import the torch program: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no message'}"
-            + (f" (at '{operation}')" if operation else ""),
-            loc=_place(error),
-        ) from error
+        raise _refusal(torch, error) from error
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
     module = parse(torch_mlir_opt.lower(bytecode.getvalue(), LOWER, "<torch>"), source="<torch>")
@@ -99,6 +96,16 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
     listed = ", ".join(f"result {k} is buffer '{b}'" for k, b in enumerate(buffers) if b)
     warnings.warn(
         f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
+    )
+
+
+def _refusal(torch: Any, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()
+    operation = _operation(torch, error)
+    return InputError(
+        f"cannot import the torch program: {type(error).__name__}: "
+        f"{reason[0] if reason else 'no message'}" + (f" (at '{operation}')" if operation else ""),
+        loc=_place(error),
     )
 
 
@@ -153,7 +160,7 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
         def forward(self, *args: Any) -> Any:
             return self.program(*args)
 
-    return ExportedProgram().eval()
+    return ExportedProgram()
 
 
 def _by_argument(

@@ -9,9 +9,11 @@ import functools
 import importlib
 import math
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs names no loop
@@ -20,10 +22,27 @@ _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs name
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
     exported = exported.run_decompositions(decompositions(torch))
+    _refuse_random(torch, exported.graph)
     _compute_no_empty(torch, exported.graph)
     _give_dimensions(torch, exported.graph)
     _count_from_first(torch, exported.graph)
     return exported
+
+
+def _refuse_random(torch: Any, graph: Any) -> None:
+    """Raises InputError where a graph draws random numbers, with the function that was called."""
+    for node in graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded not in tags:
+            continue
+        called = node.meta.get("torch_fn", ("", str(node.target)))[1]
+        lines = re.findall(r'File "(.*)", line (\d+), in', node.meta.get("stack_trace") or "")
+        raise InputError(
+            f"'{called.removeprefix('function.').removeprefix('builtin_function_or_method.')}' "
+            f"draws random numbers ('{node.target}'), and a kernel has none",
+            loc=":".join(lines[-1]) if lines else None,
+            hint="call eval() on a module with dropout; pass other random numbers as arguments",
+        )
 
 
 def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:

@@ -8,6 +8,8 @@
   the tensor, which the image asks for (`alignment`); other calls take the rest.
 * Few programs: where a launch would leave half of the chip idle, smaller tiles make more; yet
   smaller ones where streams are short.
+* Short parts: where tiles of rows begin with a sequence (`cut-rows`), and sequences and their keys
+  have no more than two tiles in the mean, or there is one, tiles are those of one row of rows.
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
 * Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
@@ -29,6 +31,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import contractions, multiplies_matrices, nests_of
 from neptune_mlir.analysis.masks import masked_load
+from neptune_mlir.analysis.tile_axes import extents_of
 from neptune_mlir.analysis.tiles import foralls, owner, tuned
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
@@ -36,16 +39,19 @@ from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
+from neptune_mlir.transforms.schedule.cut_rows import cut_streams
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 from neptune_mlir.transforms.schedule.tile_room import BYTES
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 
 SHORT = 1024  # points of a stream
+SHORT_PART = 2  # tiles of rows, and of a stream, of a part that is short
 SMALL = 16  # rows of the smallest product
 MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows of some calls
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
 ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
 ALIGNED = "aligned:1"
+PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 # Rows without products are cut from LONG_ROW elements on, where they are no more than a quarter of
@@ -99,6 +105,30 @@ class Case:
     def is_for_portable(self) -> bool:
         """Whether only programs need it that warps cannot share: these have larger tiles."""
         return self.merged and self.rows == PORTABLE and self.schedule == "private"
+
+
+def short_parts(module: Any) -> tuple[Case, ...]:
+    """Calls whose rows are cut into short parts (`cut-rows`), or into one, of a fused program with
+    one stream.
+
+    Of tiles that begin with a part many are partly filled there, or empty. Without cuts a tile has
+    several parts and visits the streamed elements of all, which are few.
+    """
+    cut = cut_streams(module)
+    length = stream_length(module)
+    if len(cut) != 1 or length is None or isinstance(length, int):
+        return ()
+    (op, (axis, argument)) = cut[0]
+    stream = op.opview
+    place = _argument_of(extents_of(stream)[axis])
+    if place is None:
+        return ()
+    sizes, parts = TILE.of(op), ["dim", argument, 0]
+    rows, streamed = (
+        ["le", n, ["mul", SHORT_PART * sizes[k], parts]]
+        for n, k in ((["dim", *place], axis), (length, stream.axis.value))
+    )
+    return (Case(PLAIN_TILES, ["or", ["le", parts, 2], ["and", rows, streamed]]),)
 
 
 def is_alignable(module: Any) -> bool:

@@ -41,6 +41,7 @@ TO_TILES = (
     Step("free-references"),
     Step("lower-correct"),
     Step("skip-dead-tiles"),
+    Step("cut-rows"),
     Step("lower-to-tiles"),
     Step("widen-factors"),
     Step("float8-bits"),

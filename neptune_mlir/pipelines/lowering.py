@@ -26,6 +26,7 @@ from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines.cases import (
+    PLAIN_TILES,
     Case,
     aligned,
     blocks_of,
@@ -37,6 +38,7 @@ from neptune_mlir.pipelines.cases import (
     longer,
     merged_rows,
     one_row,
+    short_parts,
     short_streams,
     stream_length,
     streams_bytes,
@@ -139,7 +141,10 @@ class Lowering:
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
         short = (case for case in self.short() if case.condition)
-        self.cases = (*longer(self.module), *least_rows(self.module, self.way.rows), *short)
+        self.cases = (
+            *longer(self.module), *least_rows(self.module, self.way.rows), *short,
+            *short_parts(self.module),
+        )  # fmt: skip
         self.cut_cases = ()
         if self.way.cut:
             self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
@@ -308,7 +313,9 @@ class RaisedProgram:
         name = base.facts["schedule"]
         last = base.alone or bool(base.cut_cases)  # its stream is the last kernel
         knobs = base.way.few.get(name, ()) if last else ()
-        some = [Case(knob, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
+        # few programs have few parts of rows: tiles of these save less than finding them costs
+        plain = f";{PLAIN_TILES}" if any(c.knob == PLAIN_TILES for c in base.cases) else ""
+        some = [Case(knob + plain, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
         cut = base.cut_cases if not self.schedule else ()
         if base.way.cut and not self.schedule:
             merged, cases = self._merged

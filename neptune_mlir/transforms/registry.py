@@ -46,6 +46,7 @@ _MODULES: dict[str, str] = {
     "split-streams": "neptune_mlir.transforms.schedule.split_streams",
     "assume-chunks": "neptune_mlir.transforms.schedule.assume_chunks",
     "tile": "neptune_mlir.transforms.schedule.tile",
+    "cut-rows": "neptune_mlir.transforms.schedule.cut_rows",
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
     "skip-dead-tiles": "neptune_mlir.transforms.tiling.skip_dead_tiles",

@@ -252,8 +252,8 @@ class GridProgram:
                 for dim, axis in enumerate(axes):
                     at = self.root.tile(axis)
                     if at.ragged:  # the rest is padding
-                        less = arith.CmpIPredicate.slt
-                        inside = arith.CmpIOp(less, linalg.IndexOp(dim).result, ix.value(at.valid))
+                        less, number = arith.CmpIPredicate.slt, linalg.IndexOp(dim).result
+                        inside = arith.CmpIOp(less, number, ix.value(at.counted))
                         here = arith.SelectOp(inside.result, here, neutral).result
                 combine = {"min": arith.MinSIOp, "max": arith.MaxSIOp}[combiner]
                 linalg.YieldOp([combine(block.arguments[1], here).result])

@@ -16,9 +16,16 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.masks import Linear, affine_part
-from neptune_mlir.analysis.tiles import tuned
+from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.attributes import KERNEL, TILE, TILE_FEW, TUNED
+from neptune_mlir.dialects.attributes import (
+    CUT_ROWS,
+    KERNEL,
+    OF_MASK,
+    TILE,
+    TILE_FEW,
+    TUNED,
+)
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -28,6 +35,7 @@ from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invari
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
+from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
@@ -109,7 +117,13 @@ def _lower(
     grid = _neighbours_last(kernel, used)
     chunked = kernel.chunks is not None
     bounds: list[Index] = [kernel.chunks] if chunked else []
-    bounds += [ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size) for k in grid]
+    cuts = _row_cuts(kernel, values, name)
+    bounds += [
+        cuts.count
+        if cuts is not None and k == cuts.axis
+        else ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size)
+        for k in grid
+    ]
     shapes = [_result_shape(kernel, key) for key in kernel.results]
     starts = list(outs) or [
         tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
@@ -129,6 +143,8 @@ def _lower(
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
         frame = Frame(forall.body, grid_tiles(kernel.axes, grid, ids))
+        if cuts is not None:
+            frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
         if kernel.stream is not None:
             _stream(program, chunk)
@@ -138,6 +154,21 @@ def _lower(
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
                 tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
+
+
+def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
+    """Emit the kernel that finds tiles of rows, where these are cut by data (`cut-rows`)."""
+    op = kernel.op.operation
+    if not CUT_ROWS.on(kernel.schedule):
+        return None
+    axis, number = CUT_ROWS.of(kernel.schedule)
+    rows, starts = kernel.axes[axis], op.block.arguments[number]
+    found, count = find_cuts(starts, rows.extent, rows.size, values, op.location)
+    with ir.InsertionPoint(found):
+        first, own = _lower(read_kernel(found, values), values, f"{name}_cuts")
+    OF_MASK.set(owner(first))
+    found.erase()
+    return RowCuts(axis, rows.size, rows.extent, count, first, own)
 
 
 def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
@@ -285,7 +316,7 @@ def _window(program: GridProgram, key: str, frame: Frame) -> ResultWindow:
     tiles = [frame.tile(a) for a in program.kernel.result_axes(key)]
     return ResultWindow(
         [t.offset for t in tiles],
-        [t.valid for t in tiles],
+        [t.stored for t in tiles],
         [d for d, t in enumerate(tiles) if t.size > 1],
     )
 
@@ -331,7 +362,7 @@ def _strip(program: GridProgram, key: str, swept: Sequence[int]) -> ResultWindow
         axis = program.kernel.axes[a]
         tile = Tile(0, 0, axis.extent) if a in swept else program.root.tile(a)
         offsets.append(tile.offset)
-        sizes.append(tile.valid)
+        sizes.append(tile.stored)
         if a in swept or tile.size > 1:
             kept.append(d)
     return ResultWindow(offsets, sizes, kept)

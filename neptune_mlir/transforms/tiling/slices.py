@@ -17,11 +17,27 @@ from neptune_mlir.ir.bindings import ir, tensor
 
 @dataclass(frozen=True)
 class Tile:
-    """Where an axis stands: `size` positions from `offset`, of which `valid` exist."""
+    """Where an axis stands: `size` positions from `offset`, of which `valid` exist.
+
+    `own`: how many of them are the program's (None: what exists). The others are another's, who
+    stores their results.
+    """
 
     size: int
     offset: Index
     valid: Index
+    own: Index | None = None
+
+    @property
+    def stored(self) -> Index:
+        """How many positions of a result are stored."""
+        return self.valid if self.own is None else self.own
+
+    @property
+    def counted(self) -> Index:
+        """How many positions say where a program has work. Of a tile that has none of its own one
+        is: it begins behind the end, where loads give 0."""
+        return self.valid if self.own is None else ix.maximum(self.own, 1)
 
     @property
     def ragged(self) -> bool:

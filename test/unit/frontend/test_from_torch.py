@@ -177,11 +177,60 @@ def test_weights_of_bags_count():
     torch.testing.assert_close(torch.as_tensor(found), program(*given))
 
 
-def test_random_numbers_and_ops_without_lowering_are_named():
-    module = from_torch(lambda x: x + torch.rand_like(x), (X,), raised=False)
+def dropping():
+    return torch.nn.Sequential(torch.nn.Linear(9, 9), torch.nn.Dropout(0.3), torch.nn.ReLU())
+
+
+def noisy_attention(x):
+    x = x[None, None]
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        (dropping(), "dropout"),
+        (noisy_attention, "scaled_dot_product_attention"),
+        (lambda x: x + torch.rand_like(x), "rand_like"),
+        (torch.bernoulli, "bernoulli"),
+        (torch.nn.functional.gumbel_softmax, "gumbel_softmax"),
+    ],
+)
+def test_random_numbers_are_refused_by_name(program, name):
+    with pytest.raises(InputError, match=f"'{name}' draws random numbers") as caught:
+        from_torch(program, (X,), raised=False)
+    assert caught.value.loc and "eval()" in caught.value.hint
+
+
+STATE = """
+ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
+func.func @main() -> tensor<i64> {
+  %0 = ml_program.global_load @seed : tensor<i64>
+  return %0 : tensor<i64>
+}
+"""
+
+
+def test_state_of_another_importer_is_named():
     with pytest.raises(InputError, match=r"'ml_program\.global_load' keeps state") as caught:
-        neptune_mlir.compile(module)
+        neptune_mlir.compile(STATE)
     assert caught.value.loc and "pass them" in caught.value.hint
+
+
+def test_a_module_is_imported_in_its_mode_and_keeps_it():
+    module = dropping()
+    module[1].eval()  # as a model of which parts are frozen
+    assert "linalg" in str(from_torch(module, (X,), raised=False))
+    assert module.training and not module[1].training
+    norm = torch.nn.BatchNorm1d(9)
+    with pytest.warns(UserWarning, match="is buffer 'running_mean'"):
+        made = neptune_mlir.compile(from_torch(norm, (X,)))(X.numpy())
+    assert len(made) == 4, "what training writes, too"
+    np.testing.assert_allclose(made[-1], norm(X).detach(), atol=1e-5)
+    assert len(from_torch(norm.eval(), (X,)).operation.regions[0].blocks[0].operations) == 1
+
+
+def test_ops_without_lowering_are_named():
     with pytest.raises(InputError, match=r"torch-mlir cannot lower 'torch\.aten\.cummax'"):
         from_torch(lambda x: torch.cummax(x, 0).values, (X,), raised=False)
     with pytest.raises(InputError, match=r"'aten\.linalg_norm' of order 2 needs singular"):

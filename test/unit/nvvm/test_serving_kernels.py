@@ -14,6 +14,7 @@ from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.cases import short_parts
 from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Simulated, Specialised
 from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
@@ -96,8 +97,8 @@ def test_sequences_one_behind_the_other(target):
 
 @pytest.mark.parametrize("options", [{}, {"window": 40}])
 def test_sequences_one_behind_the_other_on_specialised_warps(options):
-    """Tiles of queries have two sequences, and the bounds of their loops come from a kernel ahead.
-    Tokens behind the last sequence (a batch that is padded) see nothing."""
+    """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead. Tokens
+    behind the last sequence (a batch that is padded) see nothing."""
     rng = np.random.default_rng(0)
     queries, keys = [70, 0, 1, 130], [75, 4, 0, 200]
     starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
@@ -109,6 +110,53 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options):
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
         np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
     assert not out[sum(queries) :].any()
+
+
+def ragged_arguments(queries, keys):
+    rng = np.random.default_rng(0)
+    starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
+    rows = [sum(n) for n in (queries, keys, keys)]
+    return *(rng.standard_normal((n, 1, 16)).astype(np.float16) for n in rows), *starts
+
+
+def test_bits_of_a_sequence_do_not_depend_on_those_beside_it():
+    """Tiles of queries begin with a sequence, and tiles of keys where its keys do."""
+    queries, keys = [3, 0, 40, 70], [9, 4, 45, 75]
+    q, k, v, q_starts, kv_starts = ragged_arguments(queries, keys)
+    kernel = simulated(ops.ragged_attention(head_dim=16, dtype="f16"), "sm_80")
+    whole = kernel(q, k, v, q_starts, kv_starts)
+    for n in (0, 2, 3):
+        mine, of_keys = (slice(*starts[n : n + 2]) for starts in (q_starts, kv_starts))
+        ends = (np.array([0, count[n]], np.int32) for count in (queries, keys))
+        alone = kernel(q[mine], k[of_keys], v[of_keys], *ends)
+        np.testing.assert_array_equal(alone, whole[mine])
+
+
+def test_each_row_has_a_tile_whatever_the_starts_are():
+    """Numbers that fall are not those of sequences, but the program has a meaning for them."""
+    q, k, v, *_ = ragged_arguments([90], [90])
+    program = ops.ragged_attention(head_dim=16, dtype="f16")
+    cut, plain = (simulated(program, "sm_80", knobs) for knobs in ("", "cut:0"))
+    assert len(cut.plan.launches) > len(plain.plan.launches)
+    for numbers in ([0, 70, 30, 90], [20, 50, 90], [0], [0, 200, 90]):
+        starts = np.array(numbers, np.int32)
+        wanted = plain(q, k, v, starts, starts)
+        np.testing.assert_allclose(cut(q, k, v, starts, starts), wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "plain"),
+    [([64] * 256, [64] * 256, True), ([256] * 64, [256] * 64, True), ([999], [999], True),
+     ([2048] * 8, [2048] * 8, False), ([1] * 64, [4096] * 64, False),
+     ([1] * 64 + [2048] * 2, [4096] * 64 + [2048] * 2, False)],
+)  # fmt: skip
+def test_short_sequences_share_tiles(queries, keys, plain):
+    """And one has all, but not where those of few queries have many keys."""
+    program = ops.ragged_attention(head_dim=16, group=4, dtype="f16").to_mlir()
+    module, _ = compiler.lower_text(program, "test", "sm_90a", None, "fused")
+    (case,) = short_parts(module)
+    shapes = [(sum(queries), 8, 16), *[(sum(keys), 2, 16)] * 2, *[(len(queries) + 1,)] * 2]
+    assert bool(evaluate(case.condition, shapes, (), 132)) == plain
 
 
 @pytest.mark.parametrize(
