@@ -299,13 +299,13 @@ class RaisedProgram:
         self, base: Lowering, tiles: str, target: str
     ) -> tuple[Lowering, Iterator[tuple[Case, Lowering]]]:
         """The tile program for any call, and `variants`. Where these take all calls, the first of
-        them takes the place of `base`."""
+        them takes the place of `base`, and so on."""
         variants = self.variants(base, tiles, target)
         if not leave_none(base.cases):  # which variants have code of their own is not known yet
             return base, variants
         made = list(variants)
-        if leave_none([case for case, _ in made]):
-            return made[0][1], iter(made[1:])
+        while leave_none([case for case, _ in made]):
+            (_, base), *made = made
         return base, iter(made)
 
     def cases(self, base: Lowering) -> tuple[Case, ...]:

@@ -13,8 +13,8 @@ Where only a call knows the length, kernels for several lengths stand side by si
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
-short rows there are kernels beside these in which one tile has a whole row (SHORT_ROWS): no loops,
-one load, and masks. All tables were measured on an H200.
+rows of up to 3072 elements (of whole chunks: 512) there are kernels beside these in which one tile
+has a whole row (SHORT_ROWS): no loops, one load, and masks. All tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1,
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
-SHORT_ROWS = {256: 4, 512: 8, 1024: 4}  # rows of a tile that has all of each, by their length
+# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some
+SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
+ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
@@ -81,7 +83,7 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        if calls.most and (tiles is ROW_TILES or _masks_little(tiles, calls.most)):
+        if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
             return SHORT_ROWS[calls.most], calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
@@ -106,10 +108,13 @@ def row_tile(
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 
-def _masks_little(tiles: Tiles, most: int) -> bool:
-    """Whether rows of whole chunks of so many elements, or fewer, are better off in a tile with
-    masks than in loops."""
-    return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS
+def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
+    """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
+    loops."""
+    if tiles is ROW_TILES:
+        return again or most <= ONCE_ROW
+    whole = most.bit_count() == 1  # of whole chunks: else some threads have a chunk more
+    return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS and whole
 
 
 def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:

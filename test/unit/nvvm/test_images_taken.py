@@ -19,7 +19,7 @@ from support import kept_code
 
 ROWS = (1, 16, 100, 1000)
 # on both sides of each limit between tiles, with rows of whole chunks and others
-COLS = sorted({n + d for n in (256, 512, 1024, 2048, 4096, 8192, 16384, 1 << 17)
+COLS = sorted({n + d for n in (256, 384, 512, 768, 1024, 2048, 3072, 4096, 8192, 16384, 1 << 17)
                for d in (-16, -1, 1, 16)})  # fmt: skip
 KERNEL = re.compile(r"define ptx_kernel void @(\w+)")
 
@@ -36,7 +36,7 @@ def not_assembled(monkeypatch):
 
 @pytest.mark.usefixtures("not_assembled")
 @pytest.mark.parametrize(("name", "vectors", "most"), [
-    ("softmax", 0, 15), ("layer_norm", 2, 15), ("logsumexp", 0, 14),
+    ("softmax", 0, 18), ("layer_norm", 2, 18), ("logsumexp", 0, 16),
 ])  # fmt: skip
 def test_each_image_is_taken(name, vectors, most):
     text = getattr(ops, name)().to_mlir()

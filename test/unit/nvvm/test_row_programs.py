@@ -15,6 +15,7 @@ from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
@@ -73,8 +74,9 @@ def test_rows_that_one_tile_has_all_of(name, knob, cols):
 
 def test_which_calls_take_them():
     _, found = lowered("softmax")
-    assert {"most:256", "most:512", "most:1024"} <= set(found)
+    assert {f"most:{n}" for n in SHORT_ROWS} <= set(found)
     assert not any("most" in knob for knob in lowered("layer_norm", 520)[1])
+    assert max(n for n in SHORT_ROWS if f"most:{n}" in lowered("cross_entropy")[1]) == 1024
 
 
 @pytest.mark.parametrize("name", ["softmax", "rms_norm", "cross_entropy"])
@@ -124,6 +126,18 @@ def test_long_rows_that_are_compiled_in_may_be_few(cols, wanted):
 
 def test_a_long_row_that_is_compiled_in():
     close("softmax", LONG, 1, 16500, known=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "knob", "cols"),
+    [
+        ("layer_norm", "most:3072", 2049),
+        ("softmax", "most:2048", 1025),
+        ("rms_norm", "most:768", 513),
+    ],
+)
+def test_rows_of_any_length_that_one_tile_has_all_of(name, knob, cols):
+    close(name, knob, 3, cols, dtype="bf16")
 
 
 @pytest.mark.parametrize(("cols", "rows"), [(1, 3), (645, 5), (1023, 2)])
