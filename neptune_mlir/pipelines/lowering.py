@@ -141,9 +141,10 @@ class Lowering:
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
         short = (case for case in self.short() if case.condition)
+        some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         self.cases = (
             *longer(self.module), *least_rows(self.module, self.way.rows), *short,
-            *short_parts(self.module),
+            *(short_parts(self.module) if some else ()),
         )  # fmt: skip
         self.cut_cases = ()
         if self.way.cut:

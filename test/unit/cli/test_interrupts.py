@@ -24,6 +24,15 @@ def interrupted_in_a_pass(options):
     return 0
 
 
+@pytest.fixture
+def _listens():
+    """A shell starts what runs in the background with Ctrl-C ignored, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_listens")
 @pytest.mark.parametrize("execute", [interrupted, interrupted_in_a_pass])
 def test_one_line_and_130(execute, monkeypatch, capsys):
     monkeypatch.setattr(run, "execute", execute)
