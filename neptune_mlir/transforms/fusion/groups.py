@@ -354,7 +354,7 @@ class Grouping:
                     for k, at in of.items()]  # fmt: skip
 
         running, products = work(members[False]), work(members[True])
-        if stacked([*running, *products], products, sizes):
+        if stacked([*running, *products], products, sizes, group.stream):
             return True
         times = repetition(running, products, sizes, group.stream)
         if times > MOST:

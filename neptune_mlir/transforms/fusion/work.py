@@ -34,11 +34,18 @@ class Work:
     numbers: frozenset[int]
 
 
-def stacked(members: Sequence[Work], inner: Sequence[Work], sizes: Mapping[int, int]) -> bool:
+def stacked(
+    members: Sequence[Work], inner: Sequence[Work], sizes: Mapping[int, int], stream: int
+) -> bool:
     """Whether a program would hold a stack of products, for a member reduces an axis that numbers
-    them (the heads of P V under a projection): none of them has a tile then."""
+    them (the heads of P V under a projection): none of them has a tile then. A loop over that axis
+    has one of them at a time, if nothing else of its elements is reduced (a sum over a batch)."""
     reduced = frozenset().union(*(m.loops - m.result for m in members))
-    return any(sizes[a] != 1 for m in inner for a in m.numbers & reduced)
+    return any(
+        any(sizes[a] != 1 for a in m.numbers & reduced)
+        and bool((m.result if stream in m.numbers else m.numbers) & reduced - {stream})
+        for m in inner
+    )
 
 
 def repetition(

@@ -246,6 +246,13 @@ def test_products_that_a_reduced_axis_numbers_stay_apart():
     p.output(sum(heads * p.input("w", e, h, d)[e, h, d], h, d), i, e)
     assert not any(f.group.inner for f in fusions(p))
 
+    p = Program("batch")  # a loop over batches has one product at a time
+    b, i, j, d = p.axes("b i j d", i=128, j=128, d=64)
+    scores = sum(p.input("q", b, i, d)[b, i, d] * p.input("k", b, j, d)[b, j, d], d)
+    p.output(sum(exp(scores - p.input("l", b, i)[b, i]), b), i, j)
+    (found,) = fusions(p)
+    assert found.group.inner and found.group.axes[found.group.stream].name == "b"
+
 
 def test_every_axis_is_some_member_s():
     """A product in the stream that is a result as well stays outside, and its loops with it."""
