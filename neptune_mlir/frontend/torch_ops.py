@@ -40,6 +40,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
         ("isclose.default", _close),
         ("fmod.Scalar", lambda x, n: torch.fmod(x, torch.full_like(x, n))),
+        *((f"bitwise_{name}.Scalar", functools.partial(_bitwise, torch, f"bitwise_{name}"))
+          for name in ("or", "xor")),
         ("hypot.default", functools.partial(_hypotenuse, torch)),
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
@@ -251,6 +253,11 @@ def _close(
     apart = (x - y).abs()
     close = (x == y) | ((apart <= atol + (rtol * y).abs()) & (apart < math.inf))
     return close | ((x != x) & (y != y)) if equal_nan else close
+
+
+def _bitwise(torch: Any, name: str, x: Any, number: int) -> Any:
+    number = torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
+    return getattr(torch, name)(x.to(number.dtype), number)
 
 
 def _hypotenuse(torch: Any, x: Any, y: Any) -> Any:

@@ -147,3 +147,58 @@ def test_what_is_refused_is_named_where_it_stands(tmp_path, capsys):
     path = save(tmp_path / "g.onnx", [Node("Softmax", ["x"], ["y"])], {"x": None}, {"y": None})
     with pytest.raises(InputError, match="input 'x' has no rank"):
         foreign.program_text(path)
+
+
+def test_shapes_that_a_model_computes_are_constants(tmp_path):
+    """As exporters write `x.reshape(x.shape[0], 2, -1).transpose(...)`, and a branch that the shape
+    chooses: without the values nothing behind it had a rank."""
+
+    def branch(name, *nodes):
+        result = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+        return helper.make_graph(list(nodes), name, [], [result])
+
+    path = save(
+        tmp_path / "f.onnx",
+        [
+            Node("Shape", ["x"], ["s"]), Node("Gather", ["s", "zero"], ["b"]),
+            Node("Unsqueeze", ["b", "axis"], ["bs"]),
+            Node("Concat", ["bs", "rest"], ["to"], axis=0),
+            Node("Reshape", ["x", "to"], ["y"]), Node("Transpose", ["y"], ["t"], perm=[1, 0, 2]),
+            Node("Equal", ["b", "three"], ["is3"]),
+            Node("If", ["is3"], ["o"], then_branch=branch("a", Node("Softmax", ["t"], ["z"])),
+                 else_branch=branch("b", Node("Neg", ["t"], ["z"]))),
+        ],
+        {"x": [3, 8]}, {"o": None},
+        {"zero": np.array(0), "axis": np.array([0]), "rest": np.array([2, -1]),
+         "three": np.array(3)},
+    )  # fmt: skip
+    x = f32(3, 8)
+    wanted = softmax(x.astype(np.float64).reshape(3, 2, -1).transpose(1, 0, 2))
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["RNN", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("GRU", "LSTM"))],
+)
+def test_recurrent_networks_read_both_ways(tmp_path, operator):
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[operator]
+    held = {"w": f32(2, gates * 3, 5), "r": f32(2, gates * 3, 3), "b": f32(2, gates * 6)}
+    path = save(
+        tmp_path / "f.onnx",
+        [Node(operator, ["x", *held], ["y", "h"], hidden_size=3, direction="bidirectional")],
+        {"x": [2, 2, 5]}, {"y": [2, 2, 2, 3], "h": [2, 2, 3]}, held, opset=17,
+    )  # fmt: skip
+    x = f32(2, 2, 5)
+    halves = []
+    for k, data in enumerate((x, x[::-1])):  # the evaluator reads one way alone
+        part = {n: v[k : k + 1] for n, v in held.items()}
+        alone = save(
+            tmp_path / f"{k}.onnx", [Node(operator, ["x", *part], ["y", "h"], hidden_size=3)],
+            {"x": [2, 2, 5]}, {"y": [2, 1, 2, 3], "h": [1, 2, 3]}, part, opset=17,
+        )  # fmt: skip
+        y, h = onnx.reference.ReferenceEvaluator(str(alone)).run(None, {"x": data.copy()})
+        halves.append((y[::-1] if k else y, h))
+    found = neptune_mlir.compile(path)(x)
+    for got, *both, axis in zip(found, *halves, (1, 0), strict=True):
+        np.testing.assert_allclose(got, np.concatenate(both, axis), atol=1e-5)

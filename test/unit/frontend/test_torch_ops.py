@@ -43,7 +43,10 @@ def scatters(x, y, whole, at, updates):
 
 def powers(x, y, whole, at, updates):
     up = torch.arange(6)
-    return y.abs() ** up, 0.9**up, torch.tensor(1.5) ** whole, 2**up, whole ** whole.clamp(max=3)
+    return (
+        y.abs() ** up, 0.9**up, torch.tensor(1.5) ** whole, 2**up, whole ** whole.clamp(max=3),
+        (whole & 7) | 8, whole ^ 3,
+    )  # fmt: skip
 
 
 def extrema(x, y, whole, at, updates):
