@@ -100,6 +100,7 @@ class Choice:
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
         early: whether an iteration loads vectors in front of its products, not beside them.
+        late: whether products may run an iteration late (`schedule-loops`).
     """
 
     rows: int
@@ -113,6 +114,7 @@ class Choice:
     keeps: bool = True
     blocks: int = 1
     early: bool = False
+    late: bool = True
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

@@ -88,7 +88,7 @@ class SpecializedWriter(KernelWriter):
         with self.forall.location, s.scope(block):
             self._begin(block, len(types))
             self._roles()
-            gpu.ReturnOp([])
+            self.end()
         self.boxes.pass_maps(operation, types)
         self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
         self.finish(operation)
