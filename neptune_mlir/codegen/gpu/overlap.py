@@ -2,9 +2,9 @@
 """Which kernels of a plan run beside the ones before them.
 
 A kernel of a plan may start while the one before it still runs (`Chip.let_next_start`); it waits
-for that one (`Chip.wait_for_last`), and so for all before. A kernel that needs nothing of those that
-may still run waits at its end instead: its blocks fill what the last programs before it leave idle.
-The gradients of keys and values and that of queries are two such kernels.
+for that one (`Chip.wait_for_last`), and so for all before. A kernel that needs nothing of those
+that may still run waits at its end instead: its blocks fill what the last programs before it leave
+idle. The gradients of keys and values and that of queries are two such kernels.
 
 In a plan with such a kernel each kernel that waits at its start lets the next one start behind that
 wait, so what stands in front of it is over when the next one starts. That holds where it runs at

@@ -14,9 +14,10 @@ loop that gains nothing stays as it is.
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
-By the choice `late` none runs late: what a late matmul reads stays in registers, and larger tiles
-may be worth more. By the choice `early`, loads of vectors come first of all: behind the starts, which wait for tiles
-and for room at the matrix unit, the arithmetic that reads them would wait for memory as well.
+By the choice `late` none runs late: what a late matmul reads takes registers, and larger tiles may
+be worth more. By the choice `early`, loads of vectors come first of all: behind the starts, which
+wait for tiles and for room at the matrix unit, the arithmetic that reads them would wait for memory
+as well.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
