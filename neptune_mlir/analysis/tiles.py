@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
-from neptune_mlir.dialects.attributes import MULTIPLES, TUNED
+from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
 
 def foralls(module: Any) -> list[Any]:
-    """Every outermost `scf.forall` of a module, in order."""
+    """Every outermost `scf.forall` of a module that computes on tiles, in order."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -26,7 +26,7 @@ def foralls(module: Any) -> list[Any]:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return [op for op in found if not POINTS.on(op)]
 
 
 def tuned(forall: Any, name: str, otherwise: int) -> int:
@@ -75,6 +75,13 @@ def element_bytes(dtype: str) -> int:
 def owner(value: Any) -> Any:
     """The operation that makes a value, or None for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def chooses_scalars(op: Any) -> bool:
+    """Whether a branch only makes numbers, of which each use may take those that it needs."""
+    inner = [o.operation for region in op.regions for b in region.blocks for o in b.operations]
+    plain = ("arith.", "affine.", "scf.yield", "tensor.extract")
+    return not any(map(is_tensor, op.results)) and all(o.name.startswith(plain) for o in inner)
 
 
 def is_blank(value: Any) -> bool:
