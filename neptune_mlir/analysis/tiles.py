@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,8 @@ def is_tensor(value: Any) -> bool:
 
 
 def element_bytes(dtype: str) -> int:
-    return max(1, (int(dtype.lstrip("bfiu")) if dtype != "index" else 64) // 8)
+    bits = re.match(r"[bfiu]+(\d+)", dtype)  # f8E4M3FN has more behind it
+    return max(1, (int(bits[1]) if bits else 64) // 8)
 
 
 def owner(value: Any) -> Any:
