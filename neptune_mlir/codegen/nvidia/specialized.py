@@ -13,6 +13,7 @@ from typing import Any
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
+    chooses_scalars,
     element_type,
     extent_multiple,
     read_generic,
@@ -381,6 +382,9 @@ class SpecializedWriter(KernelWriter):
 
     def _if(self, op: Any) -> None:
         """A branch of which all threads of a warp take the same side."""
+        if chooses_scalars(op):
+            self.scalars.update(zip(op.results, self.choose(op), strict=True))
+            return
         condition, layouts = self.scalar(op.operands[0]), self.carried_layouts(op, op.results)
         self.tiles |= self.elements_of([op])
         groups = self.rings.advancing(op)
