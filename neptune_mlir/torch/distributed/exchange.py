@@ -4,8 +4,7 @@ torch has shared among them.
 
 An exchange of one call has three steps. `start` offers this process's tensors; `get(owner)` waits
 for those of another one, in the order of `ShardSchedule.owners`, while the next are on their way;
-`give(owner, ...)` sends parts to the process whose data they are of, and `given` has those that
-came. Whoever does not answer within the group's time-out is a `PeerError`.
+`done` says that nobody reads them any more. Whoever does not answer within the group's time-out is a `PeerError`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,14 @@ from neptune_mlir.errors import PeerError
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
 
 
-class Exchange(Protocol):
+class Open(Protocol):
+    """What has to be told when a call has read everything."""
+
+    def done(self) -> None:
+        """Nobody will read any more what came from others."""
+
+
+class Exchange(Open, Protocol):
     """How the data of one call travel."""
 
     def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
@@ -108,6 +114,9 @@ class RingExchange:
             self._pass_on(owner, found)
         return found
 
+    def done(self) -> None:
+        """Nothing: what was got is this process's own."""
+
     def _pass_on(self, owner: int, tensors: Sequence[torch.Tensor]) -> None:
         """Send what is `owner`'s to the next process, and receive what the previous one has."""
         if self.size > 1:
@@ -118,24 +127,27 @@ class RingExchange:
 
 class CopyExchange:
     """Each process writes its tensors into the others' memory by copy engines, on a stream beside
-    that of the kernels. Copies inside of one GPU would run on its multiprocessors, behind kernels
-    that occupy all of them; so nothing is staged."""
+    that of the kernels. What a stream has to run on multiprocessors there (a copy inside of one
+    GPU, a barrier) would come behind kernels that occupy all of them; so nothing is staged, and
+    the copy's stream itself writes the signal that the reader's kernels wait for."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device):
         self.group, self.device = group, device
         self.rank, self.size = group.rank(), group.size()
-        self._found: dict[int, tuple[list[torch.Tensor], torch.cuda.Event]] = {}
+        self._memory: _Shared | None = None
+        self._found: dict[int, list[torch.Tensor]] = {}
 
     def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
         given = [x.contiguous() for x in tensors]
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
-        memory.side.wait_stream(torch.cuda.current_stream(self.device))
+        self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
 
         def slot(reader: int, owner: int) -> torch.Tensor:
             at = (owner - reader - 1) % self.size
             return memory.at(reader)[at * room : (at + 1) * room]
 
+        memory.own()
+        memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
@@ -143,23 +155,32 @@ class CopyExchange:
                                  strict=True):  # fmt: skip
                     to.copy_(x, non_blocking=True)
                     x.record_stream(memory.side)
-                memory.barrier()
-                event = torch.cuda.Event()
-                event.record(memory.side)
-                here = list(_views(slot(self.rank, owner), shapes(owner)))
-                self._found[owner] = here, event
+                memory.tell(reader, _THERE)
+                self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
 
     def get(self, owner: int) -> list[torch.Tensor]:
-        found, event = self._found.pop(owner)
-        torch.cuda.current_stream(self.device).wait_event(event)
-        return found
+        assert self._memory is not None
+        self._memory.wait(owner, _THERE)
+        return self._found.pop(owner)
+
+    def done(self) -> None:
+        """What others offered has been used. The copies of what this process offered are part of
+        the call, as a graph that captures it asks for."""
+        assert self._memory is not None
+        self._memory.release()
+        torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
+
+
+_THERE, _READ = "there", "read"  # signals: a process's data are there; they have been read
+_CHANNELS = {_THERE: 1, _READ: 3}  # of the first half of the memory; torch's barrier has channel 0
 
 
 class _Shared:
     """Memory of a group that every process of it can read and write: two halves in turns.
 
-    Who writes into one has passed the barrier of the call before, which others reach when the
-    kernels of their call before that one, the last that read it, are done.
+    Of each half a process may write the part in the memory of another one when that has said that
+    it has read what was there (`own`), and says when its data are there (`tell`). A signal is a
+    word in the reader's memory, which the writer's stream sets and the reader's takes back.
     """
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
@@ -171,11 +192,15 @@ class _Shared:
         self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
+        self.rank, self.size = group.rank(), group.size()
+        self.others = [r for r in range(self.size) if r != self.rank]
         self.side = torch.cuda.Stream(device)
         self._turn = 0
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", dist.default_pg_timeout)
         self._timeout_ms = int(timeout.total_seconds() * 1000)
+        for self._turn in (1, 0):  # nobody has anything to read
+            self.release()
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
@@ -193,8 +218,27 @@ class _Shared:
         whole: torch.Tensor = self._handle.get_buffer(rank, (2 * self.room,), torch.uint8)
         return whole[self._turn * self.room :][: self.room]
 
-    def barrier(self) -> None:
-        self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
+    def own(self) -> None:
+        """Wait until the others have read what this process wrote for them two turns ago."""
+        for other in self.others:
+            self.wait(other, _READ)
+
+    def release(self) -> None:
+        """What the others wrote for this turn has been read."""
+        for other in self.others:
+            self.tell(other, _READ)
+
+    def tell(self, to: int, what: str) -> None:
+        """Set a signal for a process, behind all that is on the current stream."""
+        place = (_CHANNELS[what] + self._turn) * self.size + self.rank
+        pad = self._handle.get_signal_pad(to)
+        torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
+
+    def wait(self, source: int, what: str) -> None:
+        """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
+        ends in an error after the group's time-out."""
+        channel = _CHANNELS[what] + self._turn
+        self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
 
 
 def _room(kind: tuple[torch.Size, torch.dtype]) -> int:
@@ -220,6 +264,7 @@ class Gather:
         self.memory: _Shared | None = None
         if copies:
             self.memory = _Shared.of(group, device, group.size() * size, "gather")
+            self.memory.own()
             self.mine = self._slot(group.rank())
         else:
             self.mine = torch.empty(size, dtype=torch.uint8, device=device)
@@ -233,16 +278,23 @@ class Gather:
     def every(self) -> torch.Tensor:
         processes = self.group.size()
         if self.memory is not None:  # this process writes, the others read their own memory
-            for other in range(processes):
-                if other != self.group.rank():
-                    self._slot(other).copy_(self.mine)
-            self.memory.barrier()
+            for other in self.memory.others:
+                self._slot(other).copy_(self.mine)
+                self.memory.tell(other, _THERE)
+            for other in self.memory.others:
+                self.memory.wait(other, _THERE)
             found = self.memory.at(self.group.rank())[: processes * self.size]
             return found.view(processes, self.size)
         made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
         with answering("gathering parts", self.group):
             all_gather(made.view(-1), self.mine, self.group)
         return made
+
+
+    def done(self) -> None:
+        """Nobody will read any more what was gathered."""
+        if self.memory is not None:
+            self.memory.release()
 
 
 def all_gather(into: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup) -> None:

@@ -24,6 +24,7 @@ from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
     Exchange,
     Gather,
+    Open,
     RingExchange,
     all_gather,
     answering,
@@ -135,6 +136,7 @@ class _ShardCall:
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
+        self._open: list[Open] = []
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
         for axis, layout in schedule.layouts.items():
@@ -153,6 +155,8 @@ class _ShardCall:
             parts = self._alone(results) if alone else self._around()
             for over in self.plan.joins:
                 self._join(over, parts, results)
+        for exchange in self._open:
+            exchange.done()
         found = tuple(results[name] for name in self.plan.results)
         return found[0] if len(found) == 1 else found
 
@@ -180,6 +184,7 @@ class _ShardCall:
         kinds = [((room, *self._shape(p.axes, self.rank)), _DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
         packed = Gather(_bytes(kinds), self.group, self.device, self.copies)
+        self._open.append(packed)
         mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
@@ -205,6 +210,7 @@ class _ShardCall:
         """The arguments that travel, on their way."""
         moving = [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
+        self._open.append(exchange)
 
         def shapes(owner: int) -> list[tuple[torch.Size, torch.dtype]]:
             return [(torch.Size(self._shape(a.axes or (), owner)), self.arguments[a.name].dtype)
