@@ -109,6 +109,18 @@ class ShardPlan:
             joins, tuple(d["results"]), masks, d["extents"],
         )  # fmt: skip
 
+    @property
+    def carries(self) -> bool:
+        """Whether runs take the parts of the runs before along, so that nothing is left to join:
+        where all parts stay, and nothing behind the reductions asks for positions (those that a
+        run is told may be moved)."""
+        traveling = self.axes[-1]
+        if len(self.axes) < 2 or [*self.joins] != [traveling]:
+            return False
+        join = self.joins[traveling]
+        told = {p.name for p in self.positions} & set(join.arguments)
+        return not told and not any(traveling in (r.axes or ()) for r in join.results)
+
     def parts_over(self, axis: str) -> list[ShardPart]:
         return [p for p in self.parts if p.over == axis]
 
@@ -124,6 +136,16 @@ class Run:
 
     call: Call
     slots: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A call of a kernel for the data of one owner, on positions that `before` calls have had
+    before it; `last`: and none after it."""
+
+    call: Call
+    before: int
+    last: bool
 
 
 @dataclass(frozen=True)
@@ -153,6 +175,7 @@ class ShardSchedule:
         self.sizes = {a: layout.size for a, layout in layouts.items()}
         self._calls: dict[tuple[int, int], list[Call]] = {}
         self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
+        self._chains: dict[int, dict[int, list[Link]]] = {}
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -195,6 +218,33 @@ class ShardSchedule:
         taken: list[list[Piece]] = []
         kept = self.plan.axes[-1]
         return [_place(call.spans[kept], taken) for call in self.calls(rank, owner)]
+
+    def chain(self, rank: int) -> dict[int, list[Link]]:
+        """What a device computes with the data of each owner where `plan.carries`: calls of which
+        each has positions with the same calls before, and after."""
+        if rank not in self._chains:
+            kept = self.plan.axes[0]
+            calls = [(o, c) for o in self.owners(rank) for c in self.calls(rank, o)]
+            spans = [call.spans[kept] for _, call in calls]
+            cuts = sorted({end for span in spans for end in span})
+            found: dict[int, list[Link]] = {o: [] for o in self.owners(rank)}
+            for k, (owner, call) in enumerate(calls):
+                a, b = spans[k]
+                for span in pairwise([x for x in cuts if a <= x <= b]):
+                    having = [n for n, s in enumerate(spans) if s[0] <= span[0] and span[1] <= s[1]]
+                    _extend(found[owner], Link(
+                        call.on(kept, span), sum(n < k for n in having), having[-1] == k
+                    ), kept)  # fmt: skip
+            self._chains[rank] = found
+        return self._chains[rank]
+
+    def unseen(self, rank: int) -> list[Piece]:
+        """The positions of a device that no call of its `chain` has."""
+        kept = self.plan.axes[0]
+        links = [link for links in self.chain(rank).values() for link in links]
+        spans = sorted(link.call.spans[kept] for link in links if not link.before)
+        ends = [0, *(x for span in spans for x in span), self.layouts[kept].lengths[rank]]
+        return [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b]
 
     def kept(self, over: str) -> str | None:
         """The sharded axis that parts over an axis keep."""
@@ -239,6 +289,20 @@ class ShardSchedule:
         if over == self.plan.axes[-1]:
             return [(at, list(self.owners(at)))]
         return [(rank, [at]) for rank in range(self.devices)]
+
+
+def _extend(links: list[Link], new: Link, kept: str) -> None:
+    """Append a link, as one with the link before where that ends where it begins."""
+    if links:
+        old = links[-1]
+        (a, b), (c, d) = old.call.spans[kept], new.call.spans[kept]
+        whole = old.call.on(kept, (a, d))
+        if (old.before, old.last, b) == (new.before, new.last, c) and whole.on(
+            kept, (c, d)
+        ) == new.call:
+            links[-1] = Link(whole, old.before, old.last)
+            return
+    links.append(new)
 
 
 def _place(span: Piece, taken: list[list[Piece]]) -> int:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.layout import ShardLayout
-from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule
+from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule, Stretch
 from neptune_mlir.torch.distributed.exchange import (
     Batch,
     CopyExchange,
@@ -150,6 +150,8 @@ class _ShardCall:
         results: dict[str, torch.Tensor] = {}
         if self.gathers:
             self._at_once(results)
+        elif self.plan.carries:
+            self._along(results)
         else:
             alone = len(self.plan.axes) == 1
             parts = self._alone(results) if alone else self._around()
@@ -238,9 +240,7 @@ class _ShardCall:
                 [got[owner][k].narrow(dim, at, n) for _, at, n, owner in pieces], dim
             )
         arrays = {r.name: r for r in self.plan.joins[self.traveling].results}
-        for array in arrays.values():
-            shape, dtype = self._shape(array.axes or (), self.rank), _DTYPES[array.dtype]
-            results[array.name] = torch.empty(shape, dtype=dtype, device=self.device)
+        self._make(self.traveling, results)
         at = 0
         for start, end in layouts[staying].pieces[self.rank]:
             spans = {staying: (at, at + end - start)}
@@ -251,6 +251,38 @@ class _ShardCall:
             out = [_narrow(results[n], arrays[n].axes, spans) for n in self.plan.results]
             if end > start:
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
+
+    def _along(self, results: dict[str, torch.Tensor]) -> None:
+        """The results, each run beginning with the parts of those before: parts go from one of two
+        buffers to the other."""
+        plan, schedule, kernels = self.plan, self.schedule, self.kernels
+        moving, exchange = self._exchange()
+        self._make(self.traveling, results)
+        made = {r.name: r.axes for r in plan.joins[self.traveling].results}
+        sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
+        for owner, links in schedule.chain(self.rank).items():
+            data = self.arguments
+            if owner != self.rank:
+                got = exchange.get(owner)
+                data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
+            for link in links:
+                spans = link.call.spans
+                numbers = plan.numbers(link.call.starts, schedule.sizes)
+                given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
+                there, to = sides[(link.before + 1) % 2], sides[link.before % 2]
+                before = [_narrow(there[p.name], p.axes, spans) for p in plan.parts]
+                out = [_narrow(to[p.name], p.axes, spans) for p in plan.parts]
+                if link.last:
+                    out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
+                call(
+                    kernels.link(not link.before, link.last),
+                    [*given, *numbers.values(), *(before if link.before else ())], out,
+                )
+        for span in schedule.unseen(self.rank):
+            for p in plan.parts:
+                _narrow(sides[0][p.name], p.axes, {plan.axes[0]: span}).fill_(p.empty)
+            parts = {name: x[None] for name, x in sides[0].items()}
+            self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
 
     def _around(self) -> dict[str, torch.Tensor]:
         """The parts that this process joins: its own runs' over the traveling axis, all processes'
@@ -312,35 +344,45 @@ class _ShardCall:
     ) -> None:
         """The results over an axis, stretch by stretch of the positions that keep it."""
         join, kept = self.plan.joins[over], self.schedule.kept(over)
-        own = self.plan.parts_over(over)
         told = [p for p in self.plan.positions if p.name in join.arguments]
-        for array in join.results:
+        self._make(over, results)
+        pieces = self.schedule.layouts[kept or over].pieces[self.rank]
+        cuts = _ends(pieces) if kept and told else []
+        if told and kept is None and len(pieces) > 1:
+            raise UsageError(f"results along '{over}' need one piece of it on each device")
+        for stretch in self.schedule.stretches(over, self.rank, cuts):
+            self._join_stretch(over, stretch, parts, results)
+
+    def _make(self, over: str, results: dict[str, torch.Tensor]) -> None:
+        """Room for the results over an axis."""
+        for array in self.plan.joins[over].results:
             shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
                 shape, dtype=_DTYPES[array.dtype], device=self.device
             )
+
+    def _join_stretch(
+        self, over: str, stretch: Stretch, parts: Mapping[str, torch.Tensor],
+        results: Mapping[str, torch.Tensor],
+    ) -> None:  # fmt: skip
+        join, kept = self.plan.joins[over], self.schedule.kept(over)
+        spans = {kept: stretch.span} if kept else {}
+        given = []
+        for p in self.plan.parts_over(over):
+            x = _narrow(parts[p.name][: stretch.count], ("", *p.axes), spans)
+            if x.shape[0] < stretch.count:  # nobody saw anything
+                x = x.new_empty(stretch.count, *x.shape[1:])
+            for slot in stretch.missing:
+                x[slot].fill_(p.empty)
+            given.append(x)
         pieces = {a: layout.pieces[self.rank] for a, layout in self.schedule.layouts.items()}
-        ends = {a: _ends(p) for a, p in pieces.items()}
-        cuts = ends[kept] if kept and told else []
-        if told and kept is None and len(pieces[over]) > 1:
-            raise UsageError(f"results along '{over}' need one piece of it on each device")
-        for stretch in self.schedule.stretches(over, self.rank, cuts):
-            spans = {kept: stretch.span} if kept else {}
-            given = []
-            for p in own:
-                x = _narrow(parts[p.name][: stretch.count], ("", *p.axes), spans)
-                if x.shape[0] < stretch.count:  # nobody saw anything
-                    x = x.new_empty(stretch.count, *x.shape[1:])
-                for slot in stretch.missing:
-                    x[slot].fill_(p.empty)
-                given.append(x)
-            starts = {a: _start(pieces[a], ends[a], spans.get(a, (0, 0))[0]) for a in pieces}
-            numbers = self.plan.numbers(starts, self.schedule.sizes)
-            axes = {a.name: a.axes for a in self.plan.arguments}
-            more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
-                    for n in join.arguments]  # fmt: skip
-            out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
-            call(self.kernels.join(over, stretch.count), [*given, *more], out)
+        starts = {a: _start(p, _ends(p), spans.get(a, (0, 0))[0]) for a, p in pieces.items()}
+        numbers = self.plan.numbers(starts, self.schedule.sizes)
+        axes = {a.name: a.axes for a in self.plan.arguments}
+        more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
+                for n in join.arguments]  # fmt: skip
+        out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
+        call(self.kernels.join(over, stretch.count), [*given, *more], out)
 
 
 def _ends(pieces: Sequence[tuple[int, int]]) -> list[int]:
