@@ -68,6 +68,22 @@ def test_attention_in_pieces_of_the_keys(options, pieces):
     np.testing.assert_allclose(got[0], program.reference(*arrays), atol=1e-12)
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_runs_begin_with_the_parts_of_those_before(options):
+    """Of three pieces of the keys: parts, parts that take them along, results."""
+    made = split(ops.attention(head_dim=4, **options), ["j"])
+    heads = 2 * options.get("group", 1)
+    arrays = tensors((1, heads, 9, 4), (1, 2, 9, 4), (1, 2, 9, 4))
+    if "alibi" in options or "sink" in options:
+        arrays += tensors((heads,))
+    found = []
+    for start, end, program in ((0, 4, made.local), (4, 5, made.carried("j", finish=False)),
+                                (5, 9, made.carried("j", finish=True))):  # fmt: skip
+        own = [arrays[0], *(x[:, :, start:end] for x in arrays[1:3]), *arrays[3:]]
+        found = results(program, [*own, *_numbers(made, start, 9), *found])
+    np.testing.assert_allclose(found[0], made.program.reference(*arrays), atol=1e-12)
+
+
 def test_a_part_that_sees_nothing_counts_for_nothing():
     program = ops.attention(head_dim=4, causal=True, align="start")
     arrays = tensors((1, 1, 5, 4), (1, 1, 5, 4), (1, 1, 5, 4))
@@ -254,6 +270,29 @@ def _check_cover(plan, schedule, layout, size):
         assert slots.max(initial=0) <= 1
         spans = [s.span for s in schedule.stretches("j", rank)]
         assert [p for s in spans for p in range(*s)] == list(range(len(rows)))
+        _check_chain(schedule, rank, len(rows), slots.sum(0))
+
+
+def _check_chain(schedule, rank, length, runs):
+    """Links are the runs, cut where rows differ in what comes before or after."""
+    state, ended, points = np.zeros(length, int), np.zeros(length, bool), {}
+    for owner, links in schedule.chain(rank).items():
+        for link in links:
+            (a, b), (c, d) = link.call.spans["i"], link.call.spans["j"]
+            assert (state[a:b] == link.before).all() and not ended[a:b].any()
+            state[a:b] += 1
+            ended[a:b] = link.last
+            for x in range(a, b):
+                told = link.call.starts["i"] + x - a, link.call.starts["j"]
+                points.setdefault((owner, x, c, d), []).append(told)
+        for run in schedule.runs(rank, owner):
+            (a, b), (c, d) = run.call.spans["i"], run.call.spans["j"]
+            for x in range(a, b):
+                told = run.call.starts["i"] + x - a, run.call.starts["j"]
+                assert points.pop((owner, x, c, d)) == [told]
+    assert not points and (state == runs).all() and (ended == (runs > 0)).all()
+    unseen = [x for span in schedule.unseen(rank) for x in range(*span)]
+    assert unseen == np.flatnonzero(runs == 0).tolist()
 
 
 def _positions(pieces):
@@ -322,9 +361,10 @@ def test_the_model_counts_what_is_computed_and_what_is_hidden():
     for causal in (False, True):
         pairs = 16384 * 16385 / 2 if causal else 16384**2
         found = predicted(16384, 2, causal)
-        assert found.compute == pytest.approx(pairs / 2 / 1e11 + 4e-6, rel=2e-3)
-        assert found.exposed == 0 and found.total == pytest.approx(found.compute + found.join)
+        gaps = 6e-6 if causal else 4e-6  # half of the rows see nothing of the other device
+        assert found.compute == pytest.approx(pairs / 2 / 1e11 + gaps, rel=2e-3)
+        assert found.exposed == 0 and found.join == 0 and found.total == found.compute
     slow = predicted(16384, 2, bandwidth=1e9)
     sent = 2 * 16 * 8192 * 128 * 2 / 1e9
     last = slow.compute / 2  # what only begins when the data are there
-    assert slow.total == pytest.approx(sent + 10e-6 + last + slow.join, rel=1e-3)
+    assert slow.total == pytest.approx(sent + 10e-6 + last, rel=1e-3)
