@@ -16,12 +16,12 @@ from neptune_mlir.algebra.proof import acc, new, old
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
 from neptune_mlir.frontend.shard.partials import Partials
+from neptune_mlir.runtime.shards.plan import FEW
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard.split import ShardSplit
 
 CHUNK = "shard"  # the join's axis: one part each
-FEW = 8  # parts that are joined by an expression; more by a loop over them
 
 
 class Join:
@@ -44,8 +44,12 @@ class Join:
     def program(self, outputs: Sequence[Output]) -> Program:
         made = self.made
         for p in self.partials.parts:
-            axes = (made.axis_list[a] for a in p.axes)
-            made.input(p.name, self.chunk, *axes, dtype=p.running.dtype)
+            axes = [made.axis_list[a] for a in p.axes]
+            if self.count <= FEW:
+                for k in range(self.count):
+                    made.input(_slot(p.name, k), *axes, dtype=p.running.dtype)
+            else:
+                made.input(p.name, self.chunk, *axes, dtype=p.running.dtype)
         steps = []
         for r in self.partials.solution.running:
             if self.count <= FEW:
@@ -90,8 +94,11 @@ class Join:
         return T.make("select", seen, T.const(0.0, r.dtype), T.const(1.0, r.dtype))
 
     def _part(self, name: str, at: Term) -> Term:
-        r = self.running[name]
-        return T.read(self.part_of[name].name, at, *map(T.index, r.axes), dtype=r.dtype)
+        r, part = self.running[name], self.part_of[name].name
+        place = tuple(map(T.index, r.axes))
+        if self.count <= FEW:
+            return T.read(_slot(part, at.value), *place, dtype=r.dtype)
+        return T.read(part, at, *place, dtype=r.dtype)
 
     def _references(self) -> list[str]:
         corrections = [r.correction for r in self.running.values()]
@@ -211,6 +218,10 @@ class Carried(Join):
     def _joined(self, n: Term) -> Term | None:
         """The joined value in place of one of the stream's."""
         return self.all[n.attr] if n.op == "read" and n.attr in self.all else None
+
+
+def _slot(part: str, number: int) -> str:
+    return f"{part}_{number}"
 
 
 def _before(part: str) -> str:

@@ -87,8 +87,9 @@ class ShardSplit:
         return tuple(self.program.axis_list[a].name for a in axes)
 
     def join(self, axis: str, count: int) -> Program:
-        """The join of `count` parts over an axis: the parts, each with a first dimension of that
-        extent, then inputs and positions that it reads of the program -> results of that axis."""
+        """The join of `count` parts over an axis: the parts (of more than FEW a stack, whose first
+        dimension has that extent), then inputs and positions that it reads of the program ->
+        results of that axis."""
         if axis not in self.partials:
             raise UsageError(f"nothing is reduced over '{axis}'", hint=", ".join(self.partials))
         return Join(self, self.partials[axis], count).program(self.results[axis])

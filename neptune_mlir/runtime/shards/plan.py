@@ -13,6 +13,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
 
 START, SIZE = "start", "size"
+FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
 
 
 @dataclass(frozen=True)

@@ -257,39 +257,32 @@ def _views(
 
 
 class Gather:
-    """Bytes of all processes: `mine` is to be filled, then `every` gives [processes, bytes]."""
+    """Bytes of all processes: `mine` is to be filled, then `every` has those of each process.
+
+    They are few: with shared memory each process reads them where they are."""
 
     def __init__(self, size: int, group: dist.ProcessGroup, device: torch.device, copies: bool):
         self.group, self.size = group, size
         self.memory: _Shared | None = None
         if copies:
-            self.memory = _Shared.of(group, device, group.size() * size, "gather")
+            self.memory = _Shared.of(group, device, size, "gather")
             self.memory.own()
-            self.mine = self._slot(group.rank())
+            self.mine = self.memory.at(group.rank())[:size]
         else:
             self.mine = torch.empty(size, dtype=torch.uint8, device=device)
 
-    def _slot(self, at: int) -> torch.Tensor:
-        """This process's bytes in the memory of process `at`."""
-        assert self.memory is not None
-        rank = self.group.rank()
-        return self.memory.at(at)[rank * self.size : (rank + 1) * self.size]
-
-    def every(self) -> torch.Tensor:
+    def every(self) -> list[torch.Tensor]:
         processes = self.group.size()
-        if self.memory is not None:  # this process writes, the others read their own memory
+        if self.memory is not None:
             for other in self.memory.others:
-                self._slot(other).copy_(self.mine)
                 self.memory.tell(other, _THERE)
             for other in self.memory.others:
                 self.memory.wait(other, _THERE)
-            found = self.memory.at(self.group.rank())[: processes * self.size]
-            return found.view(processes, self.size)
+            return [self.memory.at(r)[: self.size] for r in range(processes)]
         made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
         with answering("gathering parts", self.group):
             all_gather(made.view(-1), self.mine, self.group)
-        return made
-
+        return list(made)
 
     def done(self) -> None:
         """Nobody will read any more what was gathered."""

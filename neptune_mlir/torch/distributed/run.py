@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.layout import ShardLayout
-from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule, Stretch
+from neptune_mlir.runtime.shards.plan import FEW, ShardArray, ShardPart, ShardSchedule, Stretch
 from neptune_mlir.torch.distributed.exchange import (
     Batch,
     CopyExchange,
@@ -36,6 +36,7 @@ _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
 }  # fmt: skip
 _SCHEDULES = 64  # that a kernel keeps
+Slots = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
 class ShardedKernel:
@@ -154,7 +155,7 @@ class _ShardCall:
             self._along(results)
         else:
             alone = len(self.plan.axes) == 1
-            parts = self._alone(results) if alone else self._around()
+            parts: Mapping[str, Slots] = self._alone(results) if alone else self._around()
             for over in self.plan.joins:
                 self._join(over, parts, results)
         for exchange in self._open:
@@ -173,8 +174,8 @@ class _ShardCall:
 
     # one sharded axis
 
-    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The parts of all processes; results that need no other go to `results`."""
+    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        """The parts of all processes, one by one; results that need no other go to `results`."""
         (axis,) = self.plan.axes
         for array in self.plan.here:
             shape = self._shape(array.axes or (), self.rank)
@@ -190,18 +191,11 @@ class _ShardCall:
         mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
-        every = packed.every()
-        found: dict[str, torch.Tensor] = {}
-        at = 0
-        for part, x in zip(self.plan.parts, mine, strict=True):
-            size = x.numel() * x.element_size()
-            stacked = every[:, at : at + size].view(x.dtype).unflatten(1, x.shape)
-            at += _padded(size)
-            if set(counts) == {1}:
-                found[part.name] = stacked[:, 0]
-            else:
-                found[part.name] = torch.cat([stacked[r, :n] for r, n in enumerate(counts)])
-        return found
+        every = [_unpacked(x, kinds) for x in packed.every()]
+        return {
+            part.name: [x for r, n in enumerate(counts) for x in every[r][k][:n]]
+            for k, part in enumerate(self.plan.parts)
+        }  # fmt: skip
 
     def _names(self) -> list[str]:
         return [p.name for p in self.plan.parts]
@@ -281,7 +275,7 @@ class _ShardCall:
         for span in schedule.unseen(self.rank):
             for p in plan.parts:
                 _narrow(sides[0][p.name], p.axes, {plan.axes[0]: span}).fill_(p.empty)
-            parts = {name: x[None] for name, x in sides[0].items()}
+            parts = {name: [x] for name, x in sides[0].items()}
             self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
 
     def _around(self) -> dict[str, torch.Tensor]:
@@ -340,7 +334,7 @@ class _ShardCall:
     # joins
 
     def _join(
-        self, over: str, parts: Mapping[str, torch.Tensor], results: dict[str, torch.Tensor]
+        self, over: str, parts: Mapping[str, Slots], results: dict[str, torch.Tensor]
     ) -> None:
         """The results over an axis, stretch by stretch of the positions that keep it."""
         join, kept = self.plan.joins[over], self.schedule.kept(over)
@@ -362,19 +356,19 @@ class _ShardCall:
             )
 
     def _join_stretch(
-        self, over: str, stretch: Stretch, parts: Mapping[str, torch.Tensor],
+        self, over: str, stretch: Stretch, parts: Mapping[str, Slots],
         results: Mapping[str, torch.Tensor],
     ) -> None:  # fmt: skip
         join, kept = self.plan.joins[over], self.schedule.kept(over)
         spans = {kept: stretch.span} if kept else {}
         given = []
         for p in self.plan.parts_over(over):
-            x = _narrow(parts[p.name][: stretch.count], ("", *p.axes), spans)
-            if x.shape[0] < stretch.count:  # nobody saw anything
-                x = x.new_empty(stretch.count, *x.shape[1:])
+            slots = [_narrow(x, p.axes, spans) for x in parts[p.name][: stretch.count]]
+            if not slots:  # nobody saw anything
+                slots = [_narrow(self._buffer(p, 1, self.rank)[0], p.axes, spans)]
             for slot in stretch.missing:
-                x[slot].fill_(p.empty)
-            given.append(x)
+                slots[slot].fill_(p.empty)
+            given += slots if len(slots) <= FEW else [torch.stack(slots)]
         pieces = {a: layout.pieces[self.rank] for a, layout in self.schedule.layouts.items()}
         starts = {a: _start(p, _ends(p), spans.get(a, (0, 0))[0]) for a, p in pieces.items()}
         numbers = self.plan.numbers(starts, self.schedule.sizes)

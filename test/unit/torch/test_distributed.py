@@ -265,7 +265,7 @@ class SharedMemory:
     def __init__(self, size):
         self.barrier, self.change = threading.Barrier(size), threading.Condition()
         self.memory, self.made = {}, collections.Counter()
-        self.pads, self.waited = {}, []
+        self.pads = {}
 
     def empty(self, room, dtype, device):
         return torch.zeros(room, dtype=dtype)
@@ -342,7 +342,7 @@ def copying(group, seen):
         around.done()
         parts = exchange.Gather(64, group, device, copies=True)
         parts.mine.fill_(call + rank)
-        seen.append(parts.every()[:, 0].tolist() == [call + r for r in range(size)])
+        seen.append([int(x[0]) for x in parts.every()] == [call + r for r in range(size)])
         parts.done()
 
 
