@@ -106,7 +106,8 @@ class _ShardDevice:
 
     def _calls(self, owner: int) -> list[Call]:
         if self.plan.carries:
-            return [link.call for link in self.schedule.chain(self.rank)[owner]]
+            chain = self.schedule.chain(self.rank)
+            return [link.call for stage in chain if stage.owner == owner for link in stage.links]
         return [run.call for run in self.schedule.runs(self.rank, owner)]
 
     def points(self, call: Call) -> float:

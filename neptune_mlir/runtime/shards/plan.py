@@ -14,6 +14,9 @@ from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLa
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
+# A position brings its bytes once and meets every row: with fewer rows than BUSY the link is slower
+# than the work, and data come in up to PARCELS parcels, of PARCEL positions or more.
+BUSY, PARCELS, PARCEL, ALIGNED = 4096, 2, 512, 128
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,16 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """What is computed with one parcel of an owner's data, its number; of a device's own data, all
+    of them."""
+
+    owner: int
+    parcel: int
+    links: list[Link]
+
+
+@dataclass(frozen=True)
 class Stretch:
     """Positions whose parts are joined together: `count` slots, of which some saw nothing."""
 
@@ -176,7 +189,7 @@ class ShardSchedule:
         self.sizes = {a: layout.size for a, layout in layouts.items()}
         self._calls: dict[tuple[int, int], list[Call]] = {}
         self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
-        self._chains: dict[int, dict[int, list[Link]]] = {}
+        self._chains: dict[int, list[Stage]] = {}
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -220,29 +233,63 @@ class ShardSchedule:
         kept = self.plan.axes[-1]
         return [_place(call.spans[kept], taken) for call in self.calls(rank, owner)]
 
-    def chain(self, rank: int) -> dict[int, list[Link]]:
-        """What a device computes with the data of each owner where `plan.carries`: calls of which
-        each has positions with the same calls before, and after."""
+    def parcels(self, rank: int, owner: int) -> list[Piece]:
+        """What a device needs of an owner's data: the positions, in the owner's own order, that
+        come one after the other. There are several where a device has so few rows to compute with
+        its own data meanwhile that others' take longer to come."""
+        traveling = self.plan.axes[-1]
+        spans = [call.spans[traveling] for call in self.calls(rank, owner)]
+        if not spans:
+            return []
+        start, end = min(a for a, _ in spans), max(b for _, b in spans)
+        busy = max(self.layouts[self.plan.axes[0]].lengths) >= BUSY
+        count = 1 if busy else min(PARCELS, max(1, (end - start) // PARCEL))
+        cuts = [start + (end - start) * k // count // ALIGNED * ALIGNED for k in range(1, count)]
+        return [(a, b) for a, b in pairwise([start, *cuts, end]) if a < b]
+
+    def chain(self, rank: int) -> list[Stage]:
+        """What a device computes where `plan.carries`: calls of which each has positions with the
+        same calls before, and after."""
         if rank not in self._chains:
             kept = self.plan.axes[0]
-            calls = [(o, c) for o in self.owners(rank) for c in self.calls(rank, o)]
+            stages = [Stage(rank, 0, [])]
+            calls = [(stages[0], call) for call in self.calls(rank, rank)]
+            for owner in [o for o in self.owners(rank) if o != rank]:
+                for k, parcel in enumerate(self.parcels(rank, owner)):
+                    stages.append(Stage(owner, k, []))
+                    calls += [(stages[-1], c) for c in self._calls_on(rank, owner, parcel)]
             spans = [call.spans[kept] for _, call in calls]
             cuts = sorted({end for span in spans for end in span})
-            found: dict[int, list[Link]] = {o: [] for o in self.owners(rank)}
-            for k, (owner, call) in enumerate(calls):
+            for k, (stage, call) in enumerate(calls):
                 a, b = spans[k]
                 for span in pairwise([x for x in cuts if a <= x <= b]):
                     having = [n for n, s in enumerate(spans) if s[0] <= span[0] and span[1] <= s[1]]
-                    _extend(found[owner], Link(
+                    _extend(stage.links, Link(
                         call.on(kept, span), sum(n < k for n in having), having[-1] == k
                     ), kept)  # fmt: skip
-            self._chains[rank] = found
+            self._chains[rank] = stages
         return self._chains[rank]
+
+    def _calls_on(self, rank: int, owner: int, parcel: Piece) -> list[Call]:
+        """`calls` for a part of the owner's data."""
+        traveling, at, cut = self.plan.axes[-1], 0, []
+        for start, end in self.layouts[traveling].pieces[owner]:
+            a, b = max(at, parcel[0]), min(at + end - start, parcel[1])
+            if a < b:
+                cut.append((start + a - at, start + b - at))
+            at += end - start
+        pieces = {**self.pieces(rank, owner), traveling: tuple(cut)}
+        found = []
+        for call in self.plan.masks.calls(pieces, self.sizes):
+            a, b = call.spans[traveling]
+            spans = {**call.spans, traveling: (a + parcel[0], b + parcel[0])}
+            found.append(Call(spans, call.starts))
+        return found
 
     def unseen(self, rank: int) -> list[Piece]:
         """The positions of a device that no call of its `chain` has."""
         kept = self.plan.axes[0]
-        links = [link for links in self.chain(rank).values() for link in links]
+        links = [link for stage in self.chain(rank) for link in stage.links]
         spans = sorted(link.call.spans[kept] for link in links if not link.before)
         ends = [0, *(x for span in spans for x in span), self.layouts[kept].lengths[rank]]
         return [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b]

@@ -2,23 +2,39 @@
 """What moves between processes: by torch.distributed, or by the GPUs' copy engines from memory that
 torch has shared among them.
 
-An exchange of one call has three steps. `start` offers this process's tensors; `get(owner)` waits
-for those of another one, in the order of `ShardSchedule.owners`, while the next are on their way;
-`done` says that nobody reads them any more. Whoever does not answer within the group's time-out is a `PeerError`.
+An exchange of one call has three steps. `start` offers this process's tensors; `get` waits for
+a parcel of those of another one, in the order of `ShardSchedule.owners`, while the next are on
+their way; `done` says that nobody reads them any more. Whoever does not answer within the group's time-out is a `PeerError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import PeerError
+from neptune_mlir.runtime.cuda import CudaDriver
+from neptune_mlir.runtime.makers import driver
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
+# of what a process needs of another one's tensors: positions along a dimension of each
+Parcels = Callable[[int, int], list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What processes give each other in a call: `tensors` are this process's, and travel along
+    `dims`."""
+
+    tensors: Sequence[torch.Tensor]
+    dims: Sequence[int]
+    shapes: Shapes
+    parcels: Parcels
 
 
 class Open(Protocol):
@@ -31,11 +47,11 @@ class Open(Protocol):
 class Exchange(Open, Protocol):
     """How the data of one call travel."""
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        """Offer `tensors`; `shapes` says what every process offers."""
+    def start(self, offer: Offer) -> None:
+        """Begin to send."""
 
-    def get(self, owner: int) -> list[torch.Tensor]:
-        """What a process offered."""
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+        """What a process offered, of which parcels up to this one are there."""
 
 
 @contextmanager
@@ -101,21 +117,25 @@ class RingExchange:
         self.rank, self.size = group.rank(), group.size()
         self._under_way: Batch | None = None
         self._shapes: Shapes = lambda owner: []
+        self._at, self._got = self.rank, list[torch.Tensor]()  # whose tensors came last
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        self._shapes = shapes
-        self._pass_on(self.rank, list(tensors))
+    def start(self, offer: Offer) -> None:
+        self._shapes = offer.shapes
+        self._pass_on(self.rank, list(offer.tensors))
 
-    def get(self, owner: int) -> list[torch.Tensor]:
-        assert self._under_way is not None
-        found = self._under_way.wait()
-        self._under_way = None
-        if (owner - 1) % self.size != self.rank:
-            self._pass_on(owner, found)
-        return found
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+        while self._at != owner:  # those that this process does not need are passed on
+            self._at = (self._at - 1) % self.size
+            assert self._under_way is not None
+            self._got = self._under_way.wait()
+            self._under_way = None
+            if (self._at - 1) % self.size != self.rank:
+                self._pass_on(self._at, self._got)
+        return self._got
 
     def done(self) -> None:
-        """Nothing: what was got is this process's own."""
+        while self.size > 1 and self._at != (self.rank + 1) % self.size:
+            self.get((self._at - 1) % self.size, 0)
 
     def _pass_on(self, owner: int, tensors: Sequence[torch.Tensor]) -> None:
         """Send what is `owner`'s to the next process, and receive what the previous one has."""
@@ -136,9 +156,11 @@ class CopyExchange:
         self.rank, self.size = group.rank(), group.size()
         self._memory: _Shared | None = None
         self._found: dict[int, list[torch.Tensor]] = {}
+        self._waited: dict[int, int] = {}  # how many parcels have been waited for
+        self._parcels: dict[int, int] = {}
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        given = [x.contiguous() for x in tensors]
+    def start(self, offer: Offer) -> None:
+        given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
         self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
 
@@ -151,28 +173,37 @@ class CopyExchange:
         with torch.cuda.stream(memory.side):
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
-                for x, to in zip(given, _views(slot(reader, self.rank), shapes(self.rank)),
-                                 strict=True):  # fmt: skip
-                    to.copy_(x, non_blocking=True)
-                    x.record_stream(memory.side)
-                memory.tell(reader, _THERE)
+                there = list(_views(slot(reader, self.rank), shapes(self.rank)))
+                # with nothing to send, a signal: nobody is more than two calls ahead
+                for k, (start, end) in enumerate(offer.parcels(reader, self.rank) or [(0, 0)]):
+                    for x, to, dim in zip(given, there, offer.dims, strict=True):
+                        spans = (dim, start, end - start)
+                        _copy(to.narrow(*spans), x.narrow(*spans))
+                        x.record_stream(memory.side)
+                    memory.tell(reader, _THERE, k)
+                self._waited[owner] = 0
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
+        self._parcels = {o: len(offer.parcels(self.rank, o)) or 1 for o in self._found}
 
-    def get(self, owner: int) -> list[torch.Tensor]:
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
         assert self._memory is not None
-        self._memory.wait(owner, _THERE)
-        return self._found.pop(owner)
+        for k in range(self._waited[owner], parcel + 1):
+            self._memory.wait(owner, _THERE, k)
+        self._waited[owner] = parcel + 1
+        return self._found[owner]
 
     def done(self) -> None:
         """What others offered has been used. The copies of what this process offered are part of
         the call, as a graph that captures it asks for."""
         assert self._memory is not None
+        for owner, count in self._parcels.items():  # signals of what nobody asked for
+            self.get(owner, count - 1)
         self._memory.release()
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
 _THERE, _READ = "there", "read"  # signals: a process's data are there; they have been read
-_CHANNELS = {_THERE: 1, _READ: 3}  # of the first half of the memory; torch's barrier has channel 0
+_CHANNELS = {_READ: 1, _THERE: 3}  # of the first half of the memory; torch's barrier has channel 0
 
 
 class _Shared:
@@ -228,16 +259,19 @@ class _Shared:
         for other in self.others:
             self.tell(other, _READ)
 
-    def tell(self, to: int, what: str) -> None:
+    def tell(self, to: int, what: str, parcel: int = 0) -> None:
         """Set a signal for a process, behind all that is on the current stream."""
-        place = (_CHANNELS[what] + self._turn) * self.size + self.rank
+        place = self._channel(what, parcel) * self.size + self.rank
         pad = self._handle.get_signal_pad(to)
         torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
 
-    def wait(self, source: int, what: str) -> None:
+    def _channel(self, what: str, parcel: int) -> int:
+        return _CHANNELS[what] + self._turn + 2 * parcel
+
+    def wait(self, source: int, what: str, parcel: int = 0) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
         ends in an error after the group's time-out."""
-        channel = _CHANNELS[what] + self._turn
+        channel = self._channel(what, parcel)
         self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
 
 
@@ -254,6 +288,18 @@ def _views(
         size = kind[0].numel() * kind[1].itemsize
         yield memory[at : at + size].view(kind[1]).view(kind[0])
         at += _room(kind)
+
+
+def _copy(to: torch.Tensor, x: torch.Tensor) -> None:
+    """Copy by a copy engine: of tensors with gaps, torch's own copy is a kernel."""
+    if not x.is_cuda or x.is_contiguous() or not x.numel():
+        to.copy_(x, non_blocking=True)
+        return
+    gap = next(d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
+    width = x[(0,) * (gap + 1)].numel() * x.element_size()
+    pitch, rows = x.stride(gap) * x.element_size(), x.numel() * x.element_size() // width
+    stream = torch.cuda.current_stream(x.device).cuda_stream
+    driver(CudaDriver).copy_rows(to.data_ptr(), x.data_ptr(), width, rows, pitch, stream)
 
 
 class Gather:

@@ -24,6 +24,7 @@ from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
     Exchange,
     Gather,
+    Offer,
     Open,
     RingExchange,
     all_gather,
@@ -212,8 +213,21 @@ class _ShardCall:
             return [(torch.Size(self._shape(a.axes or (), owner)), self.arguments[a.name].dtype)
                     for a in moving]  # fmt: skip
 
-        exchange.start([self.arguments[a.name] for a in moving], shapes)
+        exchange.start(Offer(
+            [self.arguments[a.name] for a in moving],
+            [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
+        ))  # fmt: skip
         return moving, exchange
+
+    def _needed(self, reader: int, owner: int) -> list[tuple[int, int]]:
+        """The parcels of an owner's data that a process asks for."""
+        if self.gathers:
+            return [(0, self.schedule.layouts[self.traveling].lengths[owner])]
+        return self.schedule.parcels(reader, owner)
+
+    def _got(self, exchange: Exchange, owner: int) -> list[torch.Tensor]:
+        """All of an owner's data that this process asks for."""
+        return exchange.get(owner, len(self._needed(self.rank, owner)) - 1)
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -221,7 +235,7 @@ class _ShardCall:
         staying, layouts = self.plan.axes[0], self.schedule.layouts
         got = {self.rank: [self.arguments[a.name] for a in moving]}
         for owner in list(self.schedule.owners(self.rank))[1:]:
-            got[owner] = exchange.get(owner)
+            got[owner] = self._got(exchange, owner)
         pieces = sorted(
             (start, at, end - start, owner)
             for owner, own in enumerate(layouts[self.traveling].pieces)
@@ -254,12 +268,12 @@ class _ShardCall:
         self._make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
         sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
-        for owner, links in schedule.chain(self.rank).items():
+        for stage in schedule.chain(self.rank):
             data = self.arguments
-            if owner != self.rank:
-                got = exchange.get(owner)
+            if stage.owner != self.rank:
+                got = exchange.get(stage.owner, stage.parcel)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            for link in links:
+            for link in stage.links:
                 spans = link.call.spans
                 numbers = plan.numbers(link.call.starts, schedule.sizes)
                 given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
@@ -290,7 +304,7 @@ class _ShardCall:
         for step, owner in enumerate(owners):
             data = self.arguments
             if step:
-                got = exchange.get(owner)
+                got = self._got(exchange, owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
             if step and leaving:
                 gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)

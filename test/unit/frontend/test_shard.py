@@ -232,9 +232,12 @@ def masks_like(plan, i, j, sizes):
     [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
     ids=str,
 )  # fmt: skip
-def test_runs_cover_each_point_once(options):
+@pytest.mark.parametrize("parcels", [1, 3])
+def test_runs_cover_each_point_once(options, parcels, monkeypatch):
     """Of random pieces on random devices: every pair that counts is in one run, where its distance
     is the true one, or at least is seen as it is; parts of two runs never share a slot."""
+    for name, value in {"PARCELS": parcels, "PARCEL": 2, "ALIGNED": 1}.items():
+        monkeypatch.setattr(f"neptune_mlir.runtime.shards.plan.{name}", value)
     plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
     rng = random.Random(3)
     for trial in range(12):
@@ -253,7 +256,7 @@ def test_runs_cover_each_point_once(options):
 def _check_cover(plan, schedule, layout, size):
     sizes = {"i": size, "j": size}
     for rank in range(schedule.devices):
-        rows = _positions(layout["i"].pieces[rank])
+        rows, seen_of = _positions(layout["i"].pieces[rank]), []
         for owner in schedule.owners(rank):
             columns = _positions(layout["j"].pieces[owner])
             count = np.zeros((len(rows), len(columns)), int)
@@ -268,7 +271,8 @@ def _check_cover(plan, schedule, layout, size):
                             assert told[0] - told[1] == rows[x] - columns[y]
                         count[x, y] += seen
             want = [[masks_like(plan, x, y, sizes) for y in columns] for x in rows]
-            np.testing.assert_array_equal(count, np.array(want, int).reshape(count.shape))
+            seen_of.append(np.array(want, int).reshape(count.shape))
+            np.testing.assert_array_equal(count, seen_of[-1])
         slots = np.zeros((64, len(rows)), int)
         for owner in schedule.owners(rank):
             for run in schedule.runs(rank, owner):
@@ -276,29 +280,32 @@ def _check_cover(plan, schedule, layout, size):
         assert slots.max(initial=0) <= 1
         spans = [s.span for s in schedule.stretches("j", rank)]
         assert [p for s in spans for p in range(*s)] == list(range(len(rows)))
-        _check_chain(schedule, rank, len(rows), slots.sum(0))
+        _check_chain(plan, schedule, rank, seen_of)
 
 
-def _check_chain(schedule, rank, length, runs):
-    """Links are the runs, cut where rows differ in what comes before or after."""
-    state, ended, points = np.zeros(length, int), np.zeros(length, bool), {}
-    for owner, links in schedule.chain(rank).items():
-        for link in links:
+def _check_chain(plan, schedule, rank, want):
+    """Links see what runs see, and are cut where rows differ in what comes before or after."""
+    length, sizes = len(want[0]), schedule.sizes
+    state, ended = np.zeros(length, int), np.zeros(length, bool)
+    counts = {o: np.zeros_like(seen) for o, seen in zip(schedule.owners(rank), want, strict=True)}
+    for stage in schedule.chain(rank):
+        parcels = schedule.parcels(rank, stage.owner)
+        inside = (0, 99) if stage.owner == rank else parcels[stage.parcel]
+        for link in stage.links:
             (a, b), (c, d) = link.call.spans["i"], link.call.spans["j"]
             assert (state[a:b] == link.before).all() and not ended[a:b].any()
+            assert inside[0] <= c < d <= inside[1]
             state[a:b] += 1
             ended[a:b] = link.last
             for x in range(a, b):
-                told = link.call.starts["i"] + x - a, link.call.starts["j"]
-                points.setdefault((owner, x, c, d), []).append(told)
-        for run in schedule.runs(rank, owner):
-            (a, b), (c, d) = run.call.spans["i"], run.call.spans["j"]
-            for x in range(a, b):
-                told = run.call.starts["i"] + x - a, run.call.starts["j"]
-                assert points.pop((owner, x, c, d)) == [told]
-    assert not points and (state == runs).all() and (ended == (runs > 0)).all()
+                for y in range(c, d):
+                    told = link.call.starts["i"] + x - a, link.call.starts["j"] + y - c
+                    counts[stage.owner][x, y] += masks_like(plan, *told, sizes)
+    for found, seen in zip(counts.values(), want, strict=True):
+        np.testing.assert_array_equal(found, seen)
+    assert (ended == (state > 0)).all()
     unseen = [x for span in schedule.unseen(rank) for x in range(*span)]
-    assert unseen == np.flatnonzero(runs == 0).tolist()
+    assert unseen == np.flatnonzero(state == 0).tolist()
 
 
 def _positions(pieces):

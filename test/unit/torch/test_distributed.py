@@ -23,6 +23,7 @@ import neptune_mlir.torch.distributed as nd  # noqa: E402
 from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
 from neptune_mlir.frontend.shard import split, split_vjp  # noqa: E402
+from neptune_mlir.runtime.shards import plan  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
@@ -178,6 +179,23 @@ def wrong_layout(group):
     return 0.0
 
 
+def backwards(size, devices):
+    return nd.ShardLayout(nd.ShardLayout.zigzag(size, devices).pieces[::-1])
+
+
+def in_parcels(group):
+    """Others' data come and are computed with a few positions at a time."""
+    names = {"PARCELS": 3, "PARCEL": 2, "ALIGNED": 1}
+    old = {name: getattr(plan, name) for name in names}
+    try:
+        for name, value in names.items():
+            setattr(plan, name, value)
+        return attention(True, backwards, heads=4)(group)
+    finally:
+        for name, value in old.items():
+            setattr(plan, name, value)
+
+
 CASES = {
     "global, uneven": attention(False),
     "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
@@ -185,7 +203,7 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "wrong layout": wrong_layout,
+    "at once": at_once, "in parcels": in_parcels, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
@@ -324,21 +342,25 @@ def copying(group, seen):
     for call in range(6):
         def shapes(owner, call=call):
             return [(torch.Size((2, 3 + owner)), torch.float32),
-                    (torch.Size(((1 + call) * 20000 + owner,)), torch.int64)]  # fmt: skip
+                    (torch.Size((2, (1 + call) * 20000 + owner)), torch.int64)]  # fmt: skip
 
         def values(owner, call=call, shapes=shapes):
             return [torch.full(shape, 10 * call + owner, dtype=kind)
                     for shape, kind in shapes(owner)]  # fmt: skip
 
         time.sleep(group.late * (call % 2))
+        def parcels(reader, owner):
+            return [[(0, 1), (1, 2)], [(0, 2)], []][(reader + 2 * owner) % 3]
+
         around = exchange.CopyExchange(group, device)
-        around.start(values(rank), shapes)
+        around.start(exchange.Offer(values(rank), [0, 0], shapes, parcels))
         for step in range(1, size):
             owner = (rank - step) % size
-            got = around.get(owner)
-            time.sleep(group.late)
-            pairs = zip(got, values(owner), strict=True)
-            seen.append(all(torch.equal(a, b) for a, b in pairs))
+            for k, (a, b) in enumerate(parcels(rank, owner)):
+                got = around.get(owner, k)
+                time.sleep(group.late)
+                pairs = zip(got, values(owner), strict=True)
+                seen.append(all(torch.equal(x[a:b], y[a:b]) for x, y in pairs))
         around.done()
         parts = exchange.Gather(64, group, device, copies=True)
         parts.mine.fill_(call + rank)
@@ -370,4 +392,5 @@ def test_copies_go_to_their_readers(size, late, monkeypatch):
         t.start()
     for t in threads:
         t.join(30)
-    assert len(seen) == 6 * size * size and all(seen)
+    asked = sum([2, 1, 0][(a + 2 * b) % 3] for a in range(size) for b in range(size) if a != b)
+    assert len(seen) == 6 * (asked + size) and all(seen)
