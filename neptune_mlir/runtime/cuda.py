@@ -55,12 +55,13 @@ class LaunchConfig(ctypes.Structure):
 class CopyRows(ctypes.Structure):
     """CUDA_MEMCPY2D between addresses."""
 
-    _fields_ = tuple(
-        (f"{side}_{name}", kind) for side in ("source", "target")
-        for name, kind in (("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("memory", ctypes.c_int),
-                           ("host", ctypes.c_void_p), ("address", ctypes.c_void_p),
-                           ("array", ctypes.c_void_p), ("pitch", ctypes.c_size_t))
-    ) + (("width", ctypes.c_size_t), ("rows", ctypes.c_size_t))  # fmt: skip
+    _fields_ = (
+        *((f"{side}_{name}", kind) for side in ("source", "target") for name, kind in (
+            ("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("memory", ctypes.c_int),
+            ("host", ctypes.c_void_p), ("address", ctypes.c_void_p), ("array", ctypes.c_void_p),
+            ("pitch", ctypes.c_size_t),
+        )), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t),
+    )  # fmt: skip
 
 
 def map_room() -> Any:
@@ -135,15 +136,16 @@ class CudaDriver(Driver):
         return shared
 
     def copy_rows(
-        self, target: int, source: int, width: int, rows: int, pitch: int, stream: int
+        self, target: int, source: int, width: int, rows: int, pitch: int, device: int, stream: int
     ) -> None:
-        """Copy `rows` times `width` bytes, `pitch` apart on both sides, by a copy engine."""
+        """Copy `rows` times `width` bytes, `pitch` apart on both sides, by a copy engine of a
+        device."""
         asked = CopyRows(
             source_memory=_UNIFIED, source_address=source, source_pitch=pitch,
             target_memory=_UNIFIED, target_address=target, target_pitch=pitch, width=width,
             rows=rows,
         )  # fmt: skip
-        context = self.context(self.device_of(source))
+        context = self.context(device)
         self.inside(context, "cuMemcpy2DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
 
     def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:

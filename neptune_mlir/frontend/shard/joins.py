@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHUNK = "shard"  # the join's axis: one part each
 
 
-class Join:
+class JoinBuilder:
     """Builds the join of the parts over one axis."""
 
     def __init__(self, made: ShardSplit, partials: Partials, count: int):
@@ -97,7 +97,7 @@ class Join:
         r, part = self.running[name], self.part_of[name].name
         place = tuple(map(T.index, r.axes))
         if self.count <= FEW:
-            return T.read(_slot(part, at.value), *place, dtype=r.dtype)
+            return T.read(_slot(part, int(at.value)), *place, dtype=r.dtype)
         return T.read(part, at, *place, dtype=r.dtype)
 
     def _references(self) -> list[str]:
@@ -170,7 +170,7 @@ class Join:
                     break
 
 
-class Carried(Join):
+class CarriedBuilder(JoinBuilder):
     """Builds the local program whose running values begin with given parts.
 
     Parts are running values like any others, measured from their own reference. So the stream's

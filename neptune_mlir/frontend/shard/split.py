@@ -21,7 +21,7 @@ from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient import as_program, grad
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
-from neptune_mlir.frontend.shard.joins import Carried, Join, needed_of
+from neptune_mlir.frontend.shard.joins import CarriedBuilder, JoinBuilder, needed_of
 from neptune_mlir.frontend.shard.partials import Partials, RunningPart, partials_over, reading
 from neptune_mlir.frontend.shard.positions import axis_numbers, localized
 from neptune_mlir.runtime.shards.plan import ShardPosition
@@ -92,12 +92,12 @@ class ShardSplit:
         results of that axis."""
         if axis not in self.partials:
             raise UsageError(f"nothing is reduced over '{axis}'", hint=", ".join(self.partials))
-        return Join(self, self.partials[axis], count).program(self.results[axis])
+        return JoinBuilder(self, self.partials[axis], count).program(self.results[axis])
 
     def carried(self, axis: str, finish: bool) -> Program:
         """The local program that begins with parts over an axis, of other data: the arguments of
         the local program, then those parts -> the parts over both, or the results (`finish`)."""
-        return Carried(self, self.partials[axis], finish).program(self.results[axis])
+        return CarriedBuilder(self, self.partials[axis], finish).program(self.results[axis])
 
     def explain(self) -> str:
         """What travels and why it may, for people."""

@@ -140,8 +140,8 @@ class _ShardDevice:
         return max(0.0, high - low + 1)
 
     def _join(self, over: str, speed: Speed) -> float:
-        """Parts are read, results written; the local kernel's writes are hidden behind its work, and
-        so are the parts that runs take along."""
+        """Parts are read, results written; the local kernel's writes are hidden behind its work,
+        and so are the parts that runs take along."""
         if self.plan.carries:
             return 0.0
         parts, kept = self.plan.parts_over(over), self.schedule.kept(over)

@@ -143,7 +143,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLink:
     """A call of a kernel for the data of one owner, on positions that `before` calls have had
     before it; `last`: and none after it."""
 
@@ -159,7 +159,7 @@ class Stage:
 
     owner: int
     parcel: int
-    links: list[Link]
+    links: list[ChainLink]
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class ShardSchedule:
                 a, b = spans[k]
                 for span in pairwise([x for x in cuts if a <= x <= b]):
                     having = [n for n, s in enumerate(spans) if s[0] <= span[0] and span[1] <= s[1]]
-                    _extend(stage.links, Link(
+                    _extend(stage.links, ChainLink(
                         call.on(kept, span), sum(n < k for n in having), having[-1] == k
                     ), kept)  # fmt: skip
             self._chains[rank] = stages
@@ -339,7 +339,7 @@ class ShardSchedule:
         return [(rank, [at]) for rank in range(self.devices)]
 
 
-def _extend(links: list[Link], new: Link, kept: str) -> None:
+def _extend(links: list[ChainLink], new: ChainLink, kept: str) -> None:
     """Append a link, as one with the link before where that ends where it begins."""
     if links:
         old = links[-1]
@@ -348,7 +348,7 @@ def _extend(links: list[Link], new: Link, kept: str) -> None:
         if (old.before, old.last, b) == (new.before, new.last, c) and whole.on(
             kept, (c, d)
         ) == new.call:
-            links[-1] = Link(whole, old.before, old.last)
+            links[-1] = ChainLink(whole, old.before, old.last)
             return
     links.append(new)
 

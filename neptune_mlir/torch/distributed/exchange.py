@@ -4,7 +4,8 @@ torch has shared among them.
 
 An exchange of one call has three steps. `start` offers this process's tensors; `get` waits for
 a parcel of those of another one, in the order of `ShardSchedule.owners`, while the next are on
-their way; `done` says that nobody reads them any more. Whoever does not answer within the group's time-out is a `PeerError`.
+their way; `done` says that nobody reads them any more. Whoever does not answer within the group's
+time-out is a `PeerError`.
 """
 
 from __future__ import annotations
@@ -298,8 +299,12 @@ def _copy(to: torch.Tensor, x: torch.Tensor) -> None:
     gap = next(d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
     width = x[(0,) * (gap + 1)].numel() * x.element_size()
     pitch, rows = x.stride(gap) * x.element_size(), x.numel() * x.element_size() // width
-    stream = torch.cuda.current_stream(x.device).cuda_stream
-    driver(CudaDriver).copy_rows(to.data_ptr(), x.data_ptr(), width, rows, pitch, stream)
+    stream = torch.cuda.current_stream(x.device)
+    cuda = driver(CudaDriver)
+    assert isinstance(cuda, CudaDriver)
+    cuda.copy_rows(
+        to.data_ptr(), x.data_ptr(), width, rows, pitch, stream.device_index, stream.cuda_stream
+    )
 
 
 class Gather:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -37,7 +37,7 @@ _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
 }  # fmt: skip
 _SCHEDULES = 64  # that a kernel keeps
-Slots = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
+Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
 class ShardedKernel:
