@@ -203,6 +203,75 @@ class CopyExchange:
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
+class Gifts(Open, Protocol):
+    """How parts reach the process whose data they are of."""
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Send what a process is given; all do so in the order of `ShardSchedule.owners`."""
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        """What a process gave this one."""
+
+
+Given = Callable[[int, int], list[tuple[torch.Size, torch.dtype]]]  # by giver and receiver
+
+
+class RingGifts:
+    """By torch.distributed."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
+        self._batches: dict[int, Batch] = {}
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        rank, size = self.group.rank(), self.group.size()
+        giver = (2 * rank - to) % size  # as far behind as `to` is ahead
+        into = [_empty(kind, self.device) for kind in self.given(giver, rank)]
+        self._batches[giver] = Batch(self.group).post(to, tensors, giver, into)
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        return self._batches[giver].wait()
+
+    def done(self) -> None:
+        self._batches.clear()
+
+
+class CopyGifts:
+    """By copy engines, into the memory of the receiver."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
+        room = max(self._begin(group.size(), reader) for reader in range(group.size()))
+        self._memory = _Shared.of(group, device, room, "gifts")
+        self._memory.own()
+
+    def _begin(self, giver: int, reader: int) -> int:
+        """Where a giver's parts begin in a receiver's memory: behind those of lower rank."""
+        others = (r for r in range(giver) if r != reader)
+        return sum(_room(kind) for r in others for kind in self.given(r, reader))
+
+    def _views(self, giver: int, reader: int) -> list[torch.Tensor]:
+        memory = self._memory.at(reader)[self._begin(giver, reader) :]
+        return list(_views(memory, self.given(giver, reader)))
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        memory, rank = self._memory, self.group.rank()
+        memory.side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(memory.side):
+            for x, there in zip(tensors, self._views(rank, to), strict=True):
+                _copy(there, x)
+                x.record_stream(memory.side)
+            memory.tell(to, _THERE)
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        self._memory.wait(giver, _THERE)
+        return self._views(giver, self.group.rank())
+
+    def done(self) -> None:
+        self._memory.release()
+        torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
+
+
 _THERE, _READ = "there", "read"  # signals: a process's data are there; they have been read
 _CHANNELS = {_READ: 1, _THERE: 3}  # of the first half of the memory; torch's barrier has channel 0
 

@@ -10,7 +10,6 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 import torch
@@ -20,13 +19,15 @@ from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.layout import ShardLayout
 from neptune_mlir.runtime.shards.plan import FEW, ShardArray, ShardPart, ShardSchedule, Stretch
 from neptune_mlir.torch.distributed.exchange import (
-    Batch,
     CopyExchange,
+    CopyGifts,
     Exchange,
     Gather,
+    Gifts,
     Offer,
     Open,
     RingExchange,
+    RingGifts,
     all_gather,
     answering,
 )
@@ -292,44 +293,48 @@ class _ShardCall:
             parts = {name: [x] for name, x in sides[0].items()}
             self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
 
-    def _around(self) -> dict[str, torch.Tensor]:
+    def _around(self) -> dict[str, Slots]:
         """The parts that this process joins: its own runs' over the traveling axis, all processes'
         over the other."""
-        plan, schedule, rank = self.plan, self.schedule, self.rank
+        schedule, rank = self.schedule, self.rank
         moving, exchange = self._exchange()
-        owners = list(schedule.owners(rank))
-        leaving = [p for p in plan.parts if p.over != self.traveling]
-        parts = {p.name: self._buffer(p, self._slots(p.over)[-1], rank) for p in plan.parts}
-        batches: list[Batch] = []
-        for step, owner in enumerate(owners):
+        leaving = [p for p in self.plan.parts if p.over != self.traveling]
+
+        def given(giver: int, reader: int) -> list[tuple[torch.Size, torch.dtype]]:
+            return [
+                (torch.Size([schedule.count(p.over, giver, [reader]),
+                             *self._shape(p.axes, reader)]), _DTYPES[p.dtype])
+                for p in leaving
+            ]  # fmt: skip
+
+        gifts: Gifts | None = None
+        if leaving and self.size > 1:
+            gifts = (CopyGifts if self.copies else RingGifts)(self.group, self.device, given)
+            self._open.append(gifts)
+        parts = {
+            p.name: self._buffer(p, schedule.count(p.over, rank, list(schedule.owners(rank))), rank)
+            for p in self.plan.parts if p not in leaving
+        }  # fmt: skip
+        own: list[torch.Tensor] = []
+        for owner in schedule.owners(rank):
             data = self.arguments
-            if step:
+            if owner != rank:
                 got = self._got(exchange, owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            if step and leaving:
-                gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)
-                        for p in leaving}  # fmt: skip
-                giver = (rank + step) % self.size
-                into = [self._given(p, parts[p.name], giver) for p in leaving]
-                self._compute(owner, data, parts | gone, {})
-                batches.append(Batch(self.group).post(owner, list(gone.values()), giver, into))
-            else:
-                own = {p.name: self._given(p, parts[p.name], rank) for p in leaving}
-                self._compute(owner, data, parts | own, {})
-        for batch in batches:
-            batch.wait()
-        return parts
-
-    def _slots(self, over: str) -> list[int]:
-        """Where the slots of each process that gives parts end, after a 0."""
-        givers = self.schedule.givers(over, self.rank)
-        counts = [self.schedule.count(over, giver, owners) for giver, owners in givers]
-        return [0, *accumulate(counts)]
-
-    def _given(self, part: ShardPart, buffer: torch.Tensor, giver: int) -> torch.Tensor:
-        """The slots of one process's parts."""
-        ends = self._slots(part.over)
-        return buffer[ends[giver] : ends[giver + 1]]
+            gone = [torch.empty(shape, dtype=kind, device=self.device)
+                    for shape, kind in given(rank, owner)]  # fmt: skip
+            named = {p.name: x for p, x in zip(leaving, gone, strict=True)}
+            self._compute(owner, data, parts | named, {})
+            if owner == rank:
+                own = gone
+            elif gifts is not None:
+                gifts.post(owner, gone)
+        found: dict[str, Slots] = dict(parts)
+        if leaving:
+            every = [own if r == rank or gifts is None else gifts.take(r) for r in range(self.size)]
+            for k, p in enumerate(leaving):
+                found[p.name] = [slot for received in every for slot in received[k]]
+        return found
 
     def _compute(
         self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],

@@ -362,6 +362,19 @@ def copying(group, seen):
                 pairs = zip(got, values(owner), strict=True)
                 seen.append(all(torch.equal(x[a:b], y[a:b]) for x, y in pairs))
         around.done()
+
+        def given(giver, reader, call=call):
+            return [(torch.Size((1 + call, giver, 3 + reader)), torch.float32)]
+
+        gifts = exchange.CopyGifts(group, device, given)
+        for step in range(1, size):
+            owner = (rank - step) % size
+            gifts.post(owner, [torch.full(shape, 10.0 * call + rank, dtype=kind)
+                               for shape, kind in given(rank, owner)])  # fmt: skip
+        for giver in set(range(size)) - {rank}:
+            (x,) = gifts.take(giver)
+            seen.append(x.shape == given(giver, rank)[0][0] and (x == 10 * call + giver).all())
+        gifts.done()
         parts = exchange.Gather(64, group, device, copies=True)
         parts.mine.fill_(call + rank)
         seen.append([int(x[0]) for x in parts.every()] == [call + r for r in range(size)])
@@ -393,4 +406,4 @@ def test_copies_go_to_their_readers(size, late, monkeypatch):
     for t in threads:
         t.join(30)
     asked = sum([2, 1, 0][(a + 2 * b) % 3] for a in range(size) for b in range(size) if a != b)
-    assert len(seen) == 6 * (asked + size) and all(seen)
+    assert len(seen) == 6 * (asked + size * size) and all(seen)
