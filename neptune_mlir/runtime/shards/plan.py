@@ -17,6 +17,7 @@ FEW = 8  # parts that a join takes one by one and joins by an expression; of mor
 # A position brings its bytes once and meets every row: with fewer rows than BUSY the link is slower
 # than the work, and data come in up to PARCELS parcels, of PARCEL positions or more.
 BUSY, PARCELS, PARCEL, ALIGNED = 4096, 2, 512, 128
+LATE = 3  # of so many rows one waits for parts to travel
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,12 @@ class ShardPlan:
 @dataclass(frozen=True)
 class Run:
     """A call of the local kernel for the data of one owner, and the slot that its parts take among
-    those that are joined over each axis."""
+    those that are joined over each axis. `late`: after those for all others' data, whose parts are
+    on their way to their owners meanwhile."""
 
     call: Call
     slots: Mapping[str, int]
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,9 +209,24 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            pieces = self.pieces(rank, owner)
-            self._calls[key] = self.plan.masks.calls(pieces, self.sizes)
+            rows, late = self.plan.axes[0], self._late(rank, owner)
+            if late:
+                end = self.layouts[rows].lengths[rank]
+                found = [c for span in ((late, end), (0, late))
+                         for c in self._calls_on(rank, owner, rows, span)]  # fmt: skip
+            else:
+                found = self.plan.masks.calls(self.pieces(rank, owner), self.sizes)
+            self._calls[key] = found
         return self._calls[key]
+
+    def _late(self, rank: int, owner: int) -> int:
+        """How many of a device's rows meet its own data only after all others' data, where the
+        parts of these have to travel: 0 or some of the first ones, which causal masks let see
+        least."""
+        if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
+            return 0
+        rows = self.layouts[self.plan.axes[0]].lengths[rank]
+        return rows // LATE // ALIGNED * ALIGNED
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -224,7 +242,9 @@ class ShardSchedule:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
                 slots[self.plan.axes[-1]] = _place(span, staying)
-            found.append(Run(call, slots))
+            rows = self.plan.axes[0]
+            late = call.spans[rows][1] <= self._late(rank, owner)
+            found.append(Run(call, slots, late))
         return found
 
     def _leaving(self, rank: int, owner: int) -> list[int]:
@@ -257,7 +277,8 @@ class ShardSchedule:
             for owner in [o for o in self.owners(rank) if o != rank]:
                 for k, parcel in enumerate(self.parcels(rank, owner)):
                     stages.append(Stage(owner, k, []))
-                    calls += [(stages[-1], c) for c in self._calls_on(rank, owner, parcel)]
+                    found = self._calls_on(rank, owner, self.plan.axes[-1], parcel)
+                    calls += [(stages[-1], call) for call in found]
             spans = [call.spans[kept] for _, call in calls]
             cuts = sorted({end for span in spans for end in span})
             for k, (stage, call) in enumerate(calls):
@@ -270,19 +291,19 @@ class ShardSchedule:
             self._chains[rank] = stages
         return self._chains[rank]
 
-    def _calls_on(self, rank: int, owner: int, parcel: Piece) -> list[Call]:
-        """`calls` for a part of the owner's data."""
-        traveling, at, cut = self.plan.axes[-1], 0, []
-        for start, end in self.layouts[traveling].pieces[owner]:
-            a, b = max(at, parcel[0]), min(at + end - start, parcel[1])
+    def _calls_on(self, rank: int, owner: int, axis: str, span: Piece) -> list[Call]:
+        """The calls for some of the positions that the devices have of an axis."""
+        pieces = self.pieces(rank, owner)
+        at, cut = 0, []
+        for start, end in pieces[axis]:
+            a, b = max(at, span[0]), min(at + end - start, span[1])
             if a < b:
                 cut.append((start + a - at, start + b - at))
             at += end - start
-        pieces = {**self.pieces(rank, owner), traveling: tuple(cut)}
         found = []
-        for call in self.plan.masks.calls(pieces, self.sizes):
-            a, b = call.spans[traveling]
-            spans = {**call.spans, traveling: (a + parcel[0], b + parcel[0])}
+        for call in self.plan.masks.calls({**pieces, axis: tuple(cut)}, self.sizes):
+            a, b = call.spans[axis]
+            spans = {**call.spans, axis: (a + span[0], b + span[0])}
             found.append(Call(spans, call.starts))
         return found
 

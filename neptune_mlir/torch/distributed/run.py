@@ -323,12 +323,12 @@ class _ShardCall:
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
             gone = [torch.empty(shape, dtype=kind, device=self.device)
                     for shape, kind in given(rank, owner)]  # fmt: skip
-            named = {p.name: x for p, x in zip(leaving, gone, strict=True)}
-            self._compute(owner, data, parts | named, {})
+            self._compute(owner, data, parts | _named(leaving, gone), {})
             if owner == rank:
                 own = gone
             elif gifts is not None:
                 gifts.post(owner, gone)
+        self._compute(rank, self.arguments, parts | _named(leaving, own), {}, late=True)
         found: dict[str, Slots] = dict(parts)
         if leaving:
             every = [own if r == rank or gifts is None else gifts.take(r) for r in range(self.size)]
@@ -338,10 +338,12 @@ class _ShardCall:
 
     def _compute(
         self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
-        here: Mapping[str, torch.Tensor],
+        here: Mapping[str, torch.Tensor], late: bool = False,
     ) -> None:  # fmt: skip
         """The runs with the data of one process, into the slots of the parts."""
         for run in self.schedule.runs(self.rank, owner):
+            if run.late != late:
+                continue
             spans = run.call.spans
             numbers = self.plan.numbers(run.call.starts, self.schedule.sizes)
             arguments = [_narrow(data[a.name], a.axes, spans) for a in self.plan.arguments]
@@ -396,6 +398,10 @@ class _ShardCall:
                 for n in join.arguments]  # fmt: skip
         out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
         call(self.kernels.join(over, stretch.count), [*given, *more], out)
+
+
+def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {p.name: own for p, own in zip(parts, x, strict=True)}
 
 
 def _ends(pieces: Sequence[tuple[int, int]]) -> list[int]:
