@@ -190,7 +190,7 @@ def alignment_of(kernels: Sequence[KernelFacts]) -> dict[tuple[str, int], int]:
 
 CLEAN = (Step("canonicalize"), Step("cse"))
 # and what two programs that became one both load
-MERGE = (Step("merge-programs"), Step("canonicalize"), Step("cse"))
+MERGE = (Step("merge-programs"), Step("longest-first"), Step("canonicalize"), Step("cse"))
 
 
 def outline_rest(target: str) -> tuple[Step, ...]:
