@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
-from neptune_mlir.dialects.attributes import MULTIPLES, TUNED
+from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
 
 def foralls(module: Any) -> list[Any]:
-    """Every outermost `scf.forall` of a module, in order."""
+    """Every outermost `scf.forall` of a module that computes on tiles, in order."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -26,7 +27,7 @@ def foralls(module: Any) -> list[Any]:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return [op for op in found if not POINTS.on(op)]
 
 
 def tuned(forall: Any, name: str, otherwise: int) -> int:
@@ -69,12 +70,20 @@ def is_tensor(value: Any) -> bool:
 
 
 def element_bytes(dtype: str) -> int:
-    return max(1, (int(dtype.lstrip("bfiu")) if dtype != "index" else 64) // 8)
+    bits = re.match(r"[bfiu]+(\d+)", dtype)  # f8E4M3FN has more behind it
+    return max(1, (int(bits[1]) if bits else 64) // 8)
 
 
 def owner(value: Any) -> Any:
     """The operation that makes a value, or None for a block argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def chooses_scalars(op: Any) -> bool:
+    """Whether a branch only makes numbers, of which each use may take those that it needs."""
+    inner = [o.operation for region in op.regions for b in region.blocks for o in b.operations]
+    plain = ("arith.", "affine.", "scf.yield", "tensor.extract")
+    return not any(map(is_tensor, op.results)) and all(o.name.startswith(plain) for o in inner)
 
 
 def is_blank(value: Any) -> bool:

@@ -77,6 +77,10 @@ class Chip:
         """Start bringing a window to shared memory; only where the chip `copies_ahead`."""
         raise NotImplementedError
 
+    def from_lane(self, s: Scalars, word: Any, lane: Any) -> Any:
+        """The i32 of another lane of the wave; only where the chip `copies_ahead`."""
+        raise NotImplementedError
+
     def commit(self) -> None:
         """The copies started since the last call are one group."""
         raise NotImplementedError
@@ -114,6 +118,10 @@ class Chip:
 
     def wait_for_last(self) -> None:
         """Wait until the kernels launched before have ended, and their results can be read."""
+        raise NotImplementedError
+
+    def see_what_is_over(self) -> None:
+        """Read nothing from near caches that a kernel wrote which has ended."""
         raise NotImplementedError
 
     # ---- scalars

@@ -88,6 +88,9 @@ class Nvidia(Chip):
     def wait_for_last(self) -> None:
         asm("griddepcontrol.wait;", "~{memory}")  # the intrinsic lets loads move in front of it
 
+    def see_what_is_over(self) -> None:
+        asm("fence.acq_rel.gpu;", "~{memory}")
+
     # ---- copies
 
     def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
@@ -160,6 +163,13 @@ class Nvidia(Chip):
         return ir.Operation.create(
             "nvvm.shfl.sync", results=[word.type], operands=operands,
             attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
+        ).results[0]  # fmt: skip
+
+    def from_lane(self, s: Scalars, word: Any, lane: Any) -> Any:
+        everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)
+        return ir.Operation.create(
+            "nvvm.shfl.sync", results=[s.i32], operands=[everyone, word, lane, width],
+            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
         ).results[0]  # fmt: skip
 
     def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
@@ -317,6 +327,7 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
             inside = memory.in_bounds(elements[r], window.valid)
             _copy_chunk(memory, targets[r], sources[r], inside)
 
+    at_once = window.pages is None or bool(memory.looked.held)
     for r in range(-(-layout.rows // rows)):
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
@@ -332,9 +343,9 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         else:
             targets.append(s.add(targets[r - period], period * rows * layout.pitch))
         elements.append(element)
-        if window.pages is None:
+        if at_once:
             copy(r)
-    for r in range(len(elements) if window.pages is not None else 0):
+    for r in range(0 if at_once else len(elements)):
         copy(r)  # all rows are looked up before the first copy
 
 

@@ -156,8 +156,12 @@ class Block:
         assert mask.all(), "a barrier that some threads do not reach"
 
     def _nvvm_shfl_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        assert len(self._warps(mask)) and "bfly" in op.attributes["kind"]
-        return operands[1][np.arange(self.threads) ^ operands[2]]
+        assert len(self._warps(mask))
+        thread = np.arange(self.threads)
+        if "idx" in op.attributes["kind"]:
+            return operands[1][thread // 32 * 32 + operands[2]]
+        assert "bfly" in op.attributes["kind"]
+        return operands[1][thread ^ operands[2]]
 
     # ---- memory
 
@@ -222,7 +226,8 @@ class Block:
                 assert start % 16 == 0 and size % 16 == 0
                 self.memory.bring(int(start), int(size))
             return None
-        assert text.startswith("griddepcontrol.")  # launches run one after the other here
+        # launches run one after the other here
+        assert text.startswith(("griddepcontrol.", "fence.acq_rel.gpu"))
         return None
 
     def _guarded(self, text: str, operands: Any, mask: np.ndarray) -> Any:

@@ -15,6 +15,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.transforms import registry
 from support.chips.run_kernels import Specialised, Variant
@@ -52,6 +53,14 @@ def test_groups_share_64_rows():
         text = str(module)
         assert "neptune.consumers = 2" in text
         assert f"tensor<64x{LATENT}xf32>" in text
+
+
+def test_chunks_load_as_much_as_their_results_are():
+    """One sequence of 64 tiles: as many chunks as multiprocessors would store and join more than
+    they load."""
+    launch = next(x for x in kernel((64, "private")).plan.launches if not x.of_mask)
+    shapes = [(1, 40, 2, LATENT), (1, 40, 2, ROPE), (256, PAGE, LATENT + ROPE), (1, 256), (1,)]
+    assert evaluate(launch.grid[0], shapes, [None] * 5, 132) == 16
 
 
 @pytest.mark.parametrize("kind", [(64, "private"), (64, "streamed")])
