@@ -100,6 +100,8 @@ class Choice:
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
         early: whether an iteration loads vectors in front of its products, not beside them.
+        late: whether products may run an iteration late (`schedule-loops`).
+        lefts: whether left factors that a program loads once stay in registers.
     """
 
     rows: int
@@ -113,6 +115,8 @@ class Choice:
     keeps: bool = True
     blocks: int = 1
     early: bool = False
+    late: bool = True
+    lefts: bool = False
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

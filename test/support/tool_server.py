@@ -49,6 +49,7 @@ def preload() -> None:
         except ModuleNotFoundError as error:  # of a package that is not asked of everybody
             if str(error.name).startswith("neptune_mlir"):
                 raise
+    importlib.import_module("neptune_mlir.codegen.llvm_child").start()  # one for all commands
     importlib.import_module("support.kept_code").install()
 
 

@@ -93,6 +93,7 @@ class KernelWriter:
         self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
         self.is_followed = False  # by a kernel that may start early
+        self.waits_first = False  # before it lets that one start
 
     # ---- the function
 
@@ -108,7 +109,7 @@ class KernelWriter:
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
             self._program(block)
-            gpu.ReturnOp([])
+            self.end()
         self.finish(operation)
 
     def _program(self, block: Any) -> None:
@@ -184,10 +185,21 @@ class KernelWriter:
             self.s.mark_uniform(value)
             self.scalars[scalar] = value
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
+        waits = self.signature.follows and not self.signature.independent
+        if waits and self.waits_first:
+            self.chip.wait_for_last()
         if self.is_followed:
             self.chip.let_next_start()
-        if self.signature.follows:
+        if waits and not self.waits_first:
             self.chip.wait_for_last()
+        if self.signature.independent:
+            self.chip.see_what_is_over()
+
+    def end(self) -> None:
+        """The end of the function. (Who waits for this kernel waits for those before it.)"""
+        if self.signature.independent:
+            self.chip.wait_for_last()
+        gpu.ReturnOp([])
 
     def program_position(self, block: Any) -> None:
         """Loop variables of the forall from the number of the block."""

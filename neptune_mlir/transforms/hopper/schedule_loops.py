@@ -14,8 +14,10 @@ loop that gains nothing stays as it is.
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
-By the choice `early`, loads of vectors come first of all: behind the starts, which wait for tiles
-and for room at the matrix unit, the arithmetic that reads them would wait for memory as well.
+By the choice `late` none runs late: what a late matmul reads takes registers, and larger tiles may
+be worth more. By the choice `early`, loads of vectors come first of all: behind the starts, which
+wait for tiles and for room at the matrix unit, the arithmetic that reads them would wait for memory
+as well.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
@@ -66,16 +68,18 @@ def schedule_loops(module: Any) -> None:
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
             split_gets(chain)
-            _schedule_chain(chain, rates, bool(tuned(forall, "early", 0)))
+            _schedule_chain(
+                chain, rates, bool(tuned(forall, "early", 0)), bool(tuned(forall, "late", 1))
+            )
             join_gets(chain)
 
 
-def _schedule_chain(chain: list[Any], rates: Rates, early: bool) -> None:
+def _schedule_chain(chain: list[Any], rates: Rates, early: bool, may_be_late: bool) -> None:
     graphs = [LoopGraph(loop) for loop in chain]
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
         missed(chain[0].location, PIPELINED, "there is a loop within it")
         return
-    best = _best([_schedules(graph, rates, early) for graph in graphs], rates)
+    best = _best([_schedules(graph, rates, early, may_be_late) for graph in graphs], rates)
     late = any(best[0].stages.stage.values())
     if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
         missed(chain[0].location, PIPELINED, "nothing runs beside its matmuls")
@@ -145,11 +149,14 @@ class _Schedule:
         return sum(self.stages.stage.values())
 
 
-def _schedules(graph: LoopGraph, rates: Rates, early: bool) -> list[_Schedule]:
+def _schedules(
+    graph: LoopGraph, rates: Rates, early: bool, may_be_late: bool
+) -> list[_Schedule]:
     """All schedules of a loop; in the first no op is late. `early`: loads of vectors come first."""
     costs = {op: _cycles(op, rates) for op in graph.nodes}
     first = {op for op in graph.nodes if early and _is_vector_load(op)}
-    found = (_schedule(graph, late, costs, rates, first) for late in _late_sets(graph))
+    sets = _late_sets(graph) if may_be_late else [set()]
+    found = (_schedule(graph, late, costs, rates, first) for late in sets)
     return [schedule for schedule in found if schedule]
 
 
