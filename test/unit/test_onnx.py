@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("torch_mlir")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Node = helper.make_node
@@ -178,27 +179,33 @@ def test_shapes_that_a_model_computes_are_constants(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "operator",
-    ["RNN", *(pytest.param(n, marks=pytest.mark.nightly) for n in ("GRU", "LSTM"))],
+    ("operator", "direction"),
+    [
+        ("RNN", "reverse"),
+        *(pytest.param(n, "bidirectional", marks=pytest.mark.nightly) for n in ("GRU", "LSTM")),
+    ],
 )
-def test_recurrent_networks_read_both_ways(tmp_path, operator):
+def test_recurrent_networks_read_from_either_end(tmp_path, operator, direction):
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[operator]
-    held = {"w": f32(2, gates * 3, 5), "r": f32(2, gates * 3, 3), "b": f32(2, gates * 6)}
+    turns = [True] if direction == "reverse" else [False, True]
+    ways = len(turns)
+    held = {"w": f32(ways, gates * 3, 5), "r": f32(ways, gates * 3, 3), "b": f32(ways, gates * 6)}
     path = save(
         tmp_path / "f.onnx",
-        [Node(operator, ["x", *held], ["y", "h"], hidden_size=3, direction="bidirectional")],
-        {"x": [2, 2, 5]}, {"y": [2, 2, 2, 3], "h": [2, 2, 3]}, held, opset=17,
+        [Node(operator, ["x", *held], ["y", "h"], hidden_size=3, direction=direction)],
+        {"x": [2, 2, 5]}, {"y": [2, ways, 2, 3], "h": [ways, 2, 3]}, held, opset=17,
     )  # fmt: skip
     x = f32(2, 2, 5)
-    halves = []
-    for k, data in enumerate((x, x[::-1])):  # the evaluator reads one way alone
+    each = []
+    for k, turned in enumerate(turns):  # the evaluator reads from the start alone
         part = {n: v[k : k + 1] for n, v in held.items()}
         alone = save(
             tmp_path / f"{k}.onnx", [Node(operator, ["x", *part], ["y", "h"], hidden_size=3)],
             {"x": [2, 2, 5]}, {"y": [2, 1, 2, 3], "h": [1, 2, 3]}, part, opset=17,
         )  # fmt: skip
-        y, h = onnx.reference.ReferenceEvaluator(str(alone)).run(None, {"x": data.copy()})
-        halves.append((y[::-1] if k else y, h))
+        data = x[::-1].copy() if turned else x
+        y, h = ReferenceEvaluator(str(alone)).run(None, {"x": data})
+        each.append((y[::-1] if turned else y, h))
     found = neptune_mlir.compile(path)(x)
-    for got, *both, axis in zip(found, *halves, (1, 0), strict=True):
-        np.testing.assert_allclose(got, np.concatenate(both, axis), atol=1e-5)
+    for got, parts, axis in zip(found, zip(*each, strict=True), (1, 0), strict=True):
+        np.testing.assert_allclose(got, np.concatenate(parts, axis), atol=1e-5)
