@@ -258,6 +258,8 @@ class _Structured:
                 raise NotRaised("what it gathers depends on the position")
             if node.op != "read" or not node.attr.digits() & set(digits):
                 return None
+            if any(p.access.digits() & set(digits) for p in node.attr.looked()):
+                raise NotRaised("it gathers what is gathered along that dimension")
             dims = tuple((looked,) if dim == digits else dim for dim in node.attr.dims)
             if any(p in digits for dim in dims for p in dim):
                 raise NotRaised("it gathers from a reshaped tensor")

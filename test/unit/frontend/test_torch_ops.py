@@ -59,7 +59,15 @@ def extrema(x, y, whole, at, updates):
     )  # fmt: skip
 
 
+def gathered(x, y, whole, at, updates):
+    """Rows of rows: what is gathered again reads its own positions."""
+    order, back = whole.argsort(1)[0, :3], torch.arange(2, -1, -1)
+    both = torch.cat([y, updates[order % 3][:, :5]], -1)
+    return updates[back][back] @ y[0].mT, both[back] @ torch.ones(12, 2), both.mean(0)
+
+
 PROGRAMS = {
+    "a gather of a gather": gathered,
     "NaN in extrema": extrema,  # torch-mlir loses it
     "extrema so far": lambda x, y, whole, at, updates: (
         *torch.cummax(x, -1), *torch.cummin(x, 1), *torch.cummax(whole, 1), *torch.cummin(whole, 0)
