@@ -173,9 +173,8 @@ class JoinBuilder:
 class CarriedBuilder(JoinBuilder):
     """Builds the local program whose running values begin with given parts.
 
-    Parts are running values like any others, measured from their own reference. So the stream's
-    own values and these are re-based to their joined reference and combined, once, behind the
-    stream.
+    The stream's own parts and those are re-based to their joined reference and combined, once,
+    behind the stream.
     """
 
     def __init__(self, made: ShardSplit, partials: Partials, finish: bool):
@@ -205,15 +204,12 @@ class CarriedBuilder(JoinBuilder):
         made.outputs = ends
         return made
 
-    def _own(self, name: str, at: Term) -> Term:
-        r = self.running[name]
-        if at.value:
-            return T.read(name, *map(T.index, r.axes), dtype=r.dtype)
-        return super()._own(name, at)
-
     def _part(self, name: str, at: Term) -> Term:
-        r = self.running[name]
-        return T.read(_before(self.part_of[name].name), *map(T.index, r.axes), dtype=r.dtype)
+        """A given part, or that of the stream: of these is known what no result depends on."""
+        r, part = self.running[name], self.part_of[name]
+        if at.value:
+            return part.value
+        return T.read(_before(part.name), *map(T.index, r.axes), dtype=r.dtype)
 
     def _joined(self, n: Term) -> Term | None:
         """The joined value in place of one of the stream's."""

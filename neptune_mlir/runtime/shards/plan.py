@@ -16,7 +16,7 @@ START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
 # A position brings its bytes once and meets every row: with fewer rows than BUSY the link is slower
 # than the work, and data come in up to PARCELS parcels, of PARCEL positions or more.
-BUSY, PARCELS, PARCEL, ALIGNED = 4096, 2, 512, 128
+BUSY, PARCELS, PARCEL, ALIGNED = 4096, 1, 512, 128
 LATE = 3  # of so many rows one waits for parts to travel
 
 
@@ -153,6 +153,11 @@ class ChainLink:
     call: Call
     before: int
     last: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other call has its positions."""
+        return self.last and not self.before
 
 
 @dataclass(frozen=True)

@@ -169,19 +169,18 @@ class CopyExchange:
             at = (owner - reader - 1) % self.size
             return memory.at(reader)[at * room : (at + 1) * room]
 
-        memory.own()
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
                 there = list(_views(slot(reader, self.rank), shapes(self.rank)))
-                # with nothing to send, a signal: nobody is more than two calls ahead
+                # a signal in any case: see `_Shared`
                 for k, (start, end) in enumerate(offer.parcels(reader, self.rank) or [(0, 0)]):
                     for x, to, dim in zip(given, there, offer.dims, strict=True):
                         spans = (dim, start, end - start)
                         _copy(to.narrow(*spans), x.narrow(*spans))
                         x.record_stream(memory.side)
-                    memory.tell(reader, _THERE, k)
+                    memory.tell(reader, k)
                 self._waited[owner] = 0
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
         self._parcels = {o: len(offer.parcels(self.rank, o)) or 1 for o in self._found}
@@ -189,17 +188,16 @@ class CopyExchange:
     def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
         assert self._memory is not None
         for k in range(self._waited[owner], parcel + 1):
-            self._memory.wait(owner, _THERE, k)
+            self._memory.wait(owner, k)
         self._waited[owner] = parcel + 1
         return self._found[owner]
 
     def done(self) -> None:
-        """What others offered has been used. The copies of what this process offered are part of
-        the call, as a graph that captures it asks for."""
+        """The copies of what this process offered are part of the call, as a graph that captures it
+        asks for."""
         assert self._memory is not None
         for owner, count in self._parcels.items():  # signals of what nobody asked for
             self.get(owner, count - 1)
-        self._memory.release()
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
@@ -243,7 +241,6 @@ class CopyGifts:
         self.group, self.device, self.given = group, device, given
         room = max(self._begin(group.size(), reader) for reader in range(group.size()))
         self._memory = _Shared.of(group, device, room, "gifts")
-        self._memory.own()
 
     def _begin(self, giver: int, reader: int) -> int:
         """Where a giver's parts begin in a receiver's memory: behind those of lower rank."""
@@ -261,27 +258,27 @@ class CopyGifts:
             for x, there in zip(tensors, self._views(rank, to), strict=True):
                 _copy(there, x)
                 x.record_stream(memory.side)
-            memory.tell(to, _THERE)
+            memory.tell(to)
 
     def take(self, giver: int) -> list[torch.Tensor]:
-        self._memory.wait(giver, _THERE)
+        self._memory.wait(giver)
         return self._views(giver, self.group.rank())
 
     def done(self) -> None:
-        self._memory.release()
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
-_THERE, _READ = "there", "read"  # signals: a process's data are there; they have been read
-_CHANNELS = {_READ: 1, _THERE: 3}  # of the first half of the memory; torch's barrier has channel 0
+_FIRST = 1  # channel of signals; torch's barrier has 0
 
 
 class _Shared:
     """Memory of a group that every process of it can read and write: two halves in turns.
 
-    Of each half a process may write the part in the memory of another one when that has said that
-    it has read what was there (`own`), and says when its data are there (`tell`). A signal is a
-    word in the reader's memory, which the writer's stream sets and the reader's takes back.
+    A process says to each other one when its data are there (`tell`), and waits in each call for
+    all of them. So who begins the call after the next may write over what came in this one: the
+    others' signals of the call between came when their kernels of this one, which read it, were
+    done. A signal is a word in the reader's memory, which the writer's stream sets and the reader's
+    takes back.
     """
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
@@ -294,14 +291,11 @@ class _Shared:
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
         self.rank, self.size = group.rank(), group.size()
-        self.others = [r for r in range(self.size) if r != self.rank]
         self.side = torch.cuda.Stream(device)
         self._turn = 0
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", dist.default_pg_timeout)
         self._timeout_ms = int(timeout.total_seconds() * 1000)
-        for self._turn in (1, 0):  # nobody has anything to read
-            self.release()
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
@@ -319,29 +313,23 @@ class _Shared:
         whole: torch.Tensor = self._handle.get_buffer(rank, (2 * self.room,), torch.uint8)
         return whole[self._turn * self.room :][: self.room]
 
-    def own(self) -> None:
-        """Wait until the others have read what this process wrote for them two turns ago."""
-        for other in self.others:
-            self.wait(other, _READ)
+    def barrier(self) -> None:
+        """Let the current stream wait until all processes' are here."""
+        self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
 
-    def release(self) -> None:
-        """What the others wrote for this turn has been read."""
-        for other in self.others:
-            self.tell(other, _READ)
-
-    def tell(self, to: int, what: str, parcel: int = 0) -> None:
+    def tell(self, to: int, parcel: int = 0) -> None:
         """Set a signal for a process, behind all that is on the current stream."""
-        place = self._channel(what, parcel) * self.size + self.rank
+        place = self._channel(parcel) * self.size + self.rank
         pad = self._handle.get_signal_pad(to)
         torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
 
-    def _channel(self, what: str, parcel: int) -> int:
-        return _CHANNELS[what] + self._turn + 2 * parcel
+    def _channel(self, parcel: int) -> int:
+        return _FIRST + self._turn + 2 * parcel
 
-    def wait(self, source: int, what: str, parcel: int = 0) -> None:
+    def wait(self, source: int, parcel: int = 0) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
         ends in an error after the group's time-out."""
-        channel = self._channel(what, parcel)
+        channel = self._channel(parcel)
         self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
 
 
@@ -386,7 +374,6 @@ class Gather:
         self.memory: _Shared | None = None
         if copies:
             self.memory = _Shared.of(group, device, size, "gather")
-            self.memory.own()
             self.mine = self.memory.at(group.rank())[:size]
         else:
             self.mine = torch.empty(size, dtype=torch.uint8, device=device)
@@ -394,20 +381,12 @@ class Gather:
     def every(self) -> list[torch.Tensor]:
         processes = self.group.size()
         if self.memory is not None:
-            for other in self.memory.others:
-                self.memory.tell(other, _THERE)
-            for other in self.memory.others:
-                self.memory.wait(other, _THERE)
+            self.memory.barrier()
             return [self.memory.at(r)[: self.size] for r in range(processes)]
         made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
         with answering("gathering parts", self.group):
             all_gather(made.view(-1), self.mine, self.group)
         return list(made)
-
-    def done(self) -> None:
-        """Nobody will read any more what was gathered."""
-        if self.memory is not None:
-            self.memory.release()
 
 
 def all_gather(into: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup) -> None:

@@ -9,7 +9,9 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -70,6 +72,7 @@ class ShardedKernel:
         ] and not any(traveling in (r.axes or ()) for r in results)  # fmt: skip
         self.layouts = layouts
         self._schedules: dict[Any, ShardSchedule] = {}
+        self.beside = functools.cache(_Beside)
 
     def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
@@ -127,7 +130,7 @@ class _ShardCall:
     """One call: the buffers of the parts, and what is done when."""
 
     def __init__(self, kernel: ShardedKernel, arguments: Sequence[Any], schedule: ShardSchedule):
-        self.kernels, self.plan = kernel.kernels, kernel.plan
+        self.kernel, self.kernels, self.plan = kernel, kernel.kernels, kernel.plan
         self.group, self.schedule = kernel.group, schedule
         self.rank, self.size = self.group.rank(), self.group.size()
         self.traveling = self.plan.axes[-1]
@@ -189,7 +192,6 @@ class _ShardCall:
         kinds = [((room, *self._shape(p.axes, self.rank)), _DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
         packed = Gather(_bytes(kinds), self.group, self.device, self.copies)
-        self._open.append(packed)
         mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
@@ -268,13 +270,15 @@ class _ShardCall:
         moving, exchange = self._exchange()
         self._make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
+        beside = self.kernel.beside(self.device)
         sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
         for stage in schedule.chain(self.rank):
             data = self.arguments
             if stage.owner != self.rank:
                 got = exchange.get(stage.owner, stage.parcel)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            for link in stage.links:
+            beside.follow()
+            for link in sorted(stage.links, key=lambda link: link.alone):
                 spans = link.call.spans
                 numbers = plan.numbers(link.call.starts, schedule.sizes)
                 given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
@@ -283,10 +287,12 @@ class _ShardCall:
                 out = [_narrow(to[p.name], p.axes, spans) for p in plan.parts]
                 if link.last:
                     out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
-                call(
-                    kernels.link(not link.before, link.last),
-                    [*given, *numbers.values(), *(before if link.before else ())], out,
-                )
+                with beside.stream() if link.alone else nullcontext():
+                    call(
+                        kernels.link(not link.before, link.last),
+                        [*given, *numbers.values(), *(before if link.before else ())], out,
+                    )
+        beside.meet()
         for span in schedule.unseen(self.rank):
             for p in plan.parts:
                 _narrow(sides[0][p.name], p.axes, {plan.axes[0]: span}).fill_(p.empty)
@@ -398,6 +404,28 @@ class _ShardCall:
                 for n in join.arguments]  # fmt: skip
         out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
         call(self.kernels.join(over, stretch.count), [*given, *more], out)
+
+
+class _Beside:
+    """A stream for kernels that no other kernel of a call waits for: they fill what the others
+    leave of a GPU, at their ends and while they wait. Nothing on CPUs."""
+
+    def __init__(self, device: torch.device):
+        self._own = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._device = device
+
+    def follow(self) -> None:
+        """Begin what comes when what the current stream has now is done."""
+        if self._own is not None:
+            self._own.wait_stream(torch.cuda.current_stream(self._device))
+
+    def stream(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._own is None else torch.cuda.stream(self._own)
+
+    def meet(self) -> None:
+        """Let the current stream wait for what has come."""
+        if self._own is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._own)
 
 
 def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

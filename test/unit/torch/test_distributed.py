@@ -314,6 +314,9 @@ class Handle:
     def get_signal_pad(self, rank):
         return self.of.pads[rank, self.number]
 
+    def barrier(self, channel, timeout_ms):
+        self.of.barrier.wait(timeout_ms / 1000)
+
     def wait_signal(self, source, channel, timeout_ms):
         pad, place = self.get_signal_pad(self.rank), channel * self.size + source
         with self.of.change:
@@ -378,7 +381,6 @@ def copying(group, seen):
         parts = exchange.Gather(64, group, device, copies=True)
         parts.mine.fill_(call + rank)
         seen.append([int(x[0]) for x in parts.every()] == [call + r for r in range(size)])
-        parts.done()
 
 
 @pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (4, 2)])
