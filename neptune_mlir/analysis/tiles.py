@@ -92,6 +92,16 @@ def is_blank(value: Any) -> bool:
     return op is not None and op.name in ("tensor.empty", "linalg.fill")
 
 
+def filled_with(value: Any) -> float | None:
+    """The float that a tile is filled with; None where it is not, or the number is not known."""
+    op = owner(value)
+    constant = owner(op.operands[0]) if op is not None and op.name == "linalg.fill" else None
+    if constant is None or constant.name != "arith.constant":
+        return None
+    attribute = constant.attributes["value"]
+    return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
+
+
 def is_inside(value: Any, forall: Any) -> bool:
     """Whether a value is made in the body of `forall` (or is one of its block arguments)."""
     block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block

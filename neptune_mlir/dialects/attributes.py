@@ -453,7 +453,7 @@ REFERENCES = Attribute(
     "references", NUMBERS, "weights and factors of an online softmax",
     "the operands that are references",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.measured",),
+    readers=("codegen.gpu.measured", "transforms.hopper.pipeline_loops"),
 )  # fmt: skip
 AGAIN = Mark(
     "again", MARK, "a matmul",

@@ -77,10 +77,6 @@ class Chip:
         """Start bringing a window to shared memory; only where the chip `copies_ahead`."""
         raise NotImplementedError
 
-    def from_lane(self, s: Scalars, word: Any, lane: Any) -> Any:
-        """The i32 of another lane of the wave; only where the chip `copies_ahead`."""
-        raise NotImplementedError
-
     def commit(self) -> None:
         """The copies started since the last call are one group."""
         raise NotImplementedError

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import Window, element_of, load_window
 from neptune_mlir.codegen.gpu.memory import Array, SharedTile, under
-from neptune_mlir.codegen.gpu.pages import Lookups
 from neptune_mlir.dialects.attributes import LAYOUT, STAGES
 from neptune_mlir.ir.bindings import scf
 
@@ -74,58 +73,37 @@ class AsyncPipeline(Staged):
         super().__init__(kernel, loop)
         self.chip = kernel.chip
         self.reserve(loop, self.stages)
-        self.lookups = Lookups(self.memory, [found for _, found, _ in self.loads])
 
-    def _look_up(self, position: Any, high: Any) -> list[Any]:
-        """The pages of what the iteration at `position` copies, if there is one."""
-        s, count = self.s, self.lookups.pages
-        if not count:
-            return []
-        made = scf.IfOp(s.less(position, high), [s.i32] * count, has_else=True)
-        with s.scope(made.then_block):
-            here = {self.iv: position}
-            scf.YieldOp(self.lookups.load(lambda found: self.kernel.window(found, dict(here))))
-        with s.scope(made.else_block):
-            scf.YieldOp([s.constant(0, s.i32)] * count)
-        return list(made.results)
-
-    def _issue(self, position: Any, slot: Any, high: Any, pages: Sequence[Any]) -> None:
-        """Start the copies of the iteration at `position`, if there is one. `pages`: those
-        that were looked up for it."""
-        looked = self.memory.looked
+    def _issue(self, position: Any, slot: Any, high: Any) -> None:
+        """Start the copies of the iteration at `position`, if there is one."""
         with under(self.s, self.s.less(position, high)):
-            for k, (_, found, tile) in enumerate(self.loads):
+            for _, found, tile in self.loads:
                 offset = self.s.add(self.s.mul(slot, tile.layout.bytes), tile.offset)
                 array, window = self.source(found, position)
                 to = SharedTile(tile.layout, offset, tile.dtype)
-                with looked.holding(self.lookups.of(k, pages)):
-                    self.chip.start_copy(self.memory, array, window, to)
+                self.chip.start_copy(self.memory, array, window, to)
         self.chip.commit()
 
     def start(self, low: Any, high: Any, step: Any) -> None:
         self.memory.settle()
-        places = [self.s.add(low, self.s.mul(step, k)) for k in range(self.stages)]
-        pages = [self._look_up(place, high) for place in places]
-        for k, place in enumerate(places[:-1]):
-            self._issue(place, k, high, pages[k])
-        self.ahead = pages[-1]
+        for k in range(self.stages - 1):
+            self._issue(self.s.add(low, self.s.mul(step, k)), k, high)
 
     def carried(self) -> list[Any]:
-        return [self.s.value(0), *self.ahead]
+        return [self.s.value(0)]
 
     def advance(self, position: Any, high: Any, step: Any, carried: Sequence[Any]) -> list[Any]:
         s = self.s
-        slot, *pages = carried
+        slot = carried[0]
         self.chip.wait(self.stages - 2)
         self.memory.barrier()
         self.kernel.landing.clear()  # what was fetched before the loop is older
         ahead = s.add(position, s.mul(step, self.stages - 1))
-        following = self._look_up(s.add(ahead, step), high)
-        self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high, pages)
+        self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high)
         for value, _, tile in self.loads:
             offset = s.add(s.mul(slot, tile.layout.bytes), tile.offset)
             self.kernel.tiles[value] = SharedTile(tile.layout, offset, tile.dtype)
-        return [self._wrap(s.add(slot, 1)), *following]
+        return [self._wrap(s.add(slot, 1))]
 
     def _wrap(self, slot: Any) -> Any:
         """`slot` modulo the number of stages, for slots under twice that."""

@@ -165,13 +165,6 @@ class Nvidia(Chip):
             attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind bfly>")},
         ).results[0]  # fmt: skip
 
-    def from_lane(self, s: Scalars, word: Any, lane: Any) -> Any:
-        everyone, width = s.constant(-1, s.i32), s.constant(31, s.i32)
-        return ir.Operation.create(
-            "nvvm.shfl.sync", results=[s.i32], operands=[everyone, word, lane, width],
-            attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
-        ).results[0]  # fmt: skip
-
     def in_all_lanes(self, s: Scalars, condition: Any) -> Any:
         word = s.op("arith.extui", [condition], s.i32)
         return s.op("arith.trunci", [every_lane(word)], s.i1)
@@ -327,7 +320,6 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
             inside = memory.in_bounds(elements[r], window.valid)
             _copy_chunk(memory, targets[r], sources[r], inside)
 
-    at_once = window.pages is None or bool(memory.looked.held)
     for r in range(-(-layout.rows // rows)):
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
@@ -343,9 +335,9 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         else:
             targets.append(s.add(targets[r - period], period * rows * layout.pitch))
         elements.append(element)
-        if at_once:
+        if window.pages is None:
             copy(r)
-    for r in range(0 if at_once else len(elements)):
+    for r in range(len(elements) if window.pages is not None else 0):
         copy(r)  # all rows are looked up before the first copy
 
 

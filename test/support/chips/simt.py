@@ -156,12 +156,8 @@ class Block:
         assert mask.all(), "a barrier that some threads do not reach"
 
     def _nvvm_shfl_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        assert len(self._warps(mask))
-        thread = np.arange(self.threads)
-        if "idx" in op.attributes["kind"]:
-            return operands[1][thread // 32 * 32 + operands[2]]
-        assert "bfly" in op.attributes["kind"]
-        return operands[1][thread ^ operands[2]]
+        assert len(self._warps(mask)) and "bfly" in op.attributes["kind"]
+        return operands[1][np.arange(self.threads) ^ operands[2]]
 
     # ---- memory
 

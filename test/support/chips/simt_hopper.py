@@ -92,6 +92,12 @@ class HopperBlock(simt.Block):
     def _llvm_inttoptr(self, op: Op, operands: Any, mask: Any) -> Any:
         return operands[0].astype(np.int64)
 
+    def _nvvm_shfl_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        if "idx" not in op.attributes["kind"]:
+            return super()._nvvm_shfl_sync(op, operands, mask)
+        self._warps(mask)
+        return operands[1][np.arange(self.threads) // 32 * 32 + operands[2]]
+
     def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         self.products_by_warp += len(self._warps(mask))
         products, made = self.products, super()._nvvm_mma_sync(op, operands, mask)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.codegen.gpu import pages
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
@@ -84,23 +83,6 @@ def test_long_sequences_begin_first_on_specialised_warps(monkeypatch):
     assert not [r for r in kernel.remarks if "specialised" in r.message]
     assert kernel.plan.launches[0].kernel.endswith("_order")
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
-
-
-@pytest.mark.parametrize(("page_size", "stream"), [(1, 32), (16, 64)])
-def test_pages_are_looked_up_before_they_are_copied(page_size, stream, monkeypatch):
-    """A lane holds the page of its row for the others; of tiles with more rows each thread looks
-    its own up, with the same bits."""
-    case = Paged([70, 0], page_size, heads=1, group=1, dim=16, dtype=np.float16)
-    program = ops.paged_attention(head_dim=16, page_size=page_size, dtype="f16")
-    kernel = simulated(program, "sm_80", f"stream:{stream}")
-    held = "nvvm.shfl.sync idx" in str(kernel.module)
-    assert held == (stream == 32)
-    out = kernel(*case.arguments)
-    np.testing.assert_allclose(out, case.expected()[0], atol=2e-3)
-    monkeypatch.setattr(pages, "MOST_PAGES", 0 if held else 4)
-    other = simulated(program, "sm_80", f"stream:{stream}")
-    assert ("nvvm.shfl.sync idx" in str(other.module)) != held
-    np.testing.assert_array_equal(other(*case.arguments), out)
 
 
 @pytest.mark.parametrize("page_size", [16, 128])

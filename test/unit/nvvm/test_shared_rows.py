@@ -33,8 +33,11 @@ def variants(queries):
     raised = RaisedProgram(program.to_mlir(), "latent")
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
     made = raised.variants(base, "", "sm_90a")
-    found = {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
-    return base, {k: x for k, x in found.items() if "neptune.consumers" in str(x[1].module)}
+    return base, {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
+
+
+def specialised(found):
+    return {k: x for k, x in found.items() if "neptune.consumers" in str(x[1].module)}
 
 
 @cache
@@ -48,6 +51,7 @@ def f16(*shape):
 
 def test_groups_share_64_rows():
     base, found = variants(None)
+    found = specialised(found)
     assert list(found) == [(64, "private"), (64, "streamed")]
     for module in (base.module, *(v.module for _, v in found.values())):
         text = str(module)
@@ -127,3 +131,19 @@ def test_streams_are_cut_where_whole_ones_leave_multiprocessors_idle():
     rule = Conditions(plans[0]).of(found[64, "private"][0], plans[1])
     assert rule[0] == "lt"
     assert rule[1][:2] == ["mul", 20]
+
+
+def test_few_rows_of_wide_results_take_large_tiles_that_keep_the_chip_busy():
+    """A tile of 64 rows is padding for 16 heads, and loads keys as fast as memory gives them."""
+    base, found = variants(1)
+    plans = [gpu.sketch(m.module, "sm_90a", None)
+             for m in (base, found[64, "private"][1], found[16, "private"][1])]  # fmt: skip
+    conditions = Conditions(plans[0])
+    conditions.of(found[64, "private"][0], plans[1])
+    rule = conditions.of(found[16, "private"][0], plans[2])
+
+    def takes_few(batch, heads=16, columns=256):
+        shapes = [(batch, heads, 1, LATENT), (batch, heads, 1, ROPE), (0, PAGE, LATENT + ROPE)]
+        return bool(evaluate(rule, [*shapes, (batch, columns), (batch,)], [None] * 5, 132))
+
+    assert [takes_few(n) for n in (1, 32, 128, 150, 256)] == [True, True, False, True, False]
