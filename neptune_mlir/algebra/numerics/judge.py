@@ -26,6 +26,8 @@ from neptune_mlir.algebra.numerics.orders import ORDERS
 AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
 CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
+# Runs whose inputs move by parts of themselves, where a last place moves no rounding.
+FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
 
@@ -51,6 +53,7 @@ class Programs:
     ranged: Run | None = None
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
+    within: float = 1.0  # what part of the bound is asked for
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -64,13 +67,15 @@ class Programs:
             return [""] * len(self.arguments)
         return ["score" if k in self.exponents else "value" for k in range(len(self.arguments))]
 
-    def jittered(self, arguments: Sequence[Any], generator: np.random.Generator) -> list[Any]:
-        """Arguments that differ in the last place. Constants stay: masks, which are in what
-        exponents are made of, and counts. Large numbers of 16 bits are whole, and alike, as well
-        where they are data."""
+    def jittered(
+        self, arguments: Sequence[Any], generator: np.random.Generator, part: float = 0.0
+    ) -> list[Any]:
+        """Arguments that differ in the last place, or by a part of themselves. Constants stay:
+        masks, which are in what exponents are made of, and counts. Large numbers of 16 bits are
+        whole, and alike, as well where they are data."""
         score = range(len(arguments)) if self.exponents is None else self.exponents
         return [
-            jittered(value, dtype, generator, np.inf if k in score else COUNTS)
+            jittered(value, dtype, generator, np.inf if k in score else COUNTS, part=part)
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
 
@@ -135,16 +140,38 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     conditions as they are.
     """
     found = _judged(programs, arguments, seed, False)
-    if programs.ranged is None or all(c.ok for c in found):
-        return found
-    return _judged(programs, arguments, seed, True)
+    if programs.ranged is not None and not all(c.ok for c in found):
+        found = _judged(programs, arguments, seed, True)
+    if not all(c.ok or c.strangers for c in found):
+        _look_further(programs, arguments, seed, found)
+    return found
+
+
+def _look_further(
+    programs: Programs, arguments: Sequence[Any], seed: int, found: Sequence[Comparison]
+) -> None:
+    """Inputs that move by more than a last place decide where one that does moves no rounding."""
+    generator = np.random.default_rng(seed)
+    runs = min(FURTHER, programs.most)
+    for part in PARTS:
+        near = [Comparison(dtype, part=part) for dtype in programs.results]
+        more = [programs.jittered(arguments, generator, part) for _ in range(1, runs)]
+        programs.prepare(more, [programs.fused, programs.exact])
+        _prepare_orders(programs, more, 1)
+        for k, changed in enumerate((arguments, *more)):
+            _run(programs, changed, near, order=k)
+        for comparison, away in zip(found, near, strict=True):
+            if not comparison.ok:
+                comparison.beside = comparison.further(away)
+        if all(c.ok or c.strangers for c in found):
+            return
 
 
 def _judged(
     programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool
 ) -> list[Comparison]:
     """`doubt`: whether the range of its types may be what the unfused program lacks."""
-    found = [Comparison(dtype) for dtype in programs.results]
+    found = [Comparison(dtype, within=programs.within) for dtype in programs.results]
     _run(programs, arguments, found)
     if all(c.ok for c in found):
         return found
@@ -161,19 +188,26 @@ def _judged(
     near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
     _prepare_orders(programs, moved, 1)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
-    found = [Comparison(dtype) for dtype in programs.results]
+    found = [Comparison(dtype, within=programs.within) for dtype in programs.results]
     hidden = programs.hidden(arguments)
-    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt)
+    shifted = [programs.jittered(arguments, generator) for _ in range(AGAIN * odd)]
+    programs.prepare(shifted, [programs.exact])
+    known = [programs.exact(a) for a in shifted]
+    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt, shifted=known)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
-        close = first == 1 or any(1 < c.excess <= CLOSE[runs] for c in found)
+        close = first == 1 or any(
+            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+        )
         if not close or runs > programs.most:
             break
         more = [programs.jittered(arguments, generator) for _ in range(first, runs)]
         programs.prepare(more, [programs.fused, programs.exact])
         _prepare_orders(programs, more, first)
+        if doubt and programs.ranged is not None:
+            programs.prepare(more, [programs.ranged])
         for k, changed in enumerate(more, first):
             _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
     return found
@@ -200,7 +234,7 @@ def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
-    doubt: bool = False,
+    doubt: bool = False, shifted: Sequence[Sequence[Any]] = (),
 ) -> None:  # fmt: skip
     three = programs.fused, programs.unfused_in(order), programs.exact
     results = [run(arguments) for run in three]
@@ -216,6 +250,7 @@ def _run(
         comparison.add(
             fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
+            [np.asarray(values[k]) for values in shifted],
         )  # fmt: skip
 
 

@@ -163,6 +163,62 @@ def test_an_error_that_is_rare_and_large_is_looked_for():
     assert right(1.0) < 6  # 3.3 times
 
 
+def test_roundings_that_no_last_place_moves_are_luck_too():
+    """x - 1e4 rounds x to 1e-3: inputs that differ in the last place are all rounded alike."""
+
+    def away(by, times=1.0):
+        @single
+        def run(x):
+            moved = x + np.float32(by) - np.float32(1e4) + np.float32(1e4) - np.float32(by)
+            return np.float32(times) * (moved - x) + x
+
+        return lambda x: np.asarray(run(x), float).sum(1)
+
+    exact = lambda x: x.sum(1)  # noqa: E731
+    generator = np.random.default_rng(0)
+    inputs = [rounded(1 + generator.random((1, 2)), "f32") for _ in range(60)]
+    both = programs(away(3e-4), away(0.0), exact)
+    found = [judge(both, [x])[0] for x in inputs]
+    assert all(f.ok for f in found)
+    assert sum(f.beside is not None for f in found) > 5  # by inputs further away
+    worse = programs(away(3e-4, 8.0), away(0.0), exact)
+    assert sum(judge(worse, [x])[0].ok for x in inputs) < 20  # (some are exact by luck)
+
+
+def test_inputs_further_away_are_like_the_input():
+    """Equal numbers are exact unfused, and others not: that makes no fused program right."""
+    x = np.full((3, 4), 0.75)
+
+    def spread(error):
+        def run(x):
+            unequal = x.max(1) > x.min(1)
+            return 1 + 1e-3 * np.where(unequal | (error > 0), max(error, 1.0), 0.0)
+
+        return run
+
+    (found,) = judge(programs(spread(1.0), spread(0.0), lambda x: np.ones(3)), [x])
+    assert found.ok  # a last place is enough to show the error of both
+    masks = programs(spread(1.0), spread(0.0), lambda x: np.ones(3))
+    (found,) = judge(replace(masks, exponents=frozenset({0})), [np.full((3, 4), -1e9)])
+    assert not found.ok  # masks stay
+    steep = lambda x: 1 + (x - 0.75).sum(1) ** 2 * 1e12  # noqa: E731
+    (found,) = judge(programs(lambda x: steep(x) + 1e-3, steep, steep), [x])
+    assert not found.ok  # what moves by more than the row is another problem
+
+
+def test_a_number_will_do_where_a_last_place_makes_one_of_a_nan():
+    """The same root, of equal numbers: the unfused program makes a NaN in all orders."""
+
+    def root(x):
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(x[:, 0] - x[:, 1] - 1e-9)
+
+    some = programs(lambda x: np.array([1e-5]), root, root)
+    assert judge(some, [np.array([[0.7, 0.7]])])[0].ok
+    (wrong,) = judge(some, [np.array([[0.7, 0.7 + 2.0**-20]])])  # of any input near it
+    assert wrong.strangers
+
+
 def test_whether_it_is_a_number_may_be_decided_by_a_last_place():
     """The root of a variance of equal numbers with signed weights: its sign is noise."""
 
