@@ -34,7 +34,7 @@ ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
 RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
-CLOSE, MORE = 0.4, 64  # of the bound: such inputs are drawn again for each plan, for so many rows
+CLOSE, MORE = 0.6, 64  # of the bound: such inputs are drawn again for each plan, for so many rows
 
 
 @dataclass(frozen=True)
