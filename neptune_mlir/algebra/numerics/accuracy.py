@@ -13,6 +13,9 @@ Both are measured against the program in float64. The rule, for every result:
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
+* An infinity that meets a 0 makes a NaN of the program as written, and none of a fused one that
+  does not visit what a mask leaves out. Where it goes on to an infinity, so has float64 to with a
+  very large number in its place.
 * Arguments that are all far from 1 are another matter than one that is: products of them come
   near the ends of the range of f32. There a row within `HEADROOM` of these ends may overflow or
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
@@ -55,9 +58,13 @@ Both are measured against the program in float64. The rule, for every result:
 * Roundings may stay as they are where the inputs move by a last place: that of x in x - 1e4, or of
   products near the smallest normal number. Further runs then are one run, and even out nothing. So
   what is still over the bound is run on inputs that move by more, a part of themselves from 2^-18
-  to 2^-6. The bound has to hold there. The input has to be like these: float64 moves by less than
-  a quarter of the row, and as much beside the inputs as it does by a last place (up to 4 times).
+  to 2^-6: data alone, or all numbers, those that equal each other alike (of zeros and ones, and of
+  masks, no rounding moves else). The bound has to hold there. The input has to be like these:
+  float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
+  last place (up to 4 times).
   On some of them the unfused program has at least half of the error of the fused one on the input.
+  A row that is 0 because its inputs are equal may be off by what the unfused program makes of other
+  numbers that are.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -164,6 +171,25 @@ def jittered(
         return np.where(data, moved, values)
 
 
+def moved_alike(
+    values: Any, dtype: str, generator: np.random.Generator, part: float = 0.0
+) -> Array:  # fmt: skip
+    """The same values, masks and counts included, moved by a last place or by a part of themselves:
+    those that equal each other move alike, so what is equal stays so, and 0 stays 0."""
+    values = np.asarray(values)
+    if dtype not in EPSILON:
+        return values
+    distinct, number = np.unique(values, return_inverse=True)
+    if part > EPSILON[dtype]:
+        shares = part * generator.uniform(-1, 1, distinct.shape)
+    else:
+        shares = EPSILON[dtype] * generator.integers(-1, 2, distinct.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved = rounded(distinct * (1 + shares), dtype)
+    moved = np.where(np.isfinite(moved), moved, distinct)
+    return np.asarray(moved[number.reshape(values.shape)])
+
+
 def wiggled(values: Any, dtype: str, generator: np.random.Generator) -> Array:
     """Floats moved by a few units in the last place of float64; equal numbers stay equal."""
     values = np.asarray(values)
@@ -252,7 +278,7 @@ class Comparison:
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
-        moved: Sequence[Any] = (),
+        moved: Sequence[Any] = (), limit: Any = None,
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
@@ -262,7 +288,7 @@ class Comparison:
         numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
-        have."""
+        have. `limit`: `exact` with very large numbers for infinities, where there are any."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -291,7 +317,9 @@ class Comparison:
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
-            self._patterns(fused, unfused, exact, unknown, anything, ranged, [*ways, *moved])
+            self._patterns(
+                fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit
+            )
             self._errors(fused, unfused, exact, unknown, ranged, ways)
 
     def _stranger(self, number: int, example: str) -> None:
@@ -328,7 +356,7 @@ class Comparison:
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any, ways: Sequence[Any],
+        ranged: Any, ways: Sequence[Any], limit: Any,
     ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
@@ -345,6 +373,9 @@ class Comparison:
         if self.loose:
             right |= (of_exact == 3) & (of_unfused == 3) & (of_fused != 0)
         right |= anything & (of_fused != 0)
+        if limit is not None:
+            infinite = np.isinf(fused) & (fused == rounded(np.asarray(limit), self.dtype))
+            right |= (of_exact == 3) & (of_unfused == 3) & infinite
         for way in ways:  # whether it is a NaN is luck
             right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
         self.overflows = max(self.overflows, int(left.sum()))
@@ -444,11 +475,16 @@ class Comparison:
         unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
         if self._lost is not None:
             found |= self._lost & (fused <= LOST)
-        worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
         few = unfused > GARBAGE
         if len(self._ranged) == self.runs:
             few |= self._by_row(self._ranged) < SMALL_PRODUCTS * unfused
+        worse = np.maximum(self._times(unfused), WORSE)
         return np.asarray(found | (few & (fused <= worse * unfused)))
+
+    def _times(self, unfused: Array) -> Array:
+        """How many times the error of the unfused program the fused one may have in each row."""
+        worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
+        return np.where(unfused > GARBAGE, worse, TIMES)
 
     @property
     def unknown(self) -> int:
@@ -491,20 +527,36 @@ class Comparison:
         by_row = self._by_row(self._fused)
         return np.where(self._without_digits(), 0.0, by_row) if self.runs > 1 else by_row
 
-    def further(self, away: Comparison) -> float | None:
+    def further(self, away: Comparison, near: Comparison) -> float | None:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
-        those say nothing of this input (see above, roundings that stay)."""
+        those say nothing of this input (see above, roundings that stay).
+
+        Args:
+            near: inputs that moved in the same way, by a last place.
+        """
         over = self._judged_rows() > self.within * self.bound
         if away.strangers or not over.any():
             return None
-        fused, size = away._by_row(away._fused), norm(np.asarray(away._sizes), 0)
-        alike = away._movement() <= NO_DIGITS * size / np.sqrt(away.runs)
-        here, there = self._sensitivity(), away._sensitivity()
+        size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
+        here, there = near._sensitivity(), away._sensitivity()
+        alike = away._movement() <= NO_DIGITS * size
         alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
-        seen = self.bound_of(0.0) + TIMES * away._in_ulps(away._unfused).max(0, initial=0.0)
-        if not (alike & (self._by_row(self._fused) <= seen))[over].all():
+        fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
+        times = away._times(unfused)
+        bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
+        seen = self.bound_of(0.0) + times * away._in_ulps(away._unfused).max(0, initial=0.0)
+        error = self._by_row(self._fused)
+        if self._made is not None:  # zeros: in what the program as written makes of others
+            zeros = self._nothing(norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs))
+            zeros &= self._nothing(size)
+            alike |= zeros
+            most = np.asarray(away._unfused).max(0, initial=0.0)
+            off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+            error, seen = np.where(zeros, off, error), np.where(zeros, TIMES * most, seen)
+            bound = np.where(zeros, TIMES * unfused, bound)
+        if not (alike & (error <= seen))[over].all():
             return None
-        return float(fused[over].max() / away.bound)
+        return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
 
     @property
     def ok(self) -> bool:

@@ -19,6 +19,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     Comparison,
     ends,
     jittered,
+    moved_alike,
     wiggled,
 )
 from neptune_mlir.algebra.numerics.orders import ORDERS
@@ -29,6 +30,7 @@ CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
 FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
+VERY_LARGE = 1e150  # has a square in f64
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
@@ -100,6 +102,16 @@ class Programs:
         turned = [a if f.all() else np.where(f, a, -np.asarray(a)) for a, f in pairs]
         return [[a if f.all() else np.where(f, a, 0.0) for a, f in pairs], turned]
 
+    def limit(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        """What float64 makes of very large numbers in place of infinities; None where there are
+        none, or NaNs beside them."""
+        values = [np.asarray(a, float) for a in arguments]
+        if any(np.isnan(v).any() for v in values) or not any(np.isinf(v).any() for v in values):
+            return None
+        pairs = zip(arguments, values, strict=True)
+        large = [np.clip(v, -VERY_LARGE, VERY_LARGE) if np.isinf(v).any() else a for a, v in pairs]
+        return self.exact(large)
+
     def hidden(self, arguments: Sequence[Any]) -> list[Array] | None:
         """Of each result the elements that are the same whatever numbers stand in place of
         infinities and NaNs, in float64 and, as they are, in the fused program; None where the
@@ -152,19 +164,30 @@ def _look_further(
 ) -> None:
     """Inputs that move by more than a last place decide where one that does moves no rounding."""
     generator = np.random.default_rng(seed)
-    runs = min(FURTHER, programs.most)
-    for part in PARTS:
-        near = [Comparison(dtype, part=part) for dtype in programs.results]
-        more = [programs.jittered(arguments, generator, part) for _ in range(1, runs)]
-        programs.prepare(more, [programs.fused, programs.exact])
-        _prepare_orders(programs, more, 1)
-        for k, changed in enumerate((arguments, *more)):
-            _run(programs, changed, near, order=k)
-        for comparison, away in zip(found, near, strict=True):
-            if not comparison.ok:
-                comparison.beside = comparison.further(away)
-        if all(c.ok or c.strangers for c in found):
-            return
+    alike = partial(_changed, moved_alike, programs)
+    for move in (programs.jittered, alike):
+        near = _moved(programs, arguments, generator, move, 0.0)
+        for part in PARTS:
+            away = _moved(programs, arguments, generator, move, part)
+            for comparison, beside, further in zip(found, near, away, strict=True):
+                if not comparison.ok:
+                    comparison.beside = comparison.further(further, beside)
+            if all(c.ok or c.strangers for c in found):
+                return
+
+
+def _moved(
+    programs: Programs, arguments: Sequence[Any], generator: np.random.Generator,
+    move: Callable[..., Sequence[Any]], part: float,
+) -> list[Comparison]:  # fmt: skip
+    """The results on inputs that move by a part of themselves."""
+    found = [Comparison(dtype, part=part) for dtype in programs.results]
+    more = [move(arguments, generator, part) for _ in range(1, min(FURTHER, programs.most))]
+    programs.prepare(more, [programs.fused, programs.exact])
+    _prepare_orders(programs, more, 1)
+    for k, changed in enumerate((arguments, *more)):
+        _run(programs, changed, found, order=k)
+    return found
 
 
 def _judged(
@@ -222,10 +245,10 @@ def _prepare_orders(programs: Programs, many: Sequence[Sequence[Any]], first: in
 
 def _changed(
     change: Callable[..., Array], programs: Programs, arguments: Sequence[Any],
-    generator: np.random.Generator,
+    generator: np.random.Generator, *more: Any,
 ) -> list[Any]:  # fmt: skip
     return [
-        change(value, dtype, generator)
+        change(value, dtype, generator, *more)
         for value, dtype in zip(arguments, programs.arguments, strict=True)
     ]
 
@@ -240,6 +263,7 @@ def _run(
     results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
     replaced = [programs.exact(changed) for changed in summed or ()]
+    limit = programs.limit(arguments)
     ranged, ways = _beyond_range(programs, arguments, results[1], results[2], doubt)
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = ([values[k] for values in several] for several in (near, unequal))
@@ -250,7 +274,7 @@ def _run(
         comparison.add(
             fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
-            [np.asarray(values[k]) for values in shifted],
+            [np.asarray(values[k]) for values in shifted], limit and limit[k],
         )  # fmt: skip
 
 

@@ -251,7 +251,7 @@ class _Trial:
         self, cases: Sequence[hostile.HostileCall], plan: tuple[int, int]
     ) -> tuple[str, set[str]]:
         """What is wrong on the first of these inputs on which something is; and the names of those
-        that are close to their bound by their first run."""
+        that are close to their bound by their first run, or to the ends of the range."""
         fused, many = self._fused(plan), [case.arguments for case in cases]
         programs = self._programs(fused)
         three = [run.batch(many) for run in (fused, self._ways[0], self._exact)]
@@ -262,7 +262,11 @@ class _Trial:
             for result, comparison in zip(self._definition.results, found, strict=True):
                 if not comparison.ok:
                     return f"'{result}': {comparison.verdict} (input '{case.name}')", set()
-        return "", {case.name for case in itertools.compress(cases, ~right_at_once(*asked, CLOSE))}
+        close = ~right_at_once(*asked, CLOSE)
+        for as_written, exact in zip(three[1], three[2], strict=True):  # at the ends of the range
+            lost = np.isfinite(exact) & ~np.isfinite(as_written)
+            close |= lost.reshape(len(close), -1).any(1)
+        return "", {case.name for case in itertools.compress(cases, close)}
 
 
 def stacked(many: Sequence[Sequence[Any]]) -> list[Array]:
