@@ -23,7 +23,9 @@ Both are measured against the program in float64. The rule, for every result:
   whatever its result is: nothing is compared.
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
-* error(fused) <= 2 error(unfused) + 4 ulp. The error of a row (the last dimension; each element
+* error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
+  program rounds it to on the way: which way a number falls there is luck, which a last place of
+  the inputs does not move. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
   result's type; that of a result is its worst row's. So a row of large numbers hides no error of
   a small one, and the cancellation in one element of a product decides nothing.
@@ -108,7 +110,6 @@ ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
-WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result
 # (Frobenius), where nobody asks which of them is nearer to float64.
@@ -141,70 +142,17 @@ def _rounded_float8(values: Array) -> Array:
     return np.where(np.isfinite(values), found, np.nan)
 
 
-def jittered(
-    values: Any, dtype: str, generator: np.random.Generator, constants: float = np.inf,
-    zeros: bool = False, part: float = 0.0,
-) -> Array:  # fmt: skip
-    """The same values, each moved by at most one unit in the last place of its type.
-
-    Whole numbers up to `constants` that occur twice stay: they are masks and counts, not data.
-    `zeros`: 0 moves, too, by the last place of the largest number (an exponent of 0 is as
-    uncertain as what it is subtracted from). `part`: values move by up to this part of themselves,
-    where their type has more digits than that.
-    """
-    values = np.asarray(values)
-    if dtype not in EPSILON:
-        return values
-    with np.errstate(invalid="ignore", over="ignore"):
-        largest = np.abs(values).max(where=np.isfinite(values), initial=0.0) if zeros else 0.0
-        if part > EPSILON[dtype]:
-            shares = part * generator.uniform(-1, 1, values.shape)
-        else:
-            shares = EPSILON[dtype] * generator.integers(-1, 2, values.shape)
-        moved = values + shares * np.where(values == 0, largest, values)
-        whole = values == np.rint(values)
-        _, number, times = np.unique(values, return_inverse=True, return_counts=True)
-        constant = whole & (times[number.reshape(values.shape)] > 1)
-        constant &= np.abs(values) <= constants
-        moved = rounded(moved, dtype)
-        data = np.isfinite(values) & np.isfinite(moved) & ~constant
-        return np.where(data, moved, values)
-
-
-def moved_alike(
-    values: Any, dtype: str, generator: np.random.Generator, part: float = 0.0
-) -> Array:  # fmt: skip
-    """The same values, masks and counts included, moved by a last place or by a part of themselves:
-    those that equal each other move alike, so what is equal stays so, and 0 stays 0."""
-    values = np.asarray(values)
-    if dtype not in EPSILON:
-        return values
-    distinct, number = np.unique(values, return_inverse=True)
-    if part > EPSILON[dtype]:
-        shares = part * generator.uniform(-1, 1, distinct.shape)
-    else:
-        shares = EPSILON[dtype] * generator.integers(-1, 2, distinct.shape)
-    with np.errstate(invalid="ignore", over="ignore"):
-        moved = rounded(distinct * (1 + shares), dtype)
-    moved = np.where(np.isfinite(moved), moved, distinct)
-    return np.asarray(moved[number.reshape(values.shape)])
-
-
-def wiggled(values: Any, dtype: str, generator: np.random.Generator) -> Array:
-    """Floats moved by a few units in the last place of float64; equal numbers stay equal."""
-    values = np.asarray(values)
-    if dtype not in EPSILON:
-        return values
-    distinct, number = np.unique(values, return_inverse=True)
-    with np.errstate(invalid="ignore"):
-        moved = distinct * (1 + WIGGLE * generator.uniform(-1, 1, distinct.shape))
-    return moved[number.reshape(values.shape)]
-
-
 def bound(unfused: Any, dtype: str = "f32") -> Any:
     """What the error of a fused program may be, in ulps of its type, beside that of the program as
     written. The stress test (`stress`) asks for the same of every fused form."""
     return TIMES * unfused + SLACK[dtype]
+
+
+def rounded_to(dtype: str, through: str) -> float | None:
+    """`Comparison.slack` of a result that is rounded to another type on the way."""
+    if through == dtype or not {dtype, through} <= SLACK.keys():
+        return None
+    return max(SLACK[dtype], SLACK[through] * EPSILON[through] / EPSILON[dtype])
 
 
 def ends(dtype: str) -> tuple[float, float]:

@@ -14,14 +14,12 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
     EPSILON,
-    WIGGLES,
     Array,
     Comparison,
     ends,
-    jittered,
-    moved_alike,
-    wiggled,
+    rounded_to,
 )
+from neptune_mlir.algebra.numerics.moves import WIGGLES, jittered, moved_alike, wiggled
 from neptune_mlir.algebra.numerics.orders import ORDERS
 
 AGAIN = 16  # runs that even out luck
@@ -56,11 +54,18 @@ class Programs:
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
     within: float = 1.0  # what part of the bound is asked for
+    # of each result the least type that it is rounded to on the way; its own where this is empty
+    rounded: tuple[str, ...] = ()
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
         order = run % (ORDERS + 1)
         return self.reordered(order) if self.reordered and order else self.unfused
+
+    def comparisons(self, part: float = 0.0) -> list[Comparison]:
+        """One for each result, with nothing compared yet, of inputs that move by a part."""
+        pairs = zip(self.results, self.rounded or self.results, strict=True)
+        return [Comparison(d, rounded_to(d, t), within=self.within, part=part) for d, t in pairs]
 
     @property
     def roles(self) -> list[str]:
@@ -181,7 +186,7 @@ def _moved(
     move: Callable[..., Sequence[Any]], part: float,
 ) -> list[Comparison]:  # fmt: skip
     """The results on inputs that move by a part of themselves."""
-    found = [Comparison(dtype, part=part) for dtype in programs.results]
+    found = programs.comparisons(part)
     more = [move(arguments, generator, part) for _ in range(1, min(FURTHER, programs.most))]
     programs.prepare(more, [programs.fused, programs.exact])
     _prepare_orders(programs, more, 1)
@@ -194,7 +199,7 @@ def _judged(
     programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool
 ) -> list[Comparison]:
     """`doubt`: whether the range of its types may be what the unfused program lacks."""
-    found = [Comparison(dtype, within=programs.within) for dtype in programs.results]
+    found = programs.comparisons()
     _run(programs, arguments, found)
     if all(c.ok for c in found):
         return found
@@ -211,7 +216,7 @@ def _judged(
     near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
     _prepare_orders(programs, moved, 1)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
-    found = [Comparison(dtype, within=programs.within) for dtype in programs.results]
+    found = programs.comparisons()
     hidden = programs.hidden(arguments)
     shifted = [programs.jittered(arguments, generator) for _ in range(AGAIN * odd)]
     programs.prepare(shifted, [programs.exact])

@@ -148,12 +148,14 @@ class WholeProgram:
         results: what is compared, with element types.
         exponents: the inputs that exponents are made of, other than through a sum; None where
             that cannot be told.
+        rounded: of each result the narrowest type that it is rounded to on the way.
     """
 
     inputs: Mapping[str, tuple[tuple[int, ...], str]]
     scalars: Mapping[Any, float]
     results: Mapping[str, str]
     exponents: frozenset[str] | None
+    rounded: Mapping[str, str] = field(default_factory=dict)
 
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
@@ -226,7 +228,9 @@ class _Trial:
         ]
 
     def _programs(self, fused: _Run) -> Programs:
-        inputs, exponents = self._definition.inputs, self._definition.exponents
+        definition = self._definition
+        inputs, results, rounded = definition.inputs, definition.results, definition.rounded
+        exponents = definition.exponents
         places = (
             None
             if exponents is None
@@ -234,8 +238,8 @@ class _Trial:
         )
         return Programs(
             fused, self._ways[0], self._exact, tuple(d for _, d in inputs.values()),
-            tuple(self._definition.results.values()), places, _prepare, self._ways.__getitem__,
-            self._ranged, RUNS, MARGIN,
+            tuple(results.values()), places, _prepare, self._ways.__getitem__,
+            self._ranged, RUNS, MARGIN, tuple(rounded.get(k, d) for k, d in results.items()),
         )  # fmt: skip
 
     def cases(self, seed: int, only: Collection[str] | None = None) -> list[hostile.HostileCall]:

@@ -13,12 +13,11 @@ from neptune_mlir.algebra.numerics.accuracy import (
     LOST,
     Comparison,
     frobenius,
-    jittered,
     kinds,
     rounded,
-    wiggled,
 )
 from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
+from neptune_mlir.algebra.numerics.moves import jittered, moved_alike, wiggled
 
 NAN, INF = np.nan, np.inf
 
