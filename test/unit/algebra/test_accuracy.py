@@ -205,6 +205,58 @@ def test_inputs_further_away_are_like_the_input():
     assert not found.ok  # what moves by more than the row is another problem
 
 
+def test_zeros_ones_and_masks_move_alike():
+    """Nothing else moves roundings of what is made of them."""
+    x = np.array([[0.0, 1.0, -1e9, 1.0, -INF, 0.75]])
+    moved = moved_alike(x, "f32", np.random.default_rng(0), 2.0**-10)
+    assert moved[0, 0] == 0 and moved[0, 4] == -INF and moved[0, 1] == moved[0, 3] != 1
+    assert 0 < abs(moved[0, 2] / -1e9 - 1) < 2.0**-10
+
+    def third(times, by):
+        def run(x):
+            exact = (x / 3).sum(1)
+            near = ((x.astype("f4") + np.float32(by)) / np.float32(3) - np.float32(by / 3)).sum(1)
+            return exact + times * (near - exact)
+
+        return run
+
+    ones = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    unlike = [0.37, 11.3, 5.1, 101.7, 33.3, 64.9, 7.7, 900.1]
+    pairs = [(a, b) for a in unlike for b in unlike]
+    for times, least, most in ((1.0, 50, 64), (9.0, 0, 32)):
+        right = [judge(programs(third(times, a), third(1.0, a * 1.1 + 1), third(0.0, 0)), [ones])
+                 for a, b in pairs]  # fmt: skip
+        assert least <= sum(found.ok for (found,) in right) <= most
+
+
+def test_a_zero_of_equal_numbers_is_compared_with_other_zeros():
+    """The mean of equal numbers is exact for some of them, unfused and fused, by luck."""
+    c = single(lambda x: x - np.add.accumulate(x, 1)[:, -1:] / np.float32(x.shape[1]))
+    exact = lambda x: x - x.mean(1, keepdims=True)  # noqa: E731
+    tiles = single(lambda x: x - x.reshape(len(x), -1, 5).sum(2).sum(1)[:, None] / np.float32(35))
+    both = replace(programs(tiles, c, exact), exponents=frozenset({0}))
+    values = [-float(k) for k in range(1000001, 1000061)]
+    found = [judge(both, [np.full((1, 35), v)])[0] for v in values]
+    assert sum(f.ok for f in found) > 50
+    shifted = single(lambda x: x - x[:, :1] * np.float32(1.01))
+    planted = replace(both, fused=lambda a: [np.asarray(shifted(*a), float)])
+    assert not any(judge(planted, [np.full((1, 35), v)])[0].ok for v in values[:8])
+
+
+def test_an_infinity_behind_a_mask_may_stay_one():
+    """0 times infinity: a NaN as written, not seen by a program that skips what is masked."""
+
+    def written(x):
+        with np.errstate(invalid="ignore", over="ignore"):
+            return (x * x).sum(1) + (0 * x).sum(1)
+
+    x = np.array([[1.0, -INF], [1.0, 2.0]])
+    inf, number = (lambda x, v=v: np.array([v, 5.0]) for v in (INF, 5.0))
+    assert judge(programs(inf, written, written), [x])[0].ok
+    for fused in (number, lambda x: np.array([-INF, 5.0])):
+        assert judge(programs(fused, written, written), [x])[0].strangers
+
+
 def test_a_number_will_do_where_a_last_place_makes_one_of_a_nan():
     """The same root, of equal numbers: the unfused program makes a NaN in all orders."""
 
