@@ -10,6 +10,7 @@ Both are measured against the program in float64. The rule, for every result:
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
   Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
+  What it gives with more range is right there, too.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -318,6 +319,10 @@ class Comparison:
             nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
+        if ranged is not None:
+            wide = np.asarray(ranged)
+            near = SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(wide)
+            right |= left & (np.abs(fused - wide) <= near)
         if self.loose:
             right |= (of_exact == 3) & (of_unfused == 3) & (of_fused != 0)
         right |= anything & (of_fused != 0)

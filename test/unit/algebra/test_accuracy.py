@@ -413,6 +413,16 @@ def test_more_range_says_what_a_nan_of_the_unfused_program_hides():
     assert judge(same, [x])[0].ok  # it is what the program makes in some order
 
 
+def test_what_the_program_gives_with_more_range_is_right():
+    """Powers of noise, too large for f32: 0 where all numbers happen to be equal."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    large, lost, zero = (lambda x, v=v: np.full(3, v) for v in (1e57, NAN, 0.0))
+    for wide, right in ((0.0, True), (1e55, False)):
+        of = replace(programs(zero, lost, large), ranged=lambda values, v=wide: [np.full(3, v)])
+        assert judge(of, [x])[0].ok == right
+    assert not judge(programs(zero, lost, large), [x])[0].ok
+
+
 def test_products_that_vanish_lose_more_in_more_products():
     """What the unfused program loses for want of range, the fused one may lose 8 times."""
     x = np.random.default_rng(0).random((3, 8)) + 1
