@@ -398,6 +398,8 @@ class Conditions:
             return ["lt", tiles, whole]
         idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
         some = ["or", ["le", tiles, whole], idle]
+        if self._fastest is not None:
+            return ["and", some, ["le", self._fastest.rows, rows]]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some

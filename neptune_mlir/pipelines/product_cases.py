@@ -19,6 +19,9 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Expression, evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.product_tiles import (
+    CUT,
+    MORE,
+    STREAMED,
     TILES,
     WHOLE,
     Product,
@@ -79,10 +82,12 @@ def argument_of(extent: Any) -> tuple[int, int] | None:
 def tiles_worth(product: Product) -> tuple[tuple[ProductTile, ...], tuple[ProductTile, ...]]:
     """Tiles that may be the fastest, but for WHOLE: of sums that are not cut, and of those that
     are."""
+    tiles, cut = STREAMED if product.streamed else TILES, CUT if product.cuts else ()
     if not product.is_known:
-        return TILES, TILES if product.cuts else ()
-    found = {("whole", tile): whole_cycles(product, tile) for tile in (WHOLE, *TILES)}
-    for tile in TILES if product.cuts else ():
+        return tiles, cut
+    some = dict.fromkeys((WHOLE, *tiles, *STREAMED, *(() if product.streamed else MORE)))
+    found = {("whole", tile): whole_cycles(product, tile) for tile in some}
+    for tile in cut:
         found["cut", tile] = cut_cycles(product, tile, _chunks(product, tile))
     times = {key: evaluate(time, (), (), MULTIPROCESSORS) for key, time in found.items()}
     how, tile = min(times, key=lambda key: times[key])
@@ -99,10 +104,10 @@ def _chunks(product: Product, tile: ProductTile) -> int:
 
 class Fastest:
     """Which calls the kernels of a product are for, one after the other: those that it is faster
-    for than all before it."""
+    for than all before it. `rows`: of the product."""
 
     def __init__(self, product: Product):
-        self._product = product
+        self._product, self.rows = product, product.rows
         self._least = whole_cycles(product, WHOLE)
 
     def when(self, tile: ProductTile, chunks: Expression | None = None) -> Expression:

@@ -24,11 +24,12 @@ from neptune_mlir.targets.warp_groups import ELEMENT, PANEL
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
-# Measured on an H200 (docs/notebook.md, "Tiles of products by their number").
-NEAR = 36  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
-STEP = 51  # cycles of a step that no matrix unit runs in
-AROUND = 2600  # cycles of a program in front of its first step and behind its last one
-JOIN = 4000  # of the launch that joins chunks
+# Fitted to products on an H100 whose inputs lie in memory (docs/notebook.md, "Tiles of products").
+NEAR = 47  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
+STEP = 79  # cycles of a step that no matrix unit runs in
+AROUND = 520  # cycles of a program in front of its first step and behind its last one
+JOIN = 10500  # of the launch that joins chunks
+JOINED = 86  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
 REDUCED = 2  # cycles for 16 elements of a tile that is reduced
 WORD = 4  # bytes of an element of what is joined
 
@@ -76,8 +77,12 @@ class ProductTile:
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
-# the others: fewer columns first, then fewer rows
-TILES = (ProductTile(128, 128), ProductTile(64, 128), ProductTile(64, 64))
+# The others: for calls whose extents are not known, of sums that are not cut (where columns are
+# streamed, groups of their own reduce them) and of those that are; for known extents.
+TILES = (ProductTile(3 * PANEL, 128), ProductTile(64, 128))
+STREAMED = (ProductTile(128, 128), ProductTile(64, 128))
+CUT = (ProductTile(128, 128),)
+MORE = (ProductTile(128, 3 * PANEL), ProductTile(64, 64))
 
 
 def _within(product: Product, tile: ProductTile) -> ProductTile:
@@ -107,7 +112,7 @@ def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expre
     tile = _within(product, tile)
     programs = ["mul", chunks, tiles_of(product, tile)]
     steps = ["ceildiv", ["ceildiv", product.length, PANEL], chunks]
-    moved = 2 * WORD * tile.rows * tile.columns // NEAR
+    moved = 2 * WORD * tile.rows * tile.columns // JOINED
     join = ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
     return ["add", _rounds(programs, steps, tile, AROUND), join]
 
