@@ -25,7 +25,7 @@ Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
 # Fitted to products on an H100 whose inputs lie in memory (docs/notebook.md, "Tiles of products").
-NEAR = 47  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
+NEAR = 49  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
 STEP = 79  # cycles of a step that no matrix unit runs in
 AROUND = 520  # cycles of a program in front of its first step and behind its last one
 JOIN = 10500  # of the launch that joins chunks
