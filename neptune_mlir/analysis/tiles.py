@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
-from neptune_mlir.dialects.attributes import MULTIPLES, TUNED
+from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
 
 def foralls(module: Any) -> list[Any]:
-    """Every outermost `scf.forall` of a module, in order."""
+    """Every outermost `scf.forall` of a module that computes on tiles, in order."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -26,7 +27,7 @@ def foralls(module: Any) -> list[Any]:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return [op for op in found if not POINTS.on(op)]
 
 
 def tuned(forall: Any, name: str, otherwise: int) -> int:
@@ -69,7 +70,8 @@ def is_tensor(value: Any) -> bool:
 
 
 def element_bytes(dtype: str) -> int:
-    return max(1, (int(dtype.lstrip("bfiu")) if dtype != "index" else 64) // 8)
+    bits = re.match(r"[bfiu]+(\d+)", dtype)  # f8E4M3FN has more behind it
+    return max(1, (int(bits[1]) if bits else 64) // 8)
 
 
 def owner(value: Any) -> Any:
@@ -77,10 +79,27 @@ def owner(value: Any) -> Any:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
+def chooses_scalars(op: Any) -> bool:
+    """Whether a branch only makes numbers, of which each use may take those that it needs."""
+    inner = [o.operation for region in op.regions for b in region.blocks for o in b.operations]
+    plain = ("arith.", "affine.", "scf.yield", "tensor.extract")
+    return not any(map(is_tensor, op.results)) and all(o.name.startswith(plain) for o in inner)
+
+
 def is_blank(value: Any) -> bool:
     """Whether a tensor is only there for its shape, or one value throughout."""
     op = owner(value)
     return op is not None and op.name in ("tensor.empty", "linalg.fill")
+
+
+def filled_with(value: Any) -> float | None:
+    """The float that a tile is filled with; None where it is not, or the number is not known."""
+    op = owner(value)
+    constant = owner(op.operands[0]) if op is not None and op.name == "linalg.fill" else None
+    if constant is None or constant.name != "arith.constant":
+        return None
+    attribute = constant.attributes["value"]
+    return ir.FloatAttr(attribute).value if isinstance(attribute, ir.FloatAttr) else None
 
 
 def is_inside(value: Any, forall: Any) -> bool:

@@ -11,12 +11,14 @@ operand of a kernel is passed as its address and the strides of all but the inne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
+from neptune_mlir.codegen.gpu.overlap import independent
 from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
@@ -47,14 +49,25 @@ def distribute_tiles(module: Any, *, entry: str = "") -> None:
                 writer.chip.declare_module()
             if any(RESIDENT.on(x.forall) for x in signatures):
                 declare_counters()
-            for number, writer in enumerate(writers):
-                if writer.target.overlaps_launches:
-                    writer.signature.follows = number > 0
-                    writer.is_followed = number + 1 < len(writers)
+            if all(writer.target.overlaps_launches for writer in writers):
+                _overlap(writers, host)
+            for writer in writers:
                 writer.write()
     host.finish(module)
     leave_facts(module, signatures)
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+
+
+def _overlap(writers: Sequence[KernelWriter], host: GpuHost) -> None:
+    """Let kernels start before those in front of them have ended."""
+    beside = [False] * len(writers)
+    if not host.in_place:  # else a result may have the memory of what another kernel reads
+        beside = independent(host.kernels, [x.grid for x in host.launches], host.buffers)
+    for number, writer in enumerate(writers):
+        writer.signature.follows = number > 0
+        writer.signature.independent = beside[number]
+        writer.is_followed = number + 1 < len(writers)
+        writer.waits_first = any(beside)
 
 
 def chip_of(target: GpuTarget) -> Chip:

@@ -3,15 +3,19 @@
 select, and the caller is to get an error message.
 
 The child reads the module on standard input and writes assembly or an object file on standard
-output. It imports llvmlite and the text rewriter only, so it starts in a fraction of a second.
+output. It is a fork of a process that has imported llvmlite and the text rewriter.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Sequence
 
 from neptune_mlir import child
 from neptune_mlir.errors import ToolError
+
+NAME = "neptune_mlir.codegen.llvm_child"
 
 
 def generate(
@@ -28,12 +32,9 @@ def generate(
     Raises:
         ToolError: LLVM refuses the module or dies on it.
     """
-    command = [
-        sys.executable, "-m", "neptune_mlir.codegen.llvm_child",
-        triple, chip, features, form, option, "unroll" if unroll else "",
-    ]  # fmt: skip
+    arguments = [triple, chip, features, form, option, "unroll" if unroll else ""]
     late = f"LLVM did not finish in {timeout:g} s for {chip}"
-    ended = child.run(command, text.encode(), timeout, late)
+    ended = child.forked(NAME, arguments, text.encode(), timeout, late)
     if ended.status:
         reason = ended.said.strip().splitlines()
         status = f"signal {-ended.status}" if ended.signal else "an error"
@@ -43,6 +44,11 @@ def generate(
             + (reason[-1] if reason else "no message")
         )
     return ended.made
+
+
+def start() -> None:
+    """Have what `generate` needs imported, while something else is done."""
+    child.start(NAME)
 
 
 def _generate(
@@ -74,14 +80,21 @@ def _generate(
     return str(machine.emit_assembly(module)).encode()
 
 
-def main() -> int:
+def prepare() -> None:
+    """Import what a child needs."""
+    with contextlib.suppress(ImportError):  # the child says so
+        import llvmlite.binding as llvm
+
+        import neptune_mlir.codegen.llvm_text  # noqa: F401
+
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+
+
+def main(arguments: Sequence[str]) -> int:
     try:
-        sys.stdout.buffer.write(_generate(sys.stdin.buffer.read().decode(), *sys.argv[1:]))
+        sys.stdout.buffer.write(_generate(sys.stdin.buffer.read().decode(), *arguments))
     except RuntimeError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -53,8 +53,8 @@ CHIP = Attribute(
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
-        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.schedule.tile",
-        "transforms.tiling.skip_dead_tiles",
+        "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
+        "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
     ),
 )  # fmt: skip
 BUFFER = Attribute(
@@ -273,27 +273,34 @@ KERNEL = Attribute(
     "kernel", TEXT, "scf.forall",
     "the name of the kernel",
     writers=(
-        "transforms.gpu.points_to_kernels", "transforms.hopper.positions_ahead",
-        "transforms.tiling.extrema", "transforms.tiling.lower_to_tiles",
+        "transforms.gpu.longest_first", "transforms.gpu.points_to_kernels",
+        "transforms.hopper.positions_ahead", "transforms.tiling.extrema",
+        "transforms.tiling.lower_to_tiles",
     ),
-    readers=("transforms.hopper.positions_ahead", "transforms.tiling.host_plan"),
+    readers=(
+        "transforms.gpu.longest_first", "transforms.hopper.positions_ahead",
+        "transforms.tiling.host_plan",
+    ),
 )  # fmt: skip
 OF_MASK = Mark(
     "of_mask", MARK, "scf.forall",
     "the kernel finds what a mask is made of, so that others skip tiles",
     writers=(
-        "transforms.hopper.positions_ahead", "transforms.tiling.extrema",
-        "transforms.tiling.lower_to_tiles",
+        "transforms.gpu.longest_first", "transforms.hopper.positions_ahead",
+        "transforms.tiling.extrema", "transforms.tiling.lower_to_tiles",
     ),
     readers=(
-        "transforms.hopper.positions_ahead", "transforms.tiling.host_plan",
-        "transforms.tiling.merge_programs",
+        "transforms.gpu.longest_first", "transforms.hopper.positions_ahead",
+        "transforms.tiling.host_plan", "transforms.tiling.merge_programs",
     ),
 )  # fmt: skip
 TARGET = Attribute(
     "target", TEXT, "scf.forall",
     "the GPU that the layouts are for",
-    writers=("transforms.gpu.assign_layouts", "transforms.gpu.points_to_kernels"),
+    writers=(
+        "transforms.gpu.assign_layouts", "transforms.gpu.longest_first",
+        "transforms.gpu.points_to_kernels",
+    ),
     readers=(
         "codegen.distribute_tiles", "transforms.hopper.partition_warps",
         "transforms.hopper.schedule_loops",
@@ -302,7 +309,10 @@ TARGET = Attribute(
 WARPS = Attribute(
     "warps", NUMBER, "scf.forall",
     "warps of a program; of a specialised one, those of its consumers",
-    writers=("transforms.gpu.assign_layouts", "transforms.gpu.points_to_kernels"),
+    writers=(
+        "transforms.gpu.assign_layouts", "transforms.gpu.longest_first",
+        "transforms.gpu.points_to_kernels",
+    ),
     readers=(
         "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.gpu.layout_stages",
         "transforms.hopper.partition_warps",
@@ -323,8 +333,10 @@ HELD = Attribute(
 POINTS = Attribute(
     "points", NUMBER, "scf.forall",
     "threads of a block, of a kernel with one thread a point",
-    writers=("transforms.gpu.points_to_kernels",),
-    readers=("codegen.distribute_tiles", "codegen.gpu.host", "codegen.gpu.in_place"),
+    writers=("transforms.gpu.longest_first", "transforms.gpu.points_to_kernels"),
+    readers=(
+        "analysis.tiles", "codegen.distribute_tiles", "codegen.gpu.host", "codegen.gpu.in_place",
+    ),
 )  # fmt: skip
 PLAN = Attribute(
     "plan", TEXT, "builtin.module",
@@ -447,7 +459,7 @@ REFERENCES = Attribute(
     "references", NUMBERS, "weights and factors of an online softmax",
     "the operands that are references",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.measured",),
+    readers=("codegen.gpu.measured", "transforms.hopper.pipeline_loops"),
 )  # fmt: skip
 AGAIN = Mark(
     "again", MARK, "a matmul",

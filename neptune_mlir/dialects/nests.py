@@ -32,17 +32,21 @@ POSITIONS = "a loop, a loop floordiv or mod a constant, a lookup, and sums of on
 
 
 class Values:
-    """Keys for MLIR values: `key(value)` names it, `values[key]` finds it again."""
+    """Keys for MLIR values: `key(value)` names it, `values[key]` finds it again.
+
+    MLIR tells values apart by their address, and that of an op which was erased is used again.
+    So a key belongs to its value as long as that lives.
+    """
 
     def __init__(self) -> None:
-        self._keys: dict[Any, str] = {}
+        self._keys: dict[Any, tuple[str, Any]] = {}  # with the value itself
         self._values: dict[str, Any] = {}
         self._holders: dict[str, list[Any]] = {}  # the values that have a key
         self._numbers: dict[str, int] = {}  # how many keys begin with a hint
 
     def key(self, value: Any, hint: str | None = None) -> str:
         """The key of `value`; a new value is called `hint`, with a number unless it names it."""
-        if value not in self._keys:
+        if not self.knows(value):
             if hint is None:
                 hint = "arg" if isinstance(value, ir.BlockArgument) else "v"
             elif hint not in self._values and isinstance(value, ir.BlockArgument):
@@ -54,21 +58,22 @@ class Values:
             while f"{hint}{number}" in self._values:
                 number += 1
             self.bind(f"{hint}{number}", value)
-        return self._keys[value]
+        return self._keys[value][0]
 
     def bind(self, key: str, value: Any) -> None:
         """Give `value` this key."""
         if key not in self._values:
             for hint in self._numbers:
                 self._numbers[hint] += key.startswith(hint)
-        self._keys[value] = key
+        self._keys.pop(value, None)  # else the dictionary keeps the old one of two equal values
+        self._keys[value] = key, value
         self._values[key] = value
         self._holders.setdefault(key, []).append(value)
 
     def rebind(self, key: str, value: Any) -> None:
         """`value` takes `key` over from the value that had it (which may be gone)."""
         for holder in self._holders.pop(key, ()):
-            if self._keys.get(holder) == key:
+            if self._keys.get(holder, ("",))[0] == key:
                 del self._keys[holder]
         self.bind(key, value)
 
@@ -77,7 +82,14 @@ class Values:
 
     def knows(self, value: Any) -> bool:
         """Whether a value has a key."""
-        return value in self._keys
+        _, known = self._keys.get(value, ("", None))
+        if known is None or known is value:
+            return known is not None
+        try:
+            known.owner  # noqa: B018
+        except RuntimeError:  # its op was erased
+            return False
+        return True
 
     def __contains__(self, key: str) -> bool:
         return key in self._values

@@ -78,6 +78,7 @@ def producer_region(op: Any) -> None:
             raise Rejected(inner, "carries a value in a neptune.producer; its loops only load")
         scalar = inner.name.startswith(("arith.", "affine.")) or inner.name == "tensor.dim"
         scalar = scalar or (inner.name == "tensor.extract" and _is_above(inner.operands[0], op))
+        scalar = scalar or (inner.name == "scf.if" and len(inner.results) > 0)  # chooses numbers
         if not scalar and inner.name not in (*LOADS, *_LOOPS, PAGED, PUT):
             raise Rejected(
                 inner, "stands in a neptune.producer, which holds loops, loads, puts and index "

@@ -36,9 +36,11 @@ from neptune_mlir.analysis.tiles import foralls, tuned
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
+from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.product_tiles import Product, ProductTile
 from neptune_mlir.transforms.schedule.cut_rows import cut_streams
 from neptune_mlir.transforms.schedule.tile import kernel_ops
@@ -76,6 +78,7 @@ class Case:
         merged: the program has two axes of rows as one (`merge-rows`).
         exact: the condition says all, whatever the schedule.
         product: that the program ends with, of kernels that are chosen by its `tile`.
+        wide: results are wider than an instruction of warp groups.
     """
 
     knob: str
@@ -88,6 +91,7 @@ class Case:
     exact: bool = False
     product: Product | None = None
     tile: ProductTile | None = None
+    wide: bool = False
 
     @property
     def rows(self) -> int:
@@ -242,10 +246,15 @@ def _and_whole(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def merged_rows(rows: int) -> tuple[Case, ...]:
+def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
     """Calls with few rows along each of two axes that are one (0: a call knows how many)."""
+    kinds = [kind for f in functions(module) for kind in f.type.results]
+    wide = any(
+        kind.rank and kind.shape[-1] > warp_groups.WIDEST
+        for kind in kinds if isinstance(kind, bindings.ir.RankedTensorType)
+    )  # fmt: skip
     cases = [
-        Case(f"rows:{n}", schedule=schedule, merged=True)
+        Case(f"rows:{n}", schedule=schedule, merged=True, wide=wide)
         for n in MERGED
         for schedule in ("private", "streamed")
         if schedule == "private" or n >= PORTABLE or n <= SMALL
@@ -408,16 +417,21 @@ class Conditions:
         """The largest tiles: no more than half as many as the program for any call has, or so few
         that they leave three quarters of the multiprocessors idle; where that program has the same
         tiles, so few that it does not keep the multiprocessors busy. (All calls, where their rows
-        are known.) Smaller ones: no more than these, so that each holds all rows."""
+        are known.) Smaller ones: no more than these, so that each holds all rows. Of results wider
+        than an instruction, that program is as good where it keeps the multiprocessors busy: a warp
+        of few rows computes with a tile for longer than the next one is on its way."""
+        whole = _programs(self._plan)
         if self._largest is None:
-            whole = _programs(self._plan)
             half = ["le", ["mul", 2, tiles], whole]
             rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
             if tiles == whole:
                 rule = ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
             self._largest = tiles, case.condition or rule
             return self._largest[1]
-        return case.condition or ["le", tiles, self._largest[0]]
+        largest, rule = self._largest
+        fits: Expression = ["le", tiles, largest]
+        busy = case.wide and largest == whole
+        return case.condition or (["and", fits, rule] if busy else fits)
 
     def _whole(self, case: Case, variant: Plan) -> Expression:
         """Calls for tiles of merged rows whose stream is not cut: where these keep the

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from neptune_mlir.codegen import llvm_child
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.errors import LoweringError, ToolError
@@ -60,6 +61,7 @@ def begin_images(
         module: tile IR; each architecture gets a copy.
         begin_one: begins the image of one: what it finishes is a `Compiled`.
     """
+    llvm_child.start()
     begun = []
     for name in map(str.strip, target.split(",")):
         copy = module.operation.clone()
@@ -188,7 +190,7 @@ def alignment_of(kernels: Sequence[KernelFacts]) -> dict[tuple[str, int], int]:
 
 CLEAN = (Step("canonicalize"), Step("cse"))
 # and what two programs that became one both load
-MERGE = (Step("merge-programs"), Step("canonicalize"), Step("cse"))
+MERGE = (Step("merge-programs"), Step("longest-first"), Step("canonicalize"), Step("cse"))
 
 
 def outline_rest(target: str) -> tuple[Step, ...]:

@@ -273,7 +273,8 @@ class RaisedProgram:
         merged.run([Step("merge-rows")])
         rows = [MERGED_ROWS.find(f.operation, None) for f in functions(merged.module)]
         known = [n for n in rows if n is not None]
-        return merged, merged_rows(known[0]) if len(rows) == len(known) == 1 else ()
+        found = merged_rows(merged.module, known[0]) if len(rows) == len(known) == 1 else ()
+        return merged, found
 
     def lowerings(
         self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = "",

@@ -14,6 +14,7 @@ from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaun
 # numbers of the driver's enumerations
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
+_UNIFIED = 4  # CUmemorytype: whichever memory an address is in
 _MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
 _SWIZZLES = {32: 2, 64: 3}  # by the elements of a row of a box: 64 and 128 bytes
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
@@ -48,6 +49,18 @@ class LaunchConfig(ctypes.Structure):
         ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
         ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
         ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
+    )  # fmt: skip
+
+
+class CopyRows(ctypes.Structure):
+    """CUDA_MEMCPY2D between addresses."""
+
+    _fields_ = (
+        *((f"{side}_{name}", kind) for side in ("source", "target") for name, kind in (
+            ("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("memory", ctypes.c_int),
+            ("host", ctypes.c_void_p), ("address", ctypes.c_void_p), ("array", ctypes.c_void_p),
+            ("pitch", ctypes.c_size_t),
+        )), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t),
     )  # fmt: skip
 
 
@@ -121,6 +134,19 @@ class CudaDriver(Driver):
         if hasattr(self.library, "cuFuncLoad"):  # CUDA 12.4
             self.inside(context, "cuFuncLoad", function)
         return shared
+
+    def copy_rows(
+        self, target: int, source: int, width: int, rows: int, pitch: int, device: int, stream: int
+    ) -> None:
+        """Copy `rows` times `width` bytes, `pitch` apart on both sides, by a copy engine of a
+        device."""
+        asked = CopyRows(
+            source_memory=_UNIFIED, source_address=source, source_pitch=pitch,
+            target_memory=_UNIFIED, target_address=target, target_pitch=pitch, width=width,
+            rows=rows,
+        )  # fmt: skip
+        context = self.context(device)
+        self.inside(context, "cuMemcpy2DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
 
     def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         attributes = ctypes.addressof(EARLY) if launch.early else None

@@ -26,6 +26,7 @@ from neptune_mlir.targets.findings import ProgramFinding, program_digest
 
 ENVIRONMENT = "NEPTUNE_TUNING"
 _Item = TypeVar("_Item")
+ALL_LATE = 6  # more products than a loop has
 ABOUT = "What was measured to be best for kernels of warp groups (docs/tuning.md). An entry holds" \
     " for streams of at least `from` points."  # fmt: skip
 
@@ -100,6 +101,8 @@ class Choice:
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
         early: whether an iteration loads vectors in front of its products, not beside them.
+        late: how many products may run an iteration late, at most (`schedule-loops`).
+        lefts: whether left factors that a program loads once stay in registers.
     """
 
     rows: int
@@ -113,6 +116,8 @@ class Choice:
     keeps: bool = True
     blocks: int = 1
     early: bool = False
+    late: int = ALL_LATE
+    lefts: bool = False
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
@@ -175,7 +180,7 @@ class Entry:
 
 
 # what a choice may say beside its sizes: the least number and what it is a multiple of
-_NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1)]
+_NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1), ("late", 0, 1)]
 _TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 
 

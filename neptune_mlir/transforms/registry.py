@@ -56,6 +56,7 @@ _MODULES: dict[str, str] = {
     "fuse-tiles": "neptune_mlir.transforms.cpu.fuse_tiles",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
     "merge-programs": "neptune_mlir.transforms.tiling.merge_programs",
+    "longest-first": "neptune_mlir.transforms.gpu.longest_first",
     "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",
     "outline-kernels": "neptune_mlir.transforms.cpu.outline_kernels",
     "tensor-to-generic": "neptune_mlir.transforms.gpu.tensor_to_generic",

@@ -31,7 +31,7 @@ config.environment["NEPTUNE_CACHE_DIR"] = os.path.join(config.test_exec_root, "O
 
 # a server that runs the tools, if test_lit.py has started one
 server = os.environ.get("NEPTUNE_TOOL_SERVER")
-client = os.path.join(root, "test", "support", "tool_server.py")
+client = os.path.join(root, "test", "support", "tool_client.py")
 python = f"{sys.executable} -I -S {client} {server}" if server else f"{sys.executable} -m"
 
 

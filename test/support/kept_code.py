@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What LLVM and ptxas make of a text, kept for a session by the content of the text.
+"""What LLVM and ptxas make of a text, and what stress tests said of chains, kept for a session by
+the content of the text or the test.
 
 Many tests compile the same program, and half of the time is LLVM's. A code generator gives the same
 code for the same text, so each text is given to it once, by whichever process comes first: a worker
 of pytest-xdist or the server of the lit tests. Errors are not kept. Where a test has put something
-in place of the functions below a code generator, it is called again.
+in place of the functions below a code generator, or of the stress test, it is called again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from neptune_mlir.algebra.numerics import alike
+from neptune_mlir.algebra.numerics.stress import Report
 
 ENVIRONMENT = "NEPTUNE_TEST_CODE"  # the folder
 
@@ -43,6 +47,26 @@ def install() -> None:
     llvm_child.generate = _keeping(folder, llvm_child.generate, untouched)
     # which assembler it is counts, and whether there is one
     ptxas.assemble = _keeping(folder, ptxas.assemble, untouched, lambda: ptxas.find_ptxas())
+    alike.store.set(_Verdicts(folder, alike.stress))
+
+
+class _Verdicts:
+    """A store of `alike` for one session and one stress test. (That of the product,
+    `driver/verdicts.py`, is asked by the tests of it alone.)"""
+
+    def __init__(self, folder: Path, stress: Callable[..., Any]) -> None:
+        self._folder, self._stress = folder, stress
+
+    def load(self, content: str) -> Report | None:
+        path = self._folder / f"{content}.verdict"
+        if alike.stress is not self._stress or not path.exists():
+            return None
+        found: Report = pickle.loads(path.read_bytes())
+        return found
+
+    def keep(self, content: str, report: Report) -> None:
+        if alike.stress is self._stress:
+            _write(self._folder / f"{content}.verdict", report)
 
 
 def _keeping(
@@ -57,10 +81,14 @@ def _keeping(
         if path.exists():
             return pickle.loads(path.read_bytes())
         found = make(*arguments, **named)
-        handle, temporary = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            pickle.dump(found, file)
-        os.replace(temporary, path)
+        _write(path, found)
         return found
 
     return made
+
+
+def _write(path: Path, found: Any) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        pickle.dump(found, file)
+    os.replace(temporary, path)  # whoever reads now has all of one of the two

@@ -3,32 +3,18 @@
 
 A tool takes a second, most of it to import what a pass needs. The server imports that once. Each
 command is a fork of it, with the arguments, environment, folder and open files of the client that
-lit runs (`python -I -S tool_server.py SOCKET MODULE ARGUMENT...`); the client ends as the tool
-ends. So a command has a process of its own, as a user's has.
+lit runs (`tool_client.py`); the client ends as the tool ends. So a command has a process of its
+own, as a user's has.
 """
 
-import array
-import json
+import marshal
 import os
 import socket
 import sys
 
+from support.tool_client import STREAMS
+
 PRELOADED = ("neptune_mlir.cli.opt", "neptune_mlir.cli.main", "filecheck.main")
-STREAMS = (0, 1, 2)
-DIED = 134  # what a shell says of a process that aborted
-
-
-def ask(path: str, module: str, arguments: list[str]) -> int:
-    """Have the server at `path` run a module with this process's files; its exit status."""
-    call = {"module": module, "arguments": arguments, "folder": os.getcwd(), "env": {**os.environ}}
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
-        files = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", STREAMS))
-        server.sendmsg([b"."], [files])
-        server.sendall(json.dumps(call).encode())
-        server.shutdown(socket.SHUT_WR)
-        answer = server.recv(16)
-    return int(answer) if answer else DIED
 
 
 def preload() -> None:
@@ -49,6 +35,7 @@ def preload() -> None:
         except ModuleNotFoundError as error:  # of a package that is not asked of everybody
             if str(error.name).startswith("neptune_mlir"):
                 raise
+    importlib.import_module("neptune_mlir.codegen.llvm_child").start()  # one for all commands
     importlib.import_module("support.kept_code").install()
 
 
@@ -92,14 +79,14 @@ def _run(client: socket.socket) -> None:
     sys.stdin = open(0, closefd=False)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", 1, closefd=False)
     with client.makefile("rb") as sent:
-        call = json.loads(sent.read())
-    os.chdir(call["folder"])
+        module, arguments, folder, environment = marshal.loads(sent.read())
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(call["env"])
-    sys.argv = [call["module"], *call["arguments"]]
+    os.environ.update(environment)
+    sys.argv = [module, *arguments]
     status = 1
     try:
-        main = sys.modules[call["module"]].main  # all tools have one, and return a status or exit
+        main = sys.modules[module].main  # all tools have one, and return a status or exit
         status = main() or 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -117,7 +104,4 @@ def _run(client: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        serve(sys.argv[1])
-    else:
-        sys.exit(ask(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    serve(sys.argv[1])

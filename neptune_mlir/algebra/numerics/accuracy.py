@@ -20,7 +20,9 @@ Both are measured against the program in float64. The rule, for every result:
   whatever its result is: nothing is compared.
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
-* error(fused) <= 2 error(unfused) + 4 ulp. The error of a row (the last dimension; each element
+* error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
+  program rounds it to on the way: which way a number falls there is luck, which a last place of
+  the inputs does not move. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
   result's type; that of a result is its worst row's. So a row of large numbers hides no error of
   a small one, and the cancellation in one element of a product decides nothing.
@@ -167,6 +169,13 @@ def bound(unfused: Any, dtype: str = "f32") -> Any:
     """What the error of a fused program may be, in ulps of its type, beside that of the program as
     written. The stress test (`stress`) asks for the same of every fused form."""
     return TIMES * unfused + SLACK[dtype]
+
+
+def rounded_to(dtype: str, through: str) -> float | None:
+    """`Comparison.slack` of a result that is rounded to another type on the way."""
+    if through == dtype or not {dtype, through} <= SLACK.keys():
+        return None
+    return max(SLACK[dtype], SLACK[through] * EPSILON[through] / EPSILON[dtype])
 
 
 def ends(dtype: str) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     Comparison,
     ends,
     jittered,
+    rounded_to,
     wiggled,
 )
 from neptune_mlir.algebra.numerics.orders import ORDERS
@@ -51,11 +52,18 @@ class Programs:
     ranged: Run | None = None
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
+    # of each result the least type that it is rounded to on the way; its own where this is empty
+    rounded: tuple[str, ...] = ()
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
         order = run % (ORDERS + 1)
         return self.reordered(order) if self.reordered and order else self.unfused
+
+    def comparisons(self) -> list[Comparison]:
+        """One for each result, with nothing compared yet."""
+        through = self.rounded or self.results
+        return [Comparison(d, rounded_to(d, t)) for d, t in zip(self.results, through, strict=True)]
 
     @property
     def roles(self) -> list[str]:
@@ -144,7 +152,7 @@ def _judged(
     programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool
 ) -> list[Comparison]:
     """`doubt`: whether the range of its types may be what the unfused program lacks."""
-    found = [Comparison(dtype) for dtype in programs.results]
+    found = programs.comparisons()
     _run(programs, arguments, found)
     if all(c.ok for c in found):
         return found
@@ -161,7 +169,7 @@ def _judged(
     near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
     _prepare_orders(programs, moved, 1)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
-    found = [Comparison(dtype) for dtype in programs.results]
+    found = programs.comparisons()
     hidden = programs.hidden(arguments)
     _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt)
     if all(c.ok or c.strangers for c in found):

@@ -135,12 +135,14 @@ class WholeProgram:
         results: what is compared, with element types.
         exponents: the inputs that exponents are made of, other than through a sum; None where
             that cannot be told.
+        rounded: of each result the narrowest type that it is rounded to on the way.
     """
 
     inputs: Mapping[str, tuple[tuple[int, ...], str]]
     scalars: Mapping[Any, float]
     results: Mapping[str, str]
     exponents: frozenset[str] | None
+    rounded: Mapping[str, str] = field(default_factory=dict)
 
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
@@ -195,6 +197,7 @@ def wrong_values(
         programs = Programs(
             fused, ways[0], exact, dtypes, tuple(definition.results.values()), places,
             _prepare, ways.__getitem__, most=RUNS,
+            rounded=tuple(definition.rounded.get(k, d) for k, d in definition.results.items()),
         )  # fmt: skip
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]

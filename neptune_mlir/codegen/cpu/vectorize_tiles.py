@@ -132,6 +132,19 @@ class _GridKernel:
 
     def _plan_layouts(self) -> None:
         """Give every tile a place, with the dimension contiguous that a contraction wants."""
+        generics = self._views_of_tiles()
+        wishes, rows = self._wishes(generics)
+        self._widen(generics)
+        self.live = LiveSizes(self.em, self.function.operation, rows.get)
+        for value, view in list(self.views.items()):
+            wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
+            if len(wish) == 1 and None not in wish:
+                (view.slot.inner,) = wish
+            if isinstance(view.slot, Slot):
+                self.views[value] = view.slot.view(self.em, self.scratch.place(view.slot))
+
+    def _views_of_tiles(self) -> list[Any]:
+        """Note a view of each tile, that has no place yet; the tile ops."""
         generics: list[Any] = []
 
         def visit(op: Any) -> Any:
@@ -146,8 +159,15 @@ class _GridKernel:
             return ir.WalkResult.ADVANCE
 
         self.function.operation.walk(visit)
+        return generics
+
+    def _wishes(
+        self, generics: list[Any]
+    ) -> tuple[dict[Slot, set[int | None]], dict[Any, list[int]]]:
+        """Which dimension of each tile its readers want contiguous (None: the last one), and the
+        rows that contractions have in blocks."""
         wishes: dict[Slot, set[int | None]] = {}
-        rows: dict[Any, list[int]] = {}  # of contractions
+        rows: dict[Any, list[int]] = {}
         for op in generics:
             known = [v for v in op.operands if v in self.views]
             if (generic := self._known(op)) is None:
@@ -170,14 +190,7 @@ class _GridKernel:
                     pass  # a copy transposes well
                 elif any(o.view for o in generic.inputs):
                     wishes.setdefault(slot, set()).add(None)
-        self._widen(generics)
-        self.live = LiveSizes(self.em, self.function.operation, rows.get)
-        for value, view in list(self.views.items()):
-            wish = wishes.get(view.slot, set()) if isinstance(view.slot, Slot) else set()
-            if len(wish) == 1 and None not in wish:
-                (view.slot.inner,) = wish
-            if isinstance(view.slot, Slot):
-                self.views[value] = view.slot.view(self.em, self.scratch.place(view.slot))
+        return wishes, rows
 
     def _widen(self, generics: list[Any]) -> None:
         """Tiles of 16-bit numbers that products alone read are held as what products sum in:

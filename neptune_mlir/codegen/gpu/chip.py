@@ -116,6 +116,10 @@ class Chip:
         """Wait until the kernels launched before have ended, and their results can be read."""
         raise NotImplementedError
 
+    def see_what_is_over(self) -> None:
+        """Read nothing from near caches that a kernel wrote which has ended."""
+        raise NotImplementedError
+
     # ---- scalars
 
     def again(self, threads: Threads) -> Threads:

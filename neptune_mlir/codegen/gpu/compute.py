@@ -521,7 +521,7 @@ class Compute:
             for n in range(n_count)
         }
 
-    def _operand_of(
+    def operand_of(
         self, g: Generic, k: int, which: str, p: Contraction, grid: L.WarpGrid,
         i: MatrixInstruction,
     ) -> Operand:  # fmt: skip
@@ -539,7 +539,7 @@ class Compute:
             return lambda row, depth, count: [
                 tile.pieces[at, depth] for at in range(row, row + count)
             ]
-        chip, operand = self.s.chip, self._operand_of(g, k, which, p, grid, i)
+        chip, operand = self.s.chip, self.operand_of(g, k, which, p, grid, i)
         free, deep, layout = operand.free, operand.deep, operand.layout
         if not isinstance(tile, (Held, Splat, Pending)):
             return tile.operand(self.threads, self.memory, operand)

@@ -36,6 +36,7 @@ class KernelSignature:
     outputs: int
     places: list[tuple[str, int]]
     follows: bool = False  # starts early, and waits for the kernel before it
+    independent: bool = False  # of what may run then: it waits at its end
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference

@@ -20,6 +20,7 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout, Shared, blocked, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
+    chooses_scalars,
     element_of,
     element_type,
     is_inside,
@@ -92,6 +93,7 @@ class KernelWriter:
         self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
         self.is_followed = False  # by a kernel that may start early
+        self.waits_first = False  # before it lets that one start
 
     # ---- the function
 
@@ -107,7 +109,7 @@ class KernelWriter:
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
             self._program(block)
-            gpu.ReturnOp([])
+            self.end()
         self.finish(operation)
 
     def _program(self, block: Any) -> None:
@@ -183,10 +185,21 @@ class KernelWriter:
             self.s.mark_uniform(value)
             self.scalars[scalar] = value
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
+        waits = self.signature.follows and not self.signature.independent
+        if waits and self.waits_first:
+            self.chip.wait_for_last()
         if self.is_followed:
             self.chip.let_next_start()
-        if self.signature.follows:
+        if waits and not self.waits_first:
             self.chip.wait_for_last()
+        if self.signature.independent:
+            self.chip.see_what_is_over()
+
+    def end(self) -> None:
+        """The end of the function. (Who waits for this kernel waits for those before it.)"""
+        if self.signature.independent:
+            self.chip.wait_for_last()
+        gpu.ReturnOp([])
 
     def program_position(self, block: Any) -> None:
         """Loop variables of the forall from the number of the block."""
@@ -256,11 +269,26 @@ class KernelWriter:
             )
         if op.name == "tensor.extract":
             made = self.write_extract(op, local)
+        elif op.name == "scf.if":
+            made = self.choose(op, local)[list(op.results).index(value)]
         else:
             made = self.s.clone(ScalarOp.of(op), [self.scalar(o, local) for o in op.operands])
         if local is not None:
             local[value] = made
         return made
+
+    def choose(self, op: Any, local: dict[Any, Any] | None = None) -> list[Any]:
+        """The scalars of a branch, each side with what makes its own."""
+        sides = [region.blocks[0] for region in op.regions]
+        branch = scf.IfOp(
+            self.scalar(op.operands[0], local), [v.type for v in op.results], has_else=True
+        )
+        for side, block in zip(sides, (branch.then_block, branch.else_block), strict=True):
+            *_, end = side.operations
+            with self.s.scope(block):
+                inside = dict(local or {})  # what is made here is not there behind the branch
+                scf.YieldOp([self.scalar(v, inside) for v in end.operation.operands])
+        return list(branch.results)
 
     def write_extract(self, op: Any, local: dict[Any, Any] | None = None) -> Any:
         """An element of a tensor that the kernel takes, or of a tile that has but one."""
@@ -298,6 +326,8 @@ class KernelWriter:
             self.emitters[op.name](self, op)
         elif op.name == "tensor.extract":
             self.scalars[op.results[0]] = self.write_extract(op)
+        elif op.name == "scf.if" and chooses_scalars(op):
+            self.scalars.update(zip(op.results, self.choose(op), strict=True))
         elif any(is_tensor(v) for v in [*op.operands, *op.results]):
             raise LoweringError(
                 f"'{op.name}' on tiles has no GPU lowering", loc=location_text(op.location)

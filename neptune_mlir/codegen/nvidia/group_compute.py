@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -13,6 +15,13 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
+
+
+@dataclass(frozen=True)
+class LeftFactor:
+    """A left factor in registers as the words that instructions take."""
+
+    words: Sequence[Any]
 
 
 class GroupProducts:
@@ -52,10 +61,22 @@ class GroupProducts:
             a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
             a, a_steps = self._in_panels(a_tile, a_address, k, turned[0])
         else:
-            a = self._fragments(g, p, a_tile, layout)
+            kept = isinstance(a_tile, LeftFactor)
+            a = list(a_tile.words) if kept else self._fragments(g, p, a_tile, layout)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
+
+    def left_factor(
+        self, g: Generic, p: Contraction, tile: PanelTile, layout: Layout
+    ) -> LeftFactor:
+        """A left factor from shared memory, for all products that read it."""
+        compute, s = self.compute, self.s
+        grid, instruction = compute.warp_grid(layout, g, p), compute.instruction(g)
+        wanted = compute.operand_of(g, p.a, "a", p, grid, instruction)
+        fragments = tile.operand(compute.threads, compute.memory, wanted)
+        pieces = (fragments(0, k, 1)[0] for k in range(g.extents[p.k] // instruction.k))
+        return LeftFactor([s.op("llvm.bitcast", [x], s.i32) for piece in pieces for x in piece])
 
     def _own(self, address: Any, size: int) -> Any:
         """Where the part of this group begins, of parts of so many bytes."""

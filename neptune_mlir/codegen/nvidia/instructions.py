@@ -88,6 +88,9 @@ class Nvidia(Chip):
     def wait_for_last(self) -> None:
         asm("griddepcontrol.wait;", "~{memory}")  # the intrinsic lets loads move in front of it
 
+    def see_what_is_over(self) -> None:
+        asm("fence.acq_rel.gpu;", "~{memory}")
+
     # ---- copies
 
     def fetch(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:

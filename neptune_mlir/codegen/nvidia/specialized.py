@@ -13,6 +13,7 @@ from typing import Any
 from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
+    chooses_scalars,
     element_type,
     extent_multiple,
     read_generic,
@@ -30,7 +31,7 @@ from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
-from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
+from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -80,6 +81,7 @@ class SpecializedWriter(KernelWriter):
         self.queue: ProgramQueue | None = None
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
         self.again: Any = None  # of a loop whose products run on: whether one ran before
+        self.lefts: dict[Any, LeftFactor] = {}  # in registers, of tiles that are loaded once
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
@@ -97,7 +99,7 @@ class SpecializedWriter(KernelWriter):
         with self.forall.location, s.scope(block):
             self._begin(block, len(types))
             self._roles()
-            gpu.ReturnOp([])
+            self.end()
         self.boxes.pass_maps(operation, types)
         self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
         self.finish(operation)
@@ -259,13 +261,28 @@ class SpecializedWriter(KernelWriter):
 
     def _consume(self) -> None:
         self.running.clear()
+        self.lefts.clear()
         self.exchange.meet_again()
         for op in self.body.operations:
             self.write_op(op.operation)
 
     def _get(self, op: Any) -> None:
         tiles: dict[Any, Any] = self.tiles
-        tiles[op.results[0]] = self.rings.get(op)
+        tile = tiles[op.results[0]] = self.rings.get(op)
+        if op.block == self.body and tuned(self.forall, "lefts", 0):
+            self._keep_left(op.results[0], tile)
+
+    def _keep_left(self, value: Any, tile: Any) -> None:
+        """Bring a left factor that all iterations read to registers. (Shared memory gives an
+        instruction of few columns no more than both of its factors in the time that it takes.)"""
+        for use in value.uses:
+            start = use.owner.operation
+            if start.name == START and start.block != self.body:
+                g = read_generic(start)
+                p, layout = self.oriented(g), layout_of(start, shape_of(g.init))
+                if use.operand_number == p.a and g.maps[p.a].index(p.k) == 1:
+                    self.lefts[value] = self.products.left_factor(g, p, tile, layout)
+                    return
 
     def _release(self, op: Any) -> None:
         if RUNS_ON.on(op.parent):
@@ -276,7 +293,9 @@ class SpecializedWriter(KernelWriter):
     def _start(self, op: Any) -> None:
         g = read_generic(op)
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
-        begun = self.products.issue(g, self.oriented(g), tiles, layout)
+        p = self.oriented(g)
+        tiles[p.a] = self.lefts.get(op.operands[p.a], tiles[p.a])
+        begun = self.products.issue(g, p, tiles, layout)
         self.running[g.result] = Held(layout, begun)
         self.exchange.started(op)
 
@@ -391,6 +410,9 @@ class SpecializedWriter(KernelWriter):
 
     def _if(self, op: Any) -> None:
         """A branch of which all threads of a warp take the same side."""
+        if chooses_scalars(op):
+            self.scalars.update(zip(op.results, self.choose(op), strict=True))
+            return
         condition, layouts = self.scalar(op.operands[0]), self.carried_layouts(op, op.results)
         self.tiles |= self.elements_of([op])
         groups = self.rings.advancing(op)

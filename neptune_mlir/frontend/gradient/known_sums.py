@@ -5,12 +5,15 @@
     sum over j of c * exp(x(j) - m) = c * (sum over j of exp(x(j) - m))
 
 The body is a polynomial of atoms (`algebra.normal`); each monomial has to be the body of a known
-sum, or 1, times what does not vary along the axes. Taken where it leaves one product or nothing:
-what is left of a difference of sums would be the rounding of both.
+sum, or 1, times what does not vary along the axes. What a known sum has as a factor beside the data
+has to be a factor of the body as well, or an exponential: nothing is divided by what may be 0.
+Taken where it leaves one product or nothing: what is left of a difference of sums would be the
+rounding of both.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from neptune_mlir.algebra import terms as T
@@ -26,6 +29,7 @@ from neptune_mlir.algebra.poly import (
     constant,
     mono_mul,
     mono_pow,
+    scaled,
     to_term,
 )
 from neptune_mlir.algebra.terms import Term
@@ -42,9 +46,14 @@ def known_sum(program: Program, body: Term, axes: frozenset[int]) -> Term | None
         total: Poly = {}
         for mono, c in wanted.items():
             data, outside = _parts(mono, axes)
-            if data not in known:
+            values = (
+                normal.mul(k.value, {mono_mul(outside, k.inverse): c})
+                for k in known.get(data, ())
+                if k.divides(outside) and k.axes <= body.axes
+            )
+            value = next(values, None)
+            if value is None:
                 return None
-            value = normal.mul(known[data], {outside: c})
             total = add(total, value)
     except TooComplex:
         return None
@@ -53,13 +62,34 @@ def known_sum(program: Program, body: Term, axes: frozenset[int]) -> Term | None
     return to_term(total, body.dtype) if total else T.const(0.0, body.dtype)
 
 
-def _known(program: Program, axes: frozenset[int], normal: Normaliser) -> dict[Mono, Poly]:
-    """By what is summed, a product of what varies along the axes: the value of its sum."""
+@dataclass(frozen=True)
+class _Sum:
+    """A sum whose body has, beside what varies along its axes, the factors `outside`."""
+
+    value: Poly
+    outside: Mono
+    axes: frozenset[int]
+
+    @property
+    def inverse(self) -> Mono:
+        return mono_pow(self.outside, Fraction(-1))
+
+    def divides(self, wanted: Mono) -> bool:
+        """Whether what is to stand outside of a sum has these factors, but for exponentials."""
+        powers = dict(wanted)
+        return all(
+            t.op == "exp" or (powers.get(t, 0) * e > 0 and abs(powers[t]) >= abs(e))
+            for t, e in self.outside
+        )
+
+
+def _known(program: Program, axes: frozenset[int], normal: Normaliser) -> dict[Mono, list[_Sum]]:
+    """By what is summed, a product of what varies along the axes: the sums of that."""
     count = constant(1)
     for a in sorted(axes):
         size = T.make("cast", program.axis_list[a].size.term, dtype=normal.dtype)
         count = normal.mul(count, normal.poly(size))
-    found: dict[Mono, Poly] = {(): count}
+    found: dict[Mono, list[_Sum]] = {(): [_Sum(count, (), frozenset())]}
     for step in program.steps:
         if step.combiner != "add" or set(step.removed) != axes:
             continue
@@ -69,9 +99,8 @@ def _known(program: Program, axes: frozenset[int], normal: Normaliser) -> dict[M
         ((mono, c),) = poly.items()
         data, outside = _parts(mono, axes)
         read = T.read(step.key, *(T.index(a) for a in step.kept), dtype=step.body.dtype)
-        found.setdefault(
-            data, normal.mul(atom(read), {mono_pow(outside, Fraction(-1)): ONE / c})
-        )
+        value = scaled(atom(read), ONE / c)
+        found.setdefault(data, []).append(_Sum(value, outside, frozenset(step.kept)))
     return found
 
 

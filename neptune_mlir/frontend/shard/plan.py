@@ -25,7 +25,7 @@ def plan_of(split: ShardSplit) -> ShardPlan:
     )  # fmt: skip
     joins = {}
     for over, found in split.partials.items():
-        inputs = list(split.join(over, 2).inputs)[len(found.parts) :]
+        inputs = list(split.join(over, 1).inputs)[len(found.parts) :]
         results = tuple(_array(split, o) for o in split.results[over])
         joins[over] = Join(tuple(inputs), results)
     arguments = tuple(

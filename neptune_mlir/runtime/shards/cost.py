@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.runtime.shards.plan import Run, ShardSchedule
+from neptune_mlir.runtime.shards.layout import Call
+from neptune_mlir.runtime.shards.plan import ShardSchedule
 from neptune_mlir.targets.links import Link
 
 SAMPLED = 512  # rows of a run whose points are counted
@@ -85,8 +86,8 @@ class _ShardDevice:
                 arrival += size / link.bandwidth + link.latency
                 exposed += max(0.0, arrival - at)
                 at = max(at, arrival)
-            runs = self.schedule.runs(self.rank, owner)
-            spent = sum(self.points(run) / speed.points + speed.gap for run in runs)
+            calls = self._calls(owner)
+            spent = sum(self.points(call) / speed.points + speed.gap for call in calls)
             at, computed = at + spent, computed + spent
         back = sum(
             self._bytes(p.axes, p.dtype, owners[-1]) for p in plan.parts if p.over != traveling
@@ -103,17 +104,23 @@ class _ShardDevice:
         sizes[traveling] = self.schedule.layouts[traveling].lengths[owner]
         return math.prod({**self.extents, **sizes}[a] for a in axes) * _BYTES[dtype]
 
-    def points(self, run: Run) -> float:
+    def _calls(self, owner: int) -> list[Call]:
+        if self.plan.carries:
+            chain = self.schedule.chain(self.rank)
+            return [link.call for stage in chain if stage.owner == owner for link in stage.links]
+        return [run.call for run in self.schedule.runs(self.rank, owner)]
+
+    def points(self, call: Call) -> float:
         """The pairs of positions that a run computes: those that its masks let through, counted row
         by row over a sample."""
         rows, columns = self.plan.axes
-        (a, b), (c, d) = run.call.spans[rows], run.call.spans[columns]
+        (a, b), (c, d) = call.spans[rows], call.spans[columns]
         step = max(1, (b - a) // SAMPLED)
         sampled = range(step // 2, b - a, step)
-        found = sum(self._seen(run, row, d - c) for row in sampled)
+        found = sum(self._seen(call, row, d - c) for row in sampled)
         return found * (b - a) / max(1, len(sampled))
 
-    def _seen(self, run: Run, row: int, length: int) -> float:
+    def _seen(self, call: Call, row: int, length: int) -> float:
         """How many columns a row sees: an interval, since every form is linear."""
         rows, columns = self.plan.axes
         low, high = 0.0, length - 1.0
@@ -121,7 +128,7 @@ class _ShardDevice:
             if not f.known:
                 continue
             value = f.constant + f.positions.get(rows, 0) * row
-            value += sum(c * run.call.starts[x] for x, c in f.starts.items())
+            value += sum(c * call.starts[x] for x, c in f.starts.items())
             value += sum(c * self.schedule.sizes[x] for x, c in f.sizes.items())
             c = f.positions.get(columns, 0)
             if c > 0:
@@ -133,7 +140,10 @@ class _ShardDevice:
         return max(0.0, high - low + 1)
 
     def _join(self, over: str, speed: Speed) -> float:
-        """Parts are read, results written; the local kernel's writes are hidden behind its work."""
+        """Parts are read, results written; the local kernel's writes are hidden behind its work,
+        and so are the parts that runs take along."""
+        if self.plan.carries:
+            return 0.0
         parts, kept = self.plan.parts_over(over), self.schedule.kept(over)
         total = 0.0
         for stretch in self.schedule.stretches(over, self.rank):

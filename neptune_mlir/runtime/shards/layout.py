@@ -96,6 +96,11 @@ class Call:
     spans: Mapping[str, Piece]
     starts: Mapping[str, int]
 
+    def on(self, axis: str, span: Piece) -> Call:
+        """The same run on other positions of an axis, counted alike."""
+        moved = self.starts[axis] + span[0] - self.spans[axis][0]
+        return Call({**self.spans, axis: span}, {**self.starts, axis: moved})
+
 
 @dataclass(frozen=True)
 class Masks:

@@ -13,6 +13,11 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
 
 START, SIZE = "start", "size"
+FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
+# A position brings its bytes once and meets every row: with fewer rows than BUSY the link is slower
+# than the work, and data come in up to PARCELS parcels, of PARCEL positions or more.
+BUSY, PARCELS, PARCEL, ALIGNED = 4096, 1, 512, 128
+LATE = 3  # of so many rows one waits for parts to travel
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,18 @@ class ShardPlan:
             joins, tuple(d["results"]), masks, d["extents"],
         )  # fmt: skip
 
+    @property
+    def carries(self) -> bool:
+        """Whether runs take the parts of the runs before along, so that nothing is left to join:
+        where all parts stay, and nothing behind the reductions asks for positions (those that a
+        run is told may be moved)."""
+        traveling = self.axes[-1]
+        if len(self.axes) < 2 or [*self.joins] != [traveling]:
+            return False
+        join = self.joins[traveling]
+        told = {p.name for p in self.positions} & set(join.arguments)
+        return not told and not any(traveling in (r.axes or ()) for r in join.results)
+
     def parts_over(self, axis: str) -> list[ShardPart]:
         return [p for p in self.parts if p.over == axis]
 
@@ -120,10 +137,37 @@ class ShardPlan:
 @dataclass(frozen=True)
 class Run:
     """A call of the local kernel for the data of one owner, and the slot that its parts take among
-    those that are joined over each axis."""
+    those that are joined over each axis. `late`: after those for all others' data, whose parts are
+    on their way to their owners meanwhile."""
 
     call: Call
     slots: Mapping[str, int]
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class ChainLink:
+    """A call of a kernel for the data of one owner, on positions that `before` calls have had
+    before it; `last`: and none after it."""
+
+    call: Call
+    before: int
+    last: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other call has its positions."""
+        return self.last and not self.before
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is computed with one parcel of an owner's data, its number; of a device's own data, all
+    of them."""
+
+    owner: int
+    parcel: int
+    links: list[ChainLink]
 
 
 @dataclass(frozen=True)
@@ -153,6 +197,7 @@ class ShardSchedule:
         self.sizes = {a: layout.size for a, layout in layouts.items()}
         self._calls: dict[tuple[int, int], list[Call]] = {}
         self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
+        self._chains: dict[int, list[Stage]] = {}
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -169,9 +214,24 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            pieces = self.pieces(rank, owner)
-            self._calls[key] = self.plan.masks.calls(pieces, self.sizes)
+            rows, late = self.plan.axes[0], self._late(rank, owner)
+            if late:
+                end = self.layouts[rows].lengths[rank]
+                found = [c for span in ((late, end), (0, late))
+                         for c in self._calls_on(rank, owner, rows, span)]  # fmt: skip
+            else:
+                found = self.plan.masks.calls(self.pieces(rank, owner), self.sizes)
+            self._calls[key] = found
         return self._calls[key]
+
+    def _late(self, rank: int, owner: int) -> int:
+        """How many of a device's rows meet its own data only after all others' data, where the
+        parts of these have to travel: 0 or some of the first ones, which causal masks let see
+        least."""
+        if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
+            return 0
+        rows = self.layouts[self.plan.axes[0]].lengths[rank]
+        return rows // LATE // ALIGNED * ALIGNED
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -187,7 +247,9 @@ class ShardSchedule:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
                 slots[self.plan.axes[-1]] = _place(span, staying)
-            found.append(Run(call, slots))
+            rows = self.plan.axes[0]
+            late = call.spans[rows][1] <= self._late(rank, owner)
+            found.append(Run(call, slots, late))
         return found
 
     def _leaving(self, rank: int, owner: int) -> list[int]:
@@ -195,6 +257,68 @@ class ShardSchedule:
         taken: list[list[Piece]] = []
         kept = self.plan.axes[-1]
         return [_place(call.spans[kept], taken) for call in self.calls(rank, owner)]
+
+    def parcels(self, rank: int, owner: int) -> list[Piece]:
+        """What a device needs of an owner's data: the positions, in the owner's own order, that
+        come one after the other. There are several where a device has so few rows to compute with
+        its own data meanwhile that others' take longer to come."""
+        traveling = self.plan.axes[-1]
+        spans = [call.spans[traveling] for call in self.calls(rank, owner)]
+        if not spans:
+            return []
+        start, end = min(a for a, _ in spans), max(b for _, b in spans)
+        busy = max(self.layouts[self.plan.axes[0]].lengths) >= BUSY
+        count = 1 if busy else min(PARCELS, max(1, (end - start) // PARCEL))
+        cuts = [start + (end - start) * k // count // ALIGNED * ALIGNED for k in range(1, count)]
+        return [(a, b) for a, b in pairwise([start, *cuts, end]) if a < b]
+
+    def chain(self, rank: int) -> list[Stage]:
+        """What a device computes where `plan.carries`: calls of which each has positions with the
+        same calls before, and after."""
+        if rank not in self._chains:
+            kept = self.plan.axes[0]
+            stages = [Stage(rank, 0, [])]
+            calls = [(stages[0], call) for call in self.calls(rank, rank)]
+            for owner in [o for o in self.owners(rank) if o != rank]:
+                for k, parcel in enumerate(self.parcels(rank, owner)):
+                    stages.append(Stage(owner, k, []))
+                    found = self._calls_on(rank, owner, self.plan.axes[-1], parcel)
+                    calls += [(stages[-1], call) for call in found]
+            spans = [call.spans[kept] for _, call in calls]
+            cuts = sorted({end for span in spans for end in span})
+            for k, (stage, call) in enumerate(calls):
+                a, b = spans[k]
+                for span in pairwise([x for x in cuts if a <= x <= b]):
+                    having = [n for n, s in enumerate(spans) if s[0] <= span[0] and span[1] <= s[1]]
+                    _extend(stage.links, ChainLink(
+                        call.on(kept, span), sum(n < k for n in having), having[-1] == k
+                    ), kept)  # fmt: skip
+            self._chains[rank] = stages
+        return self._chains[rank]
+
+    def _calls_on(self, rank: int, owner: int, axis: str, span: Piece) -> list[Call]:
+        """The calls for some of the positions that the devices have of an axis."""
+        pieces = self.pieces(rank, owner)
+        at, cut = 0, []
+        for start, end in pieces[axis]:
+            a, b = max(at, span[0]), min(at + end - start, span[1])
+            if a < b:
+                cut.append((start + a - at, start + b - at))
+            at += end - start
+        found = []
+        for call in self.plan.masks.calls({**pieces, axis: tuple(cut)}, self.sizes):
+            a, b = call.spans[axis]
+            spans = {**call.spans, axis: (a + span[0], b + span[0])}
+            found.append(Call(spans, call.starts))
+        return found
+
+    def unseen(self, rank: int) -> list[Piece]:
+        """The positions of a device that no call of its `chain` has."""
+        kept = self.plan.axes[0]
+        links = [link for stage in self.chain(rank) for link in stage.links]
+        spans = sorted(link.call.spans[kept] for link in links if not link.before)
+        ends = [0, *(x for span in spans for x in span), self.layouts[kept].lengths[rank]]
+        return [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b]
 
     def kept(self, over: str) -> str | None:
         """The sharded axis that parts over an axis keep."""
@@ -239,6 +363,20 @@ class ShardSchedule:
         if over == self.plan.axes[-1]:
             return [(at, list(self.owners(at)))]
         return [(rank, [at]) for rank in range(self.devices)]
+
+
+def _extend(links: list[ChainLink], new: ChainLink, kept: str) -> None:
+    """Append a link, as one with the link before where that ends where it begins."""
+    if links:
+        old = links[-1]
+        (a, b), (c, d) = old.call.spans[kept], new.call.spans[kept]
+        whole = old.call.on(kept, (a, d))
+        if (old.before, old.last, b) == (new.before, new.last, c) and whole.on(
+            kept, (c, d)
+        ) == new.call:
+            links[-1] = ChainLink(whole, old.before, old.last)
+            return
+    links.append(new)
 
 
 def _place(span: Piece, taken: list[list[Piece]]) -> int:

@@ -2,34 +2,57 @@
 """What moves between processes: by torch.distributed, or by the GPUs' copy engines from memory that
 torch has shared among them.
 
-An exchange of one call has three steps. `start` offers this process's tensors; `get(owner)` waits
-for those of another one, in the order of `ShardSchedule.owners`, while the next are on their way;
-`give(owner, ...)` sends parts to the process whose data they are of, and `given` has those that
-came. Whoever does not answer within the group's time-out is a `PeerError`.
+An exchange of one call has three steps. `start` offers this process's tensors; `get` waits for
+a parcel of those of another one, in the order of `ShardSchedule.owners`, while the next are on
+their way; `done` says that nobody reads them any more. Whoever does not answer within the group's
+time-out is a `PeerError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import PeerError
+from neptune_mlir.runtime.cuda import CudaDriver
+from neptune_mlir.runtime.makers import driver
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
+# of what a process needs of another one's tensors: positions along a dimension of each
+Parcels = Callable[[int, int], list[tuple[int, int]]]
 
 
-class Exchange(Protocol):
+@dataclass(frozen=True)
+class Offer:
+    """What processes give each other in a call: `tensors` are this process's, and travel along
+    `dims`."""
+
+    tensors: Sequence[torch.Tensor]
+    dims: Sequence[int]
+    shapes: Shapes
+    parcels: Parcels
+
+
+class Open(Protocol):
+    """What has to be told when a call has read everything."""
+
+    def done(self) -> None:
+        """Nobody will read any more what came from others."""
+
+
+class Exchange(Open, Protocol):
     """How the data of one call travel."""
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        """Offer `tensors`; `shapes` says what every process offers."""
+    def start(self, offer: Offer) -> None:
+        """Begin to send."""
 
-    def get(self, owner: int) -> list[torch.Tensor]:
-        """What a process offered."""
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+        """What a process offered, of which parcels up to this one are there."""
 
 
 @contextmanager
@@ -95,18 +118,25 @@ class RingExchange:
         self.rank, self.size = group.rank(), group.size()
         self._under_way: Batch | None = None
         self._shapes: Shapes = lambda owner: []
+        self._at, self._got = self.rank, list[torch.Tensor]()  # whose tensors came last
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        self._shapes = shapes
-        self._pass_on(self.rank, list(tensors))
+    def start(self, offer: Offer) -> None:
+        self._shapes = offer.shapes
+        self._pass_on(self.rank, list(offer.tensors))
 
-    def get(self, owner: int) -> list[torch.Tensor]:
-        assert self._under_way is not None
-        found = self._under_way.wait()
-        self._under_way = None
-        if (owner - 1) % self.size != self.rank:
-            self._pass_on(owner, found)
-        return found
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+        while self._at != owner:  # those that this process does not need are passed on
+            self._at = (self._at - 1) % self.size
+            assert self._under_way is not None
+            self._got = self._under_way.wait()
+            self._under_way = None
+            if (self._at - 1) % self.size != self.rank:
+                self._pass_on(self._at, self._got)
+        return self._got
+
+    def done(self) -> None:
+        while self.size > 1 and self._at != (self.rank + 1) % self.size:
+            self.get((self._at - 1) % self.size, 0)
 
     def _pass_on(self, owner: int, tensors: Sequence[torch.Tensor]) -> None:
         """Send what is `owner`'s to the next process, and receive what the previous one has."""
@@ -118,48 +148,137 @@ class RingExchange:
 
 class CopyExchange:
     """Each process writes its tensors into the others' memory by copy engines, on a stream beside
-    that of the kernels. Copies inside of one GPU would run on its multiprocessors, behind kernels
-    that occupy all of them; so nothing is staged."""
+    that of the kernels. What a stream has to run on multiprocessors there (a copy inside of one
+    GPU, a barrier) would come behind kernels that occupy all of them; so nothing is staged, and
+    the copy's stream itself writes the signal that the reader's kernels wait for."""
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device):
         self.group, self.device = group, device
         self.rank, self.size = group.rank(), group.size()
-        self._found: dict[int, tuple[list[torch.Tensor], torch.cuda.Event]] = {}
+        self._memory: _Shared | None = None
+        self._found: dict[int, list[torch.Tensor]] = {}
+        self._waited: dict[int, int] = {}  # how many parcels have been waited for
+        self._parcels: dict[int, int] = {}
 
-    def start(self, tensors: Sequence[torch.Tensor], shapes: Shapes) -> None:
-        given = [x.contiguous() for x in tensors]
+    def start(self, offer: Offer) -> None:
+        given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
-        memory.side.wait_stream(torch.cuda.current_stream(self.device))
+        self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
 
         def slot(reader: int, owner: int) -> torch.Tensor:
             at = (owner - reader - 1) % self.size
             return memory.at(reader)[at * room : (at + 1) * room]
 
+        memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
-                for x, to in zip(given, _views(slot(reader, self.rank), shapes(self.rank)),
-                                 strict=True):  # fmt: skip
-                    to.copy_(x, non_blocking=True)
-                    x.record_stream(memory.side)
-                memory.barrier()
-                event = torch.cuda.Event()
-                event.record(memory.side)
-                here = list(_views(slot(self.rank, owner), shapes(owner)))
-                self._found[owner] = here, event
+                there = list(_views(slot(reader, self.rank), shapes(self.rank)))
+                # a signal in any case: see `_Shared`
+                for k, (start, end) in enumerate(offer.parcels(reader, self.rank) or [(0, 0)]):
+                    for x, to, dim in zip(given, there, offer.dims, strict=True):
+                        spans = (dim, start, end - start)
+                        _copy(to.narrow(*spans), x.narrow(*spans))
+                        x.record_stream(memory.side)
+                    memory.tell(reader, k)
+                self._waited[owner] = 0
+                self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
+        self._parcels = {o: len(offer.parcels(self.rank, o)) or 1 for o in self._found}
 
-    def get(self, owner: int) -> list[torch.Tensor]:
-        found, event = self._found.pop(owner)
-        torch.cuda.current_stream(self.device).wait_event(event)
-        return found
+    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+        assert self._memory is not None
+        for k in range(self._waited[owner], parcel + 1):
+            self._memory.wait(owner, k)
+        self._waited[owner] = parcel + 1
+        return self._found[owner]
+
+    def done(self) -> None:
+        """The copies of what this process offered are part of the call, as a graph that captures it
+        asks for."""
+        assert self._memory is not None
+        for owner, count in self._parcels.items():  # signals of what nobody asked for
+            self.get(owner, count - 1)
+        torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
+
+
+class Gifts(Open, Protocol):
+    """How parts reach the process whose data they are of."""
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Send what a process is given; all do so in the order of `ShardSchedule.owners`."""
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        """What a process gave this one."""
+
+
+Given = Callable[[int, int], list[tuple[torch.Size, torch.dtype]]]  # by giver and receiver
+
+
+class RingGifts:
+    """By torch.distributed."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
+        self._batches: dict[int, Batch] = {}
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        rank, size = self.group.rank(), self.group.size()
+        giver = (2 * rank - to) % size  # as far behind as `to` is ahead
+        into = [_empty(kind, self.device) for kind in self.given(giver, rank)]
+        self._batches[giver] = Batch(self.group).post(to, tensors, giver, into)
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        return self._batches[giver].wait()
+
+    def done(self) -> None:
+        self._batches.clear()
+
+
+class CopyGifts:
+    """By copy engines, into the memory of the receiver."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
+        room = max(self._begin(group.size(), reader) for reader in range(group.size()))
+        self._memory = _Shared.of(group, device, room, "gifts")
+
+    def _begin(self, giver: int, reader: int) -> int:
+        """Where a giver's parts begin in a receiver's memory: behind those of lower rank."""
+        others = (r for r in range(giver) if r != reader)
+        return sum(_room(kind) for r in others for kind in self.given(r, reader))
+
+    def _views(self, giver: int, reader: int) -> list[torch.Tensor]:
+        memory = self._memory.at(reader)[self._begin(giver, reader) :]
+        return list(_views(memory, self.given(giver, reader)))
+
+    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+        memory, rank = self._memory, self.group.rank()
+        memory.side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(memory.side):
+            for x, there in zip(tensors, self._views(rank, to), strict=True):
+                _copy(there, x)
+                x.record_stream(memory.side)
+            memory.tell(to)
+
+    def take(self, giver: int) -> list[torch.Tensor]:
+        self._memory.wait(giver)
+        return self._views(giver, self.group.rank())
+
+    def done(self) -> None:
+        torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
+
+
+_FIRST = 1  # channel of signals; torch's barrier has 0
 
 
 class _Shared:
     """Memory of a group that every process of it can read and write: two halves in turns.
 
-    Who writes into one has passed the barrier of the call before, which others reach when the
-    kernels of their call before that one, the last that read it, are done.
+    A process says to each other one when its data are there (`tell`), and waits in each call for
+    all of them. So who begins the call after the next may write over what came in this one: the
+    others' signals of the call between came when their kernels of this one, which read it, were
+    done. A signal is a word in the reader's memory, which the writer's stream sets and the reader's
+    takes back.
     """
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
@@ -171,6 +290,7 @@ class _Shared:
         self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
+        self.rank, self.size = group.rank(), group.size()
         self.side = torch.cuda.Stream(device)
         self._turn = 0
         options = getattr(group._get_backend(device), "options", None)
@@ -194,7 +314,23 @@ class _Shared:
         return whole[self._turn * self.room :][: self.room]
 
     def barrier(self) -> None:
+        """Let the current stream wait until all processes' are here."""
         self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
+
+    def tell(self, to: int, parcel: int = 0) -> None:
+        """Set a signal for a process, behind all that is on the current stream."""
+        place = self._channel(parcel) * self.size + self.rank
+        pad = self._handle.get_signal_pad(to)
+        torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
+
+    def _channel(self, parcel: int) -> int:
+        return _FIRST + self._turn + 2 * parcel
+
+    def wait(self, source: int, parcel: int = 0) -> None:
+        """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
+        ends in an error after the group's time-out."""
+        channel = self._channel(parcel)
+        self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
 
 
 def _room(kind: tuple[torch.Size, torch.dtype]) -> int:
@@ -212,37 +348,45 @@ def _views(
         at += _room(kind)
 
 
+def _copy(to: torch.Tensor, x: torch.Tensor) -> None:
+    """Copy by a copy engine: of tensors with gaps, torch's own copy is a kernel."""
+    if not x.is_cuda or x.is_contiguous() or not x.numel():
+        to.copy_(x, non_blocking=True)
+        return
+    gap = next(d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
+    width = x[(0,) * (gap + 1)].numel() * x.element_size()
+    pitch, rows = x.stride(gap) * x.element_size(), x.numel() * x.element_size() // width
+    stream = torch.cuda.current_stream(x.device)
+    cuda = driver(CudaDriver)
+    assert isinstance(cuda, CudaDriver)
+    cuda.copy_rows(
+        to.data_ptr(), x.data_ptr(), width, rows, pitch, stream.device_index, stream.cuda_stream
+    )
+
+
 class Gather:
-    """Bytes of all processes: `mine` is to be filled, then `every` gives [processes, bytes]."""
+    """Bytes of all processes: `mine` is to be filled, then `every` has those of each process.
+
+    They are few: with shared memory each process reads them where they are."""
 
     def __init__(self, size: int, group: dist.ProcessGroup, device: torch.device, copies: bool):
         self.group, self.size = group, size
         self.memory: _Shared | None = None
         if copies:
-            self.memory = _Shared.of(group, device, group.size() * size, "gather")
-            self.mine = self._slot(group.rank())
+            self.memory = _Shared.of(group, device, size, "gather")
+            self.mine = self.memory.at(group.rank())[:size]
         else:
             self.mine = torch.empty(size, dtype=torch.uint8, device=device)
 
-    def _slot(self, at: int) -> torch.Tensor:
-        """This process's bytes in the memory of process `at`."""
-        assert self.memory is not None
-        rank = self.group.rank()
-        return self.memory.at(at)[rank * self.size : (rank + 1) * self.size]
-
-    def every(self) -> torch.Tensor:
+    def every(self) -> list[torch.Tensor]:
         processes = self.group.size()
-        if self.memory is not None:  # this process writes, the others read their own memory
-            for other in range(processes):
-                if other != self.group.rank():
-                    self._slot(other).copy_(self.mine)
+        if self.memory is not None:
             self.memory.barrier()
-            found = self.memory.at(self.group.rank())[: processes * self.size]
-            return found.view(processes, self.size)
+            return [self.memory.at(r)[: self.size] for r in range(processes)]
         made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
         with answering("gathering parts", self.group):
             all_gather(made.view(-1), self.mine, self.group)
-        return made
+        return list(made)
 
 
 def all_gather(into: torch.Tensor, mine: torch.Tensor, group: dist.ProcessGroup) -> None:

@@ -143,4 +143,5 @@ def transport_of(asked: str, device: torch.device, group: dist.ProcessGroup) -> 
     if asked != "auto":
         return asked
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "0")) >= group.size() > 1
-    return "copy" if device.type == "cuda" and here else "ring"
+    nvidia = device.type == "cuda" and torch.version.hip is None
+    return "copy" if nvidia and here else "ring"

@@ -42,6 +42,8 @@ class ShardKernels:
             if kind == "join":
                 axis, _, count = rest.rpartition(" ")
                 return compile(split.join(axis, int(count)), target)
+            if kind in ("carry", "finish"):
+                return compile(split.carried(rest, kind == "finish"), target)
             return compile(split.whole if kind == "whole" else split.local, target)
 
         return cls(plan_of(split), make)
@@ -61,6 +63,13 @@ class ShardKernels:
         """The same arguments -> results, of a device that has all of what they reduce."""
         return self._kernel("whole")
 
+    def link(self, first: bool, last: bool) -> Kernel:
+        """The kernel of a link of a chain over the last axis: `local` or, where it is not the
+        first one, one whose last arguments are parts; its results are parts, or `whole`'s."""
+        if first:
+            return self.whole if last else self.local
+        return self._kernel(f"{'finish' if last else 'carry'} {self.plan.axes[-1]}")
+
     def join(self, axis: str, count: int) -> Kernel:
         """`count` parts of each kind, and what `plan.joins` names -> results."""
         return self._kernel(f"join {axis} {count}")
@@ -68,6 +77,8 @@ class ShardKernels:
     def save(self, path: str | Path, joins: Sequence[tuple[str, int]]) -> None:
         """Write the plan, the local kernels and these joins to a file."""
         names = ["local", "whole", *(f"join {axis} {count}" for axis, count in joins)]
+        if self.plan.carries:
+            names += [f"{kind} {self.plan.axes[-1]}" for kind in ("carry", "finish")]
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
             file.writestr(_PLAN, self.plan.to_json())
             for name in names:

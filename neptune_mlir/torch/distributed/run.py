@@ -9,22 +9,27 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.layout import ShardLayout
-from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart, ShardSchedule
+from neptune_mlir.runtime.shards.plan import FEW, ShardArray, ShardPart, ShardSchedule, Stretch
 from neptune_mlir.torch.distributed.exchange import (
-    Batch,
     CopyExchange,
+    CopyGifts,
     Exchange,
     Gather,
+    Gifts,
+    Offer,
+    Open,
     RingExchange,
+    RingGifts,
     all_gather,
     answering,
 )
@@ -35,6 +40,7 @@ _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
 }  # fmt: skip
 _SCHEDULES = 64  # that a kernel keeps
+Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
 class ShardedKernel:
@@ -66,6 +72,7 @@ class ShardedKernel:
         ] and not any(traveling in (r.axes or ()) for r in results)  # fmt: skip
         self.layouts = layouts
         self._schedules: dict[Any, ShardSchedule] = {}
+        self.beside = functools.cache(_Beside)
 
     def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
@@ -123,7 +130,7 @@ class _ShardCall:
     """One call: the buffers of the parts, and what is done when."""
 
     def __init__(self, kernel: ShardedKernel, arguments: Sequence[Any], schedule: ShardSchedule):
-        self.kernels, self.plan = kernel.kernels, kernel.plan
+        self.kernel, self.kernels, self.plan = kernel, kernel.kernels, kernel.plan
         self.group, self.schedule = kernel.group, schedule
         self.rank, self.size = self.group.rank(), self.group.size()
         self.traveling = self.plan.axes[-1]
@@ -135,6 +142,7 @@ class _ShardCall:
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
+        self._open: list[Open] = []
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
         for axis, layout in schedule.layouts.items():
@@ -148,11 +156,15 @@ class _ShardCall:
         results: dict[str, torch.Tensor] = {}
         if self.gathers:
             self._at_once(results)
+        elif self.plan.carries:
+            self._along(results)
         else:
             alone = len(self.plan.axes) == 1
-            parts = self._alone(results) if alone else self._around()
+            parts: Mapping[str, Slots] = self._alone(results) if alone else self._around()
             for over in self.plan.joins:
                 self._join(over, parts, results)
+        for exchange in self._open:
+            exchange.done()
         found = tuple(results[name] for name in self.plan.results)
         return found[0] if len(found) == 1 else found
 
@@ -167,8 +179,8 @@ class _ShardCall:
 
     # one sharded axis
 
-    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The parts of all processes; results that need no other go to `results`."""
+    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        """The parts of all processes, one by one; results that need no other go to `results`."""
         (axis,) = self.plan.axes
         for array in self.plan.here:
             shape = self._shape(array.axes or (), self.rank)
@@ -183,18 +195,11 @@ class _ShardCall:
         mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
-        every = packed.every()
-        found: dict[str, torch.Tensor] = {}
-        at = 0
-        for part, x in zip(self.plan.parts, mine, strict=True):
-            size = x.numel() * x.element_size()
-            stacked = every[:, at : at + size].view(x.dtype).unflatten(1, x.shape)
-            at += _padded(size)
-            if set(counts) == {1}:
-                found[part.name] = stacked[:, 0]
-            else:
-                found[part.name] = torch.cat([stacked[r, :n] for r, n in enumerate(counts)])
-        return found
+        every = [_unpacked(x, kinds) for x in packed.every()]
+        return {
+            part.name: [x for r, n in enumerate(counts) for x in every[r][k][:n]]
+            for k, part in enumerate(self.plan.parts)
+        }  # fmt: skip
 
     def _names(self) -> list[str]:
         return [p.name for p in self.plan.parts]
@@ -205,13 +210,27 @@ class _ShardCall:
         """The arguments that travel, on their way."""
         moving = [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
+        self._open.append(exchange)
 
         def shapes(owner: int) -> list[tuple[torch.Size, torch.dtype]]:
             return [(torch.Size(self._shape(a.axes or (), owner)), self.arguments[a.name].dtype)
                     for a in moving]  # fmt: skip
 
-        exchange.start([self.arguments[a.name] for a in moving], shapes)
+        exchange.start(Offer(
+            [self.arguments[a.name] for a in moving],
+            [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
+        ))  # fmt: skip
         return moving, exchange
+
+    def _needed(self, reader: int, owner: int) -> list[tuple[int, int]]:
+        """The parcels of an owner's data that a process asks for."""
+        if self.gathers:
+            return [(0, self.schedule.layouts[self.traveling].lengths[owner])]
+        return self.schedule.parcels(reader, owner)
+
+    def _got(self, exchange: Exchange, owner: int) -> list[torch.Tensor]:
+        """All of an owner's data that this process asks for."""
+        return exchange.get(owner, len(self._needed(self.rank, owner)) - 1)
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -219,7 +238,7 @@ class _ShardCall:
         staying, layouts = self.plan.axes[0], self.schedule.layouts
         got = {self.rank: [self.arguments[a.name] for a in moving]}
         for owner in list(self.schedule.owners(self.rank))[1:]:
-            got[owner] = exchange.get(owner)
+            got[owner] = self._got(exchange, owner)
         pieces = sorted(
             (start, at, end - start, owner)
             for owner, own in enumerate(layouts[self.traveling].pieces)
@@ -232,9 +251,7 @@ class _ShardCall:
                 [got[owner][k].narrow(dim, at, n) for _, at, n, owner in pieces], dim
             )
         arrays = {r.name: r for r in self.plan.joins[self.traveling].results}
-        for array in arrays.values():
-            shape, dtype = self._shape(array.axes or (), self.rank), _DTYPES[array.dtype]
-            results[array.name] = torch.empty(shape, dtype=dtype, device=self.device)
+        self._make(self.traveling, results)
         at = 0
         for start, end in layouts[staying].pieces[self.rank]:
             spans = {staying: (at, at + end - start)}
@@ -246,51 +263,93 @@ class _ShardCall:
             if end > start:
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
 
-    def _around(self) -> dict[str, torch.Tensor]:
+    def _along(self, results: dict[str, torch.Tensor]) -> None:
+        """The results, each run beginning with the parts of those before: parts go from one of two
+        buffers to the other."""
+        plan, schedule, kernels = self.plan, self.schedule, self.kernels
+        moving, exchange = self._exchange()
+        self._make(self.traveling, results)
+        made = {r.name: r.axes for r in plan.joins[self.traveling].results}
+        beside = self.kernel.beside(self.device)
+        sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
+        for stage in schedule.chain(self.rank):
+            data = self.arguments
+            if stage.owner != self.rank:
+                got = exchange.get(stage.owner, stage.parcel)
+                data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
+            beside.follow()
+            for link in sorted(stage.links, key=lambda link: link.alone):
+                spans = link.call.spans
+                numbers = plan.numbers(link.call.starts, schedule.sizes)
+                given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
+                there, to = sides[(link.before + 1) % 2], sides[link.before % 2]
+                before = [_narrow(there[p.name], p.axes, spans) for p in plan.parts]
+                out = [_narrow(to[p.name], p.axes, spans) for p in plan.parts]
+                if link.last:
+                    out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
+                with beside.stream() if link.alone else nullcontext():
+                    call(
+                        kernels.link(not link.before, link.last),
+                        [*given, *numbers.values(), *(before if link.before else ())], out,
+                    )
+        beside.meet()
+        for span in schedule.unseen(self.rank):
+            for p in plan.parts:
+                _narrow(sides[0][p.name], p.axes, {plan.axes[0]: span}).fill_(p.empty)
+            parts = {name: [x] for name, x in sides[0].items()}
+            self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
+
+    def _around(self) -> dict[str, Slots]:
         """The parts that this process joins: its own runs' over the traveling axis, all processes'
         over the other."""
-        plan, schedule, rank = self.plan, self.schedule, self.rank
+        schedule, rank = self.schedule, self.rank
         moving, exchange = self._exchange()
-        owners = list(schedule.owners(rank))
-        leaving = [p for p in plan.parts if p.over != self.traveling]
-        parts = {p.name: self._buffer(p, self._slots(p.over)[-1], rank) for p in plan.parts}
-        batches: list[Batch] = []
-        for step, owner in enumerate(owners):
+        leaving = [p for p in self.plan.parts if p.over != self.traveling]
+
+        def given(giver: int, reader: int) -> list[tuple[torch.Size, torch.dtype]]:
+            return [
+                (torch.Size([schedule.count(p.over, giver, [reader]),
+                             *self._shape(p.axes, reader)]), _DTYPES[p.dtype])
+                for p in leaving
+            ]  # fmt: skip
+
+        gifts: Gifts | None = None
+        if leaving and self.size > 1:
+            gifts = (CopyGifts if self.copies else RingGifts)(self.group, self.device, given)
+            self._open.append(gifts)
+        parts = {
+            p.name: self._buffer(p, schedule.count(p.over, rank, list(schedule.owners(rank))), rank)
+            for p in self.plan.parts if p not in leaving
+        }  # fmt: skip
+        own: list[torch.Tensor] = []
+        for owner in schedule.owners(rank):
             data = self.arguments
-            if step:
-                got = exchange.get(owner)
+            if owner != rank:
+                got = self._got(exchange, owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            if step and leaving:
-                gone = {p.name: self._buffer(p, schedule.count(p.over, rank, [owner]), owner)
-                        for p in leaving}  # fmt: skip
-                giver = (rank + step) % self.size
-                into = [self._given(p, parts[p.name], giver) for p in leaving]
-                self._compute(owner, data, parts | gone, {})
-                batches.append(Batch(self.group).post(owner, list(gone.values()), giver, into))
-            else:
-                own = {p.name: self._given(p, parts[p.name], rank) for p in leaving}
-                self._compute(owner, data, parts | own, {})
-        for batch in batches:
-            batch.wait()
-        return parts
-
-    def _slots(self, over: str) -> list[int]:
-        """Where the slots of each process that gives parts end, after a 0."""
-        givers = self.schedule.givers(over, self.rank)
-        counts = [self.schedule.count(over, giver, owners) for giver, owners in givers]
-        return [0, *accumulate(counts)]
-
-    def _given(self, part: ShardPart, buffer: torch.Tensor, giver: int) -> torch.Tensor:
-        """The slots of one process's parts."""
-        ends = self._slots(part.over)
-        return buffer[ends[giver] : ends[giver + 1]]
+            gone = [torch.empty(shape, dtype=kind, device=self.device)
+                    for shape, kind in given(rank, owner)]  # fmt: skip
+            self._compute(owner, data, parts | _named(leaving, gone), {})
+            if owner == rank:
+                own = gone
+            elif gifts is not None:
+                gifts.post(owner, gone)
+        self._compute(rank, self.arguments, parts | _named(leaving, own), {}, late=True)
+        found: dict[str, Slots] = dict(parts)
+        if leaving:
+            every = [own if r == rank or gifts is None else gifts.take(r) for r in range(self.size)]
+            for k, p in enumerate(leaving):
+                found[p.name] = [slot for received in every for slot in received[k]]
+        return found
 
     def _compute(
         self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
-        here: Mapping[str, torch.Tensor],
+        here: Mapping[str, torch.Tensor], late: bool = False,
     ) -> None:  # fmt: skip
         """The runs with the data of one process, into the slots of the parts."""
         for run in self.schedule.runs(self.rank, owner):
+            if run.late != late:
+                continue
             spans = run.call.spans
             numbers = self.plan.numbers(run.call.starts, self.schedule.sizes)
             arguments = [_narrow(data[a.name], a.axes, spans) for a in self.plan.arguments]
@@ -302,39 +361,75 @@ class _ShardCall:
     # joins
 
     def _join(
-        self, over: str, parts: Mapping[str, torch.Tensor], results: dict[str, torch.Tensor]
+        self, over: str, parts: Mapping[str, Slots], results: dict[str, torch.Tensor]
     ) -> None:
         """The results over an axis, stretch by stretch of the positions that keep it."""
         join, kept = self.plan.joins[over], self.schedule.kept(over)
-        own = self.plan.parts_over(over)
         told = [p for p in self.plan.positions if p.name in join.arguments]
-        for array in join.results:
+        self._make(over, results)
+        pieces = self.schedule.layouts[kept or over].pieces[self.rank]
+        cuts = _ends(pieces) if kept and told else []
+        if told and kept is None and len(pieces) > 1:
+            raise UsageError(f"results along '{over}' need one piece of it on each device")
+        for stretch in self.schedule.stretches(over, self.rank, cuts):
+            self._join_stretch(over, stretch, parts, results)
+
+    def _make(self, over: str, results: dict[str, torch.Tensor]) -> None:
+        """Room for the results over an axis."""
+        for array in self.plan.joins[over].results:
             shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
                 shape, dtype=_DTYPES[array.dtype], device=self.device
             )
+
+    def _join_stretch(
+        self, over: str, stretch: Stretch, parts: Mapping[str, Slots],
+        results: Mapping[str, torch.Tensor],
+    ) -> None:  # fmt: skip
+        join, kept = self.plan.joins[over], self.schedule.kept(over)
+        spans = {kept: stretch.span} if kept else {}
+        given = []
+        for p in self.plan.parts_over(over):
+            slots = [_narrow(x, p.axes, spans) for x in parts[p.name][: stretch.count]]
+            if not slots:  # nobody saw anything
+                slots = [_narrow(self._buffer(p, 1, self.rank)[0], p.axes, spans)]
+            for slot in stretch.missing:
+                slots[slot].fill_(p.empty)
+            given += slots if len(slots) <= FEW else [torch.stack(slots)]
         pieces = {a: layout.pieces[self.rank] for a, layout in self.schedule.layouts.items()}
-        ends = {a: _ends(p) for a, p in pieces.items()}
-        cuts = ends[kept] if kept and told else []
-        if told and kept is None and len(pieces[over]) > 1:
-            raise UsageError(f"results along '{over}' need one piece of it on each device")
-        for stretch in self.schedule.stretches(over, self.rank, cuts):
-            spans = {kept: stretch.span} if kept else {}
-            given = []
-            for p in own:
-                x = _narrow(parts[p.name][: stretch.count], ("", *p.axes), spans)
-                if x.shape[0] < stretch.count:  # nobody saw anything
-                    x = x.new_empty(stretch.count, *x.shape[1:])
-                for slot in stretch.missing:
-                    x[slot].fill_(p.empty)
-                given.append(x)
-            starts = {a: _start(pieces[a], ends[a], spans.get(a, (0, 0))[0]) for a in pieces}
-            numbers = self.plan.numbers(starts, self.schedule.sizes)
-            axes = {a.name: a.axes for a in self.plan.arguments}
-            more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
-                    for n in join.arguments]  # fmt: skip
-            out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
-            call(self.kernels.join(over, stretch.count), [*given, *more], out)
+        starts = {a: _start(p, _ends(p), spans.get(a, (0, 0))[0]) for a, p in pieces.items()}
+        numbers = self.plan.numbers(starts, self.schedule.sizes)
+        axes = {a.name: a.axes for a in self.plan.arguments}
+        more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
+                for n in join.arguments]  # fmt: skip
+        out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
+        call(self.kernels.join(over, stretch.count), [*given, *more], out)
+
+
+class _Beside:
+    """A stream for kernels that no other kernel of a call waits for: they fill what the others
+    leave of a GPU, at their ends and while they wait. Nothing on CPUs."""
+
+    def __init__(self, device: torch.device):
+        self._own = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._device = device
+
+    def follow(self) -> None:
+        """Begin what comes when what the current stream has now is done."""
+        if self._own is not None:
+            self._own.wait_stream(torch.cuda.current_stream(self._device))
+
+    def stream(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._own is None else torch.cuda.stream(self._own)
+
+    def meet(self) -> None:
+        """Let the current stream wait for what has come."""
+        if self._own is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._own)
+
+
+def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {p.name: own for p, own in zip(parts, x, strict=True)}
 
 
 def _ends(pieces: Sequence[tuple[int, int]]) -> list[int]:

@@ -52,10 +52,29 @@ def _found(stream: Any) -> list[Any]:
         if nest.combiner == "max" and algebra.correction(k)[1] is None and any(
             f"r{k}" in _references(algebra, j) for j in range(len(algebra.accumulations))
         ):  # fmt: skip
-            moved = [_obligation(algebra, k, result, facts) for result in results]
-            if all(o is not None and o.status == PROVED for o in moved):
+            if all(_is_independent(algebra, k, unguarded(r, facts), facts) for r in results):
                 found.append(nest.op)
     return found
+
+
+def _is_independent(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> bool:
+    """Whether a result is proved to be the same for any value of reference k, or to be made of
+    values that are: parts of two streams are, what joins them is too much for one equation."""
+    known: dict[Term, bool] = {}
+    others = range(len(algebra.accumulations))
+    moving = {f"r{k}", *(f"r{j}" for j in others if f"r{k}" in _references(algebra, j))}
+
+    def independent(t: Term) -> bool:
+        if t not in known:
+            if not any(n.attr in moving for n in T.leaves(t, "ref")):
+                known[t] = True
+            else:
+                o = None if t.is_leaf else _obligation(algebra, k, t, facts)
+                proved = o is not None and o.status == PROVED
+                known[t] = proved or (not t.is_leaf and all(map(independent, t.args)))
+        return known[t]
+
+    return independent(result)
 
 
 def _references(algebra: StreamAlgebra, k: int) -> set[str]:
@@ -104,11 +123,10 @@ def _results(stream: Any, algebra: StreamAlgebra) -> list[Term] | None:
     return given
 
 
-def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> Obligation | None:
-    """That a result is the same for any value of reference k; None where an accumulator's
+def _obligation(algebra: StreamAlgebra, k: int, before: Term, facts: Facts) -> Obligation | None:
+    """That a value is the same for any value of reference k; None where an accumulator's
     correction repairs the movement of others as well."""
     name = f"r{k}"
-    before = unguarded(result, facts)
     at = next((n for n in T.walk(before) if n.op == "ref" and n.attr == name), T.ref(name))
     there = T.ref(("new", name), dtype=at.dtype)
     table: dict[Term, Term] = {at: there}
@@ -131,9 +149,10 @@ def _obligation(algebra: StreamAlgebra, k: int, result: Term, facts: Facts) -> O
                 table[n] = h
                 scales |= _scales(h, n)
     normal = Normaliser(facts, reals=True)
-    normal.dtype = result.dtype
+    normal.dtype = before.dtype
     alike = _alike_zeros(before, table, scales, normal)
     after = T.substitute(T.substitute(before, table), alike)
+    obligation = None
     for value, other in outcomes(before, after):
         obligation = discharge(Obligation("free", name, other, value), normal)
         if obligation.status != PROVED:

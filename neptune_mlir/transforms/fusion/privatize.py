@@ -18,9 +18,16 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.analysis.fused_nests import multiplies_matrices, nests_of, read_live
+from neptune_mlir.analysis.fused_nests import (
+    FusedNest,
+    contractions,
+    multiplies_matrices,
+    nests_of,
+    read_live,
+)
 from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.analysis.tile_axes import axes_of
+from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import AXES, TILE
 from neptune_mlir.dialects.nests import (
@@ -50,6 +57,7 @@ CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 JOINED = 4  # tiles of a stream, in whose time a kernel that joins chunks is launched and done
+PARTIAL = 4  # bytes of an element of a chunk's results
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
 # Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
 # by the rule). One that is made for all chunks there can be takes as long for 9.
@@ -98,12 +106,14 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     how long a program's stream is, chunks are small too: the longest is not one program's.
 
     At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
-    extents are.
+    extents are. Each has so many tiles that it loads as much as its results are, which a chunk
+    stores and the join loads again.
     """
     nests = nests_of(stream, values)
     grid: Index = 1
     least = 1  # of `grid`
-    for axis in axes_of(stream, nests, stream.axis.value):
+    axes = axes_of(stream, nests, stream.axis.value)
+    for axis in axes:
         count = ix.ceildiv(axis.extent, axis.size)
         if axis.role == "grid":
             grid = ix.mul(grid, count)
@@ -126,6 +136,9 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)
+    own = _own_tiles(nests, [axis.size for axis in axes], stream.axis.value)
+    if own > 1:
+        chosen = ix.minimum(chosen, ix.floordiv(tiles, own))
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
 
 
@@ -142,6 +155,22 @@ def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
                 of_rows = math.prod(rows[a] or 1 for a in begins.without(axis).axes)
                 found.append(-(-(apart.constant + of_rows) // size) + 1)
     return found
+
+
+def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
+    """How many tiles of a stream load as many bytes as the results of products along it take, which
+    are stored and loaded once. `sizes`: of a tile, along each axis."""
+    made = {nest.key for nest in nests}
+    loaded: dict[str, int] = {}  # by tensor: elements that two products read come once
+    results = 0
+    for nest, *factors in contractions(nests):
+        if axis in nest.reduced_axes:
+            results += 2 * PARTIAL * math.prod(sizes[a] for a in nest.result_axes)
+        for f in factors:
+            if axis in T.axes_of(f) and f.attr not in made:
+                count = math.prod(sizes[a] for a in T.axes_of(f))
+                loaded[f.attr] = max(loaded.get(f.attr, 0), element_bytes(f.dtype) * count)
+    return -(-results // sum(loaded.values())) if loaded else 1
 
 
 def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:

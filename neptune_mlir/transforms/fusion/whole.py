@@ -14,6 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.accept import SHORT
+from neptune_mlir.algebra.numerics.accuracy import EPSILON
 from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import LENGTH, positions
 from neptune_mlir.algebra.numerics.stress_inputs import scores_of
@@ -146,7 +147,19 @@ class SmallProgram:
                 elif n.op == "sym":
                     scalars[n.attr] = self._number(program.values[n.attr], n.dtype)
         results = {key: nest.dtype for key, nest in nests.items() if self._is_result(key)}
-        return WholeProgram(inputs, scalars, results, exponents_of(program))
+        through = self._rounded()
+        rounded = {key: through[key] for key in results}
+        return WholeProgram(inputs, scalars, results, exponents_of(program), rounded)
+
+    def _rounded(self) -> dict[str, str]:
+        """Of each value the narrowest floats that it, or what it is made of, is rounded to."""
+        found: dict[str, str] = {}
+        for key, nest in self.program.nests.items():
+            types = [nest.dtype, *(n.dtype for n in T.walk(nest.body) if n.op == "cast")]
+            types += [found[r.attr] for r in T.reads(nest.body) if r.attr in found]
+            floats = [t for t in types if t in EPSILON]
+            found[key] = max(floats, key=EPSILON.__getitem__, default=nest.dtype)
+        return found
 
     def renamed(self, definition: WholeProgram, keys: Mapping[str, str]) -> WholeProgram | None:
         """What this program reads and gives, in the order of another one, by names of values that

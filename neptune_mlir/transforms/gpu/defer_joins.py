@@ -17,7 +17,14 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
-from neptune_mlir.analysis.tiles import foralls, nested, owner, read_generic, reduction_of
+from neptune_mlir.analysis.tiles import (
+    filled_with,
+    foralls,
+    nested,
+    owner,
+    read_generic,
+    reduction_of,
+)
 from neptune_mlir.dialects.attributes import PARTIAL, VIA
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.ir.bindings import ir
@@ -40,7 +47,7 @@ def defer_joins(module: Any) -> None:
 def _defer(chain: list[Any]) -> None:
     for k, start in enumerate(list(chain[0].operands)[3:]):
         sums = [_sum_carried(loop, k) for loop in chain]
-        if _is_zero(start) and all(op is not None for op in sums):
+        if filled_with(start) == 0 and all(op is not None for op in sums):
             for op in sums:
                 PARTIAL.set(op)
             _join_behind(chain[-1], k, read_generic(sums[-1]))
@@ -66,18 +73,6 @@ def _join_behind(loop: Any, k: int, g: Any) -> None:
         for n, operand in enumerate(user.operands):
             if operand == result:
                 user.operands[n] = joined
-
-
-def _is_zero(value: Any) -> bool:
-    op = owner(value)
-    if op is None or op.name != "linalg.fill":
-        return False
-    constant = owner(op.operands[0])
-    return (
-        constant is not None and constant.name == "arith.constant"
-        and isinstance(constant.attributes["value"], ir.FloatAttr)
-        and ir.FloatAttr(constant.attributes["value"]).value == 0.0
-    )  # fmt: skip
 
 
 def _sum_carried(loop: Any, k: int) -> Any:

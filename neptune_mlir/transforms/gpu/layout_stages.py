@@ -86,10 +86,14 @@ def _is_shared(loop: Any) -> bool:
 
 def is_boxed(forall: Any, value: Any) -> bool:
     """Whether a load that no product reads comes to shared memory all the same, by the copy engine:
-    a tile of rows and columns that a loop of warp groups brings, where `tile` reckoned with it."""
+    a tile of rows and columns that a loop of warp groups brings, or reads in each iteration, where
+    `tile` reckoned with it."""
     level, op = tuned(forall, "boxes", 0), owner(value)
     window = load_window(value, forall) if level and op is not None else None
-    if window is None or op.block == forall.regions[0].blocks[0]:
+    if window is None:
+        return False
+    body = forall.regions[0].blocks[0]
+    if op.block == body and any(use.owner.operation.block == body for use in value.uses):
         return False
     kind = ir.RankedTensorType(window.tensor.type)
     last = kind.rank - 1

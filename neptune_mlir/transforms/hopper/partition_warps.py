@@ -197,7 +197,7 @@ class _Partition:
         for inner in [copy, *nested_in(copy)]:
             for k, operand in enumerate(inner.operands):
                 inner.operands[k] = copies.get(operand, operand)
-        copies[value] = copy.results[0]
+        copies.update(zip(op.results, copy.results, strict=True))
         return copies[value]
 
     # ---- the consumers

@@ -16,26 +16,30 @@ What the order is for is written as ops. Where arithmetic runs beside a late mat
 (`neptune.turns`), `neptune.await_turn` and `neptune.give_turn` stand around the starts of an
 iteration, so that one group's arithmetic runs beside the other's matmuls. An op of stage 1 that
 only scales a carried tile gets `neptune.skips_ones`: factors of a running maximum's change are 1
-for most of a long stream, and a warp whose factors all are skips the op.
+for most of a long stream, and a warp whose factors all are skips the op. In the first iteration
+they are 1 in any case: nothing was accumulated that they could repair.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_tensor, owner
+from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, SKIPS_ONES, STAGE, TURNS
+from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, REFERENCES, SKIPS_ONES, STAGE, TURNS
 from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir.bindings import arith, ir, location_text, scf
+from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.hopper.schedule_loops import late_signature
 from neptune_mlir.transforms.registry import register
+
+NONE = -math.inf  # the start of a maximum
 
 
 @register("pipeline-loops", "write prologue, steady state and epilogue of scheduled loops")
@@ -178,6 +182,8 @@ class _Pipeline:
                 for k, (start, v) in enumerate(zip(self.starts, graph.yielded, strict=True))
             ]
             scf.YieldOp([*carried, *map(copy.value, body.stages.crossing)])
+        if all(filled_with(v) in (0.0, NONE) for v in self.starts if is_tensor(v)):
+            _repair_nothing(branch.then_block)
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(self._prologue(others, blank))
         _count_pending(branch.then_block)
@@ -275,6 +281,22 @@ def _write(copies: Copies, op: Any) -> Any:
     STAGE.drop(made)
     ORDER.drop(made)
     return made
+
+
+def _repair_nothing(block: Any) -> None:
+    """Let factors be 1 that repair what was measured from a start of -inf: in a first iteration
+    that is nothing, so it is 0, whatever it is multiplied by. (As written, a factor of exponentials
+    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)"""
+    for op in [op.operation for op in nested(block)]:
+        old, *new = REFERENCES.find(op, ())[:2] or (None,)
+        if not new or filled_with(op.operands[old]) != NONE:
+            continue
+        kind, (result,) = ir.F32Type.get(), op.results
+        with ir.InsertionPoint(op):
+            one = arith.constant(kind, 1.0)
+            made = linalg.fill(one, outs=[list(op.operands)[-1]])
+        result.replace_all_uses_with(made)
+        op.erase()
 
 
 def _blank(value: Any) -> Any:

@@ -14,8 +14,10 @@ loop that gains nothing stays as it is.
 The list is made from the front: matmuls start as early as they can, other ops follow by the
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
-By the choice `early`, loads of vectors come first of all: behind the starts, which wait for tiles
-and for room at the matrix unit, the arithmetic that reads them would wait for memory as well.
+The choice `late` says how many matmuls do at most: what a late matmul reads takes registers, and
+larger tiles may be worth more. By the choice `early`, loads of vectors come first of all: behind
+the starts, which wait for tiles and for room at the matrix unit, the arithmetic that reads them
+would wait for memory as well.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
@@ -56,6 +58,7 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
+from neptune_mlir.targets.tuned import ALL_LATE
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
 from neptune_mlir.transforms.gpu.copies import is_free
 from neptune_mlir.transforms.gpu.streams import chains_of
@@ -74,7 +77,8 @@ def schedule_loops(module: Any) -> None:
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, _has_products):
             split_gets(chain)
-            _schedule_chain(chain, rates, bool(tuned(forall, "early", 0)))
+            early, late = bool(tuned(forall, "early", 0)), tuned(forall, "late", ALL_LATE)
+            _schedule_chain(chain, rates, early, late)
             join_gets(chain)
 
 
@@ -83,12 +87,12 @@ def _has_products(loop: Any) -> bool:
     return bool(LoopGraph(loop).starts()) and not RUNS_ON.on(loop)
 
 
-def _schedule_chain(chain: list[Any], rates: Rates, early: bool) -> None:
+def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> None:
     graphs = [LoopGraph(loop) for loop in chain]
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
         missed(chain[0].location, PIPELINED, "there is a loop within it")
         return
-    best = _best([_schedules(graph, rates, early) for graph in graphs], rates)
+    best = _best([_schedules(graph, rates, early, most) for graph in graphs], rates)
     late = any(best[0].stages.stage.values())
     if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
         missed(chain[0].location, PIPELINED, "nothing runs beside its matmuls")
@@ -158,11 +162,12 @@ class _Schedule:
         return sum(self.stages.stage.values())
 
 
-def _schedules(graph: LoopGraph, rates: Rates, early: bool) -> list[_Schedule]:
-    """All schedules of a loop; in the first no op is late. `early`: loads of vectors come first."""
+def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_Schedule]:
+    """All schedules of a loop with so many late matmuls at most; in the first no op is late.
+    `early`: loads of vectors come first."""
     costs = {op: _cycles(op, rates) for op in graph.nodes}
     first = {op for op in graph.nodes if early and _is_vector_load(op)}
-    found = (_schedule(graph, late, costs, rates, first) for late in _late_sets(graph))
+    found = (_schedule(graph, late, costs, rates, first) for late in _late_sets(graph, most))
     return [schedule for schedule in found if schedule]
 
 
@@ -189,11 +194,11 @@ def _best(found: Sequence[Sequence[_Schedule]], rates: Rates) -> tuple[_Schedule
 # ---- stages
 
 
-def _late_sets(graph: LoopGraph) -> Iterator[set[Any]]:
-    """Sets of ops that may run late together; the first is empty."""
+def _late_sets(graph: LoopGraph, most: int) -> Iterator[set[Any]]:
+    """Sets of ops that may run late together, so many matmuls at most; the first is empty."""
     yield set()
     starts = graph.starts()
-    for count in range(1, len(starts) + 1):
+    for count in range(1, min(most, len(starts)) + 1):
         for chosen in itertools.combinations(starts, count):
             late = _with_users(graph, set(chosen))
             if late & set(starts) == set(chosen):

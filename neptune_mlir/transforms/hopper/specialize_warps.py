@@ -37,6 +37,7 @@ from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     Window,
+    chooses_scalars,
     element_of,
     extent_multiple,
     foralls,
@@ -249,7 +250,7 @@ def check(forall: Any, groups: int) -> None:
     for op in operations:
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
-        ):  # fmt: skip
+        ) and not (op.name == "scf.if" and chooses_scalars(op)):  # fmt: skip
             raise Unshared(f"control flow by '{op.name}'; only loops can be split")
         if _via(op) == "loop":
             product = read_contraction(read_generic(op)) is not None
@@ -409,11 +410,19 @@ def _check_position(value: Any, forall: Any) -> None:
             raise Unshared("a loop carries the position of a load")
         return
     op = value.owner.operation
+    if op.name == "scf.if" and chooses_scalars(op):
+        for operand in [*op.operands, *(v for end in _yields(op) for v in end.operands)]:
+            _check_position(operand, forall)
+        return
     known = op.name == "tensor.extract" and not is_inside(op.operands[0], forall)
     if not known and op.name.split(".")[0] not in ("arith", "affine"):
         raise Unshared(f"'{op.name}' computes the position of a load")
     for operand in list(op.operands)[known:]:
         _check_position(operand, forall)
+
+
+def _yields(branch: Any) -> list[Any]:
+    return [list(region.blocks[0].operations)[-1].operation for region in branch.regions]
 
 
 # ---- does the valid part of a tile end where its tensor ends?

@@ -98,19 +98,25 @@ def shape_of(
         if r.attr not in made and r not in factors
         and stream in T.axes_of(r) and T.axes_of(r) & (row_axes - {stream})
     }  # fmt: skip
-    boxes = {r for r in loads if _is_box(r, domain, {*range(len(domain))} if aligned else whole)}
+    once = {  # a tile for all iterations
+        r for nest in nests for r in nest.reads
+        if r.attr not in made and r not in factors and stream not in T.axes_of(r)
+        and len(T.axes_of(r) & row_axes) > 1
+    }  # fmt: skip
+    every = {*range(len(domain))} if aligned else whole
+    boxes = {r for r in loads | once if _is_box(r, domain, every)}
     compared = {r for t in terms if t.op in T.COMPARISONS for r in T.walk(t)}
     marks = [
         r for r in {r for nest in nests for r in nest.reads} & compared - loads
         if r.attr not in made and stream in T.axes_of(r)
     ]  # fmt: skip
     width = 0 if column is None else domain[column]
-    once, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
+    once_bytes, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
         max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks), once, streamed,
+        len(marks), once_bytes, streamed,
     )  # fmt: skip
 
 

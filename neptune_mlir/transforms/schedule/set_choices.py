@@ -22,7 +22,7 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
-    "ahead": 1 << 20, "early": 1, "cut": 1,
+    "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1,
 }  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def set_choices(
     module: Any, *, keeps: int = -1, turns: int = -1, skew: int = -1, resident: int = -1,
     boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
     interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
-    early: int = -1, cut: int = -1,
+    early: int = -1, late: int = -1, lefts: int = -1, cut: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -52,13 +52,16 @@ def set_choices(
         ahead: how many programs on the rows are that a program has brought to the second-level
             cache, where it holds a row and multiplies no matrices; 0: it does not.
         early: 1 if an iteration loads vectors in front of its matmuls (`schedule-loops`).
+        late: how many matmuls may run an iteration late, at most (`schedule-loops`).
+        lefts: 1 if left factors that a program loads once stay in registers, where warp groups
+            multiply.
         cut: 1 if tiles of rows may begin where data say (`cut-rows`).
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
         "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
         "interleave": interleave, "priority": priority, "near": near,
-        "ahead": ahead, "early": early, "cut": cut,
+        "ahead": ahead, "early": early, "late": late, "lefts": lefts, "cut": cut,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

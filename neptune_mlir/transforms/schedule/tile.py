@@ -234,12 +234,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
-    for a in reduced:
-        if isinstance(op, N.GlobalOp) and a == 0:
-            sizes[a] = chunks or _chunks(op)
-        else:
-            part = 64 if free or inner is not None else 256
-            sizes[a] = 0 if at_most(domain[a], WHOLE_REDUCED) else part
+    sizes |= _reduced_sizes(op, reduced, 64 if free or inner is not None else 256, chunks)
     if free:
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
@@ -285,6 +280,15 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return within_pages(chosen, nests, domain, across)
+
+
+def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
+    """How much of each reduced axis a tile has, 0 being all: `part` where it is long, and of a join
+    `chunks` or what it has."""
+    sizes = {a: 0 if at_most(op.domain[a], WHOLE_REDUCED) else part for a in reduced}
+    if isinstance(op, N.GlobalOp) and 0 in reduced:
+        sizes[0] = chunks or _chunks(op)
+    return sizes
 
 
 def _is_held(

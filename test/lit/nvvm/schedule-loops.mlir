@@ -3,6 +3,8 @@
 // tiles has nothing beside it and stays.
 // RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops 2>%t.err | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
+// By the choice `late=0` ops have an order at most:
+// RUN: neptune-opt %s --set-choices=late=0 --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops 2>/dev/null | filecheck %s --check-prefix=NONE
 
 // CHECK-LABEL: func.func @fits
 // CHECK: scf.for {{.*}}iter_args
@@ -22,6 +24,11 @@
 
 // CHECK-LABEL: func.func @loaded
 // CHECK-NOT: neptune.stage =
+
+// NONE: func.func @fits
+// NONE-NOT: neptune.stage = 1
+// NONE: func.func @read_again
+// NONE-NOT: neptune.stage = 1
 
 // REMARK-COUNT-1: remark: a loop is not pipelined: nothing runs beside its matmuls
 

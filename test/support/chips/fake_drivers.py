@@ -279,6 +279,30 @@ def _cuda_map(gpu, room, dtype, rank, address, extents, strides, box, steps, *re
     ctypes.memmove(room, b"map" + address.to_bytes(8, "little"), 11)
 
 
+class _Rows(ctypes.Structure):
+    """CUDA_MEMCPY2D_v2, as cuda.h has it."""
+
+    _fields_ = (
+        ("srcXInBytes", c_size_t), ("srcY", c_size_t), ("srcMemoryType", c_int),
+        ("srcHost", c_void_p), ("srcDevice", c_uint64), ("srcArray", c_void_p),
+        ("srcPitch", c_size_t), ("dstXInBytes", c_size_t), ("dstY", c_size_t),
+        ("dstMemoryType", c_int), ("dstHost", c_void_p), ("dstDevice", c_uint64),
+        ("dstArray", c_void_p), ("dstPitch", c_size_t), ("WidthInBytes", c_size_t),
+        ("Height", c_size_t),
+    )  # fmt: skip
+
+
+def _cuda_copy_rows(gpu, asked, stream):
+    a = asked.contents
+    unified = 4
+    assert (a.srcMemoryType, a.dstMemoryType) == (unified, unified)
+    assert not (a.srcXInBytes or a.srcY or a.dstXInBytes or a.dstY)
+    gpu.calls.append(f"rows on {stream or 0}")
+    for row in range(a.Height):
+        source, target = a.srcDevice + row * a.srcPitch, a.dstDevice + row * a.dstPitch
+        ctypes.memmove(target, source, a.WidthInBytes)
+
+
 CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuGetErrorName": ((c_int, HANDLE), _text),
     "cuGetErrorString": ((c_int, HANDLE), _text),
@@ -294,6 +318,7 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuFuncSetAttribute": ((c_void_p, c_int, c_int), _cuda_allow),
     "cuMemAlloc_v2": (ALLOCATE, _allocate),
     "cuMemcpyHtoD_v2": (COPY, _copy),
+    "cuMemcpy2DAsync_v2": ((POINTER(_Rows), c_void_p), _cuda_copy_rows),
     "cuLaunchKernelEx": ((POINTER(_Config), c_void_p, HANDLE, c_void_p), _cuda_launch),
     "cuTensorMapEncodeTiled": (
         (c_void_p, c_int, c_uint, c_uint64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint),

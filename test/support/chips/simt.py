@@ -222,7 +222,8 @@ class Block:
                 assert start % 16 == 0 and size % 16 == 0
                 self.memory.bring(int(start), int(size))
             return None
-        assert text.startswith("griddepcontrol.")  # launches run one after the other here
+        # launches run one after the other here
+        assert text.startswith(("griddepcontrol.", "fence.acq_rel.gpu"))
         return None
 
     def _guarded(self, text: str, operands: Any, mask: np.ndarray) -> Any:

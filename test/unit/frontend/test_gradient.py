@@ -304,6 +304,21 @@ def test_deviations_from_a_mean_add_up_to_nothing():
     assert any(n.endswith("= 0    (from sums that are known)") for n in gradient.notes)
 
 
+@pytest.mark.parametrize("along", ["columns", "rows"])
+def test_a_known_sum_is_not_divided_by_a_factor(along):
+    """The sum of exp(u - max) is that of exp(u - max) * g over g, but g may be 0 (and varies along
+    what the sum does not)."""
+    p = N.Program("p")
+    i, j = p.axes("i j")
+    e = p.axis("e") if along == "columns" else i
+    u, g = p.input("u", i, j, dtype="f64"), p.input("g", e, dtype="f64")
+    weighed = N.sum(N.exp(u[i, j] - N.max(u[i, j], j)) * g[e], j)
+    p.output(weighed * weighed, *dict.fromkeys((i, e)))
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((3, 5))
+    compare(p, [rows, np.array([2.0, 0.0, -1.0])])
+
+
 def test_the_same_program_has_the_same_text():
     def text():
         return neptune.grad(ops.attention(head_dim=8, causal=True)).to_mlir()
@@ -354,7 +369,8 @@ def test_a_softmax_saves_its_log_sum_exp_alone(options):
     program = ops.attention(head_dim=4, dtype="f64", heads=2, **options)
     forward, backward = neptune.vjp(program)
     assert [n for n in backward.inputs if n in {o.name for o in forward.outputs}] == [
-        "out0", "saved0"
+        "out0",
+        "saved0",
     ]
     divisors = [n.args[1] for s in backward.steps for n in T.walk(s.body) if n.op == "div"]
     assert all(d.is_const for d in divisors)
@@ -445,7 +461,6 @@ def test_a_gradient_has_a_gradient(build):
     program = neptune.grad(build())
     sizes = {"i": 5, "j": 6, "b": 1, "h": 2}
     compare(program, inputs_of(program, np.random.default_rng(11), sizes), tolerance=1e-8)
-
 
 
 def test_some_inputs_alone():

@@ -40,6 +40,26 @@ def test_attention(wrt, causal, lengths):
         assert relative_error(f, w) < 2e-3
 
 
+def test_left_factors_that_stay():
+    """Keys and values, which all iterations read, as left factors in registers: the same bits."""
+    program = ops.attention(head_dim=64, dtype="f16")
+    _, backward = neptune.vjp(program, wrt=("k", "v"))
+    rng = np.random.default_rng(3)
+    rows, keys = 70, 40
+    q, k, v, out, d_out = (rng.standard_normal((1, 1, n, 64)).astype(np.float16)
+                           for n in (rows, keys, keys, rows, rows))  # fmt: skip
+    given = {"q": q, "k": k, "v": v, "out0": out, "d_out0": d_out,
+             "saved0": rng.standard_normal((1, 1, rows)).astype(np.float32) + 9}  # fmt: skip
+    arrays = [given[n] for n in backward.inputs]
+    found = []
+    for lefts in (True, False):
+        kernel = Specialised(backward, Choice(128, 64, late=False, lefts=lefts))
+        assert ("nvvm.ldmatrix" in str(kernel.module)) == lefts
+        found.append(kernel(*arrays))
+    for kept, read in zip(*found, strict=True):
+        assert np.array_equal(kept, read)
+
+
 def test_a_linear_layer_and_its_loss():
     """The gradient of the scores is stored once, in 16 bits; the weight's reads it as a left factor
     whose rows run along the free axis."""

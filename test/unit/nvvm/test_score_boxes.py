@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.cases import ALIGNED
@@ -83,3 +84,21 @@ def test_rows_that_the_program_knows():
         base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
         assert ("boxes = 1" in str(base.module)) == boxes
         assert not base.alignable
+
+
+def test_a_tile_that_is_loaded_once():
+    """The gradient of a bias that all batches share reads a tile of it for all of them: it is there
+    before the program begins."""
+    forward, backward = neptune.vjp(biased(), wrt=("bias",))
+    made = Specialised(backward, knobs=ALIGNED)
+    bias = ["map", "argument", list(backward.inputs).index("bias")]
+    assert any(list(x[:3]) == bias for x in made.plan.launches[-1].operands)
+    rows, keys = 72, 136
+    q, k, v, d_out = (f16(2, 2, n, DIM) for n in (rows, keys, keys, rows))
+    bias = f16(2, rows, keys)
+    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v, bias)))
+    given = {"q": q, "k": k, "v": v, "bias": bias, "out0": out.astype(np.float16),
+             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
+    arrays = [given[n] for n in backward.inputs]
+    wanted = backward.reference(*(x.astype(float) for x in arrays))
+    assert relative_error(made(*arrays), wanted) < 2e-3

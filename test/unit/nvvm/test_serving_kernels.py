@@ -16,6 +16,8 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.cases import short_parts
 from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.transforms.gpu import longest_first
+from support.chips import run_kernels
 from support.chips.run_kernels import Simulated, Specialised
 from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
 
@@ -53,6 +55,33 @@ def test_tiles_that_lie_in_several_pages(target, page_size):
     module, _ = compiler.lower_text(program.to_mlir(), "test", target, None, "tile", "")
     assert "neptune.paged" in str(module)
     kernel = Simulated(module, target=target)
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx1100"])
+def test_long_sequences_begin_first(target, monkeypatch):
+    """The order of programs changes no bit; lengths that are equal or 0 have a place as well."""
+    case = Paged([17, 0, 48, 16, 48, 33], 16, heads=2, group=1, dim=16, dtype=np.float16)
+    program = ops.paged_attention(head_dim=16, page_size=16, dtype="f16")
+    monkeypatch.setattr(run_kernels, "MULTIPROCESSORS", 10)
+    before = simulated(program, target)(*case.arguments)
+    monkeypatch.setattr(longest_first, "LONG", 0)
+    kernel = simulated(program, target)
+    np.testing.assert_array_equal(kernel(*case.arguments), before)
+    ahead, *_ = kernel.plan.launches
+    assert ahead.kernel.endswith("_order") and ahead.of_mask
+    assert evaluate(ahead.grid[0], [a.shape for a in case.arguments], [None] * 5, 10) == 1
+
+
+def test_long_sequences_begin_first_on_specialised_warps(monkeypatch):
+    case = Paged([70, 143, 71], 16, heads=2, group=2, dim=64, q_len=70, dtype=np.float16)
+    monkeypatch.setattr(run_kernels, "MULTIPROCESSORS", 2)
+    monkeypatch.setattr(longest_first, "LONG", 0)
+    kernel = Specialised(
+        ops.paged_attention(head_dim=64, page_size=16, group=2, q_len=None, dtype="f16")
+    )
+    assert not [r for r in kernel.remarks if "specialised" in r.message]
+    assert kernel.plan.launches[0].kernel.endswith("_order")
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
 
@@ -193,7 +222,8 @@ def test_a_join_of_more_than_a_few_chunks():
     program = ops.paged_attention(head_dim=32, page_size=16, group=4, dtype="f16")
     kernel = simulated(program, "sm_80")
     shapes = [a.shape for a in case.arguments]
-    sizes = [[evaluate(n, shapes, (), 132) for n in x.grid] for x in kernel.plan.launches]
+    launches = [x for x in kernel.plan.launches if not x.of_mask]
+    sizes = [[evaluate(n, shapes, (), 132) for n in x.grid] for x in launches]
     stream, *joins = [math.prod(grid) for grid in sizes]
     assert stream == 3 * sizes[0][0] and 8 < sizes[0][0] <= 32
     assert [bool(programs) for programs in joins] == [False, True, False]
@@ -220,7 +250,7 @@ def test_bits_do_not_depend_on_the_batch_where_the_number_of_chunks_is_given():
     case = Paged(lengths, 16, heads=8, group=8, dim=32, dtype=np.float16)
     program = ops.paged_attention(head_dim=32, page_size=16, group=8, dtype="f16")
     kernel = simulated(program, "sm_80", "chunks:4")
-    assert kernel.plan.launches[0].grid[0] == 4
+    assert next(x for x in kernel.plan.launches if not x.of_mask).grid[0] == 4
     q, k, v, table, counts = case.arguments
     whole = kernel(q, k, v, table, counts)
     for b, length in enumerate(lengths):

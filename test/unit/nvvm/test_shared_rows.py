@@ -15,6 +15,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.transforms import registry
 from support.chips.run_kernels import Specialised, Variant
@@ -32,8 +33,11 @@ def variants(queries):
     raised = RaisedProgram(program.to_mlir(), "latent")
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
     made = raised.variants(base, "", "sm_90a")
-    found = {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
-    return base, {k: x for k, x in found.items() if "neptune.consumers" in str(x[1].module)}
+    return base, {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
+
+
+def specialised(found):
+    return {k: x for k, x in found.items() if "neptune.consumers" in str(x[1].module)}
 
 
 @cache
@@ -47,11 +51,20 @@ def f16(*shape):
 
 def test_groups_share_64_rows():
     base, found = variants(None)
+    found = specialised(found)
     assert list(found) == [(64, "private"), (64, "streamed")]
     for module in (base.module, *(v.module for _, v in found.values())):
         text = str(module)
         assert "neptune.consumers = 2" in text
         assert f"tensor<64x{LATENT}xf32>" in text
+
+
+def test_chunks_load_as_much_as_their_results_are():
+    """One sequence of 64 tiles: as many chunks as multiprocessors would store and join more than
+    they load."""
+    launch = next(x for x in kernel((64, "private")).plan.launches if not x.of_mask)
+    shapes = [(1, 40, 2, LATENT), (1, 40, 2, ROPE), (256, PAGE, LATENT + ROPE), (1, 256), (1,)]
+    assert evaluate(launch.grid[0], shapes, [None] * 5, 132) == 16
 
 
 @pytest.mark.parametrize("kind", [(64, "private"), (64, "streamed")])
@@ -118,3 +131,19 @@ def test_streams_are_cut_where_whole_ones_leave_multiprocessors_idle():
     rule = Conditions(plans[0]).of(found[64, "private"][0], plans[1])
     assert rule[0] == "lt"
     assert rule[1][:2] == ["mul", 20]
+
+
+def test_few_rows_of_wide_results_take_large_tiles_that_keep_the_chip_busy():
+    """A tile of 64 rows is padding for 16 heads, and loads keys as fast as memory gives them."""
+    base, found = variants(1)
+    plans = [gpu.sketch(m.module, "sm_90a", None)
+             for m in (base, found[64, "private"][1], found[16, "private"][1])]  # fmt: skip
+    conditions = Conditions(plans[0])
+    conditions.of(found[64, "private"][0], plans[1])
+    rule = conditions.of(found[16, "private"][0], plans[2])
+
+    def takes_few(batch, heads=16, columns=256):
+        shapes = [(batch, heads, 1, LATENT), (batch, heads, 1, ROPE), (0, PAGE, LATENT + ROPE)]
+        return bool(evaluate(rule, [*shapes, (batch, columns), (batch,)], [None] * 5, 132))
+
+    assert [takes_few(n) for n in (1, 32, 128, 150, 256)] == [True, True, False, True, False]

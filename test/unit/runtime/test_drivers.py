@@ -52,6 +52,17 @@ def machine(monkeypatch):
     makers.driver.cache_clear()
 
 
+def test_rows_are_copied_by_a_copy_engine():
+    import numpy as np
+
+    gpu = FakeGpu(KERNELS)
+    source, target = np.arange(24).reshape(4, 6), np.zeros((4, 6), int)
+    a, b = source[:, 1:3], target[:, 2:4]
+    gpu.driver.copy_rows(b.ctypes.data, a.ctypes.data, 2 * a.itemsize, 4, a.strides[0], 0, 7)
+    assert (b == a).all() and target.sum() == a.sum()
+    assert "rows on 7" in gpu.calls and not gpu.inside and not gpu.failures
+
+
 # ---- which driver
 
 

@@ -23,6 +23,7 @@ import neptune_mlir.torch.distributed as nd  # noqa: E402
 from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
 from neptune_mlir.frontend.shard import split, split_vjp  # noqa: E402
+from neptune_mlir.runtime.shards import plan  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
@@ -178,6 +179,23 @@ def wrong_layout(group):
     return 0.0
 
 
+def backwards(size, devices):
+    return nd.ShardLayout(nd.ShardLayout.zigzag(size, devices).pieces[::-1])
+
+
+def in_parcels(group):
+    """Others' data come and are computed with a few positions at a time."""
+    names = {"PARCELS": 3, "PARCEL": 2, "ALIGNED": 1}
+    old = {name: getattr(plan, name) for name in names}
+    try:
+        for name, value in names.items():
+            setattr(plan, name, value)
+        return attention(True, backwards, heads=4)(group)
+    finally:
+        for name, value in old.items():
+            setattr(plan, name, value)
+
+
 CASES = {
     "global, uneven": attention(False),
     "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
@@ -185,7 +203,7 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "wrong layout": wrong_layout,
+    "at once": at_once, "in parcels": in_parcels, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
@@ -260,32 +278,65 @@ class Stream:
 
 
 class SharedMemory:
-    """Symmetric memory of threads."""
+    """Symmetric memory and signals of threads."""
 
     def __init__(self, size):
-        self.barrier = threading.Barrier(size)
+        self.barrier, self.change = threading.Barrier(size), threading.Condition()
         self.memory, self.made = {}, collections.Counter()
+        self.pads = {}
 
-    def make(self, shared, group, device, room):
-        rank = group.rank()
+    def empty(self, room, dtype, device):
+        return torch.zeros(room, dtype=dtype)
+
+    def rendezvous(self, memory, group):
+        rank, size = group.rank(), group.size()
         number = self.made[rank]
         self.made[rank] += 1
-        shared.room, shared.side, shared._turn, shared._timeout_ms = room, Stream(), 0, 1
-        self.memory[rank, number] = torch.zeros(2 * room, dtype=torch.uint8)
+        self.memory[rank, number] = memory
+        self.pads[rank, number] = torch.zeros(8 * size, dtype=torch.int64)
         self.barrier.wait(10)
-        shared._handle = Handle(self, number)
+        return Handle(self, number, rank, size)
+
+    def write(self, pad, place, value):
+        with self.change:
+            assert not pad[place], "a signal that nobody took back"
+            pad[place] = value
+            self.change.notify_all()
 
 
 class Handle:
-    def __init__(self, memory, number):
-        self.get_buffer = lambda rank, shape, dtype: memory.memory[rank, number]
-        self.barrier = lambda channel, timeout_ms: memory.barrier.wait(10)
+    def __init__(self, memory, number, rank, size):
+        self.of, self.number, self.rank, self.size = memory, number, rank, size
+
+    def get_buffer(self, rank, shape, dtype):
+        return self.of.memory[rank, self.number]
+
+    def get_signal_pad(self, rank):
+        return self.of.pads[rank, self.number]
+
+    def barrier(self, channel, timeout_ms):
+        self.of.barrier.wait(timeout_ms / 1000)
+
+    def wait_signal(self, source, channel, timeout_ms):
+        pad, place = self.get_signal_pad(self.rank), channel * self.size + source
+        with self.of.change:
+            if not self.of.change.wait_for(lambda: bool(pad[place]), timeout_ms / 1000):
+                raise TimeoutError(f"process {self.rank} waits for {source}")
+            pad[place] = 0
 
 
 class Group:
-    def __init__(self, rank, size):
+    """`late`: seconds that a process takes before each of its calls."""
+
+    def __init__(self, rank, size, late=0.0):
         self.rank, self.size = (lambda: rank), (lambda: size)
-        self.group_name = f"thread {rank}"
+        self.group_name, self.late = f"thread {rank}", late
+
+    def _get_backend(self, device):
+        from datetime import timedelta
+        from types import SimpleNamespace
+
+        return SimpleNamespace(options=SimpleNamespace(_timeout=timedelta(seconds=5)))
 
 
 def copying(group, seen):
@@ -294,37 +345,67 @@ def copying(group, seen):
     for call in range(6):
         def shapes(owner, call=call):
             return [(torch.Size((2, 3 + owner)), torch.float32),
-                    (torch.Size(((1 + call) * 20000 + owner,)), torch.int64)]  # fmt: skip
+                    (torch.Size((2, (1 + call) * 20000 + owner)), torch.int64)]  # fmt: skip
 
         def values(owner, call=call, shapes=shapes):
             return [torch.full(shape, 10 * call + owner, dtype=kind)
                     for shape, kind in shapes(owner)]  # fmt: skip
 
+        time.sleep(group.late * (call % 2))
+        def parcels(reader, owner):
+            return [[(0, 1), (1, 2)], [(0, 2)], []][(reader + 2 * owner) % 3]
+
         around = exchange.CopyExchange(group, device)
-        around.start(values(rank), shapes)
+        around.start(exchange.Offer(values(rank), [0, 0], shapes, parcels))
         for step in range(1, size):
             owner = (rank - step) % size
-            pairs = zip(around.get(owner), values(owner), strict=True)
-            seen.append(all(torch.equal(a, b) for a, b in pairs))
+            for k, (a, b) in enumerate(parcels(rank, owner)):
+                got = around.get(owner, k)
+                time.sleep(group.late)
+                pairs = zip(got, values(owner), strict=True)
+                seen.append(all(torch.equal(x[a:b], y[a:b]) for x, y in pairs))
+        around.done()
+
+        def given(giver, reader, call=call):
+            return [(torch.Size((1 + call, giver, 3 + reader)), torch.float32)]
+
+        gifts = exchange.CopyGifts(group, device, given)
+        for step in range(1, size):
+            owner = (rank - step) % size
+            gifts.post(owner, [torch.full(shape, 10.0 * call + rank, dtype=kind)
+                               for shape, kind in given(rank, owner)])  # fmt: skip
+        for giver in set(range(size)) - {rank}:
+            (x,) = gifts.take(giver)
+            seen.append(x.shape == given(giver, rank)[0][0] and (x == 10 * call + giver).all())
+        gifts.done()
         parts = exchange.Gather(64, group, device, copies=True)
         parts.mine.fill_(call + rank)
-        seen.append(parts.every()[:, 0].tolist() == [call + r for r in range(size)])
+        seen.append([int(x[0]) for x in parts.every()] == [call + r for r in range(size)])
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_copies_go_to_their_readers(size, monkeypatch):
+@pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (4, 2)])
+def test_copies_go_to_their_readers(size, late, monkeypatch):
+    """Whoever is late: nobody reads what has not come, or writes over what is still read."""
+    import torch.distributed._symmetric_memory as symmetric
+
     memory, seen = SharedMemory(size), []
-    monkeypatch.setattr(exchange._Shared, "__init__", lambda *a: memory.make(*a))
+    for name in ("empty", "rendezvous"):
+        monkeypatch.setattr(symmetric, name, getattr(memory, name))
+    monkeypatch.setattr(
+        torch.ops.symm_mem, "stream_write_value32_", memory.write, raising=False
+    )
     monkeypatch.setattr(exchange._Shared, "_known", {})
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
-    for name in ("current_stream", "Event"):
+    for name in ("current_stream", "Stream"):
         monkeypatch.setattr(torch.cuda, name, Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     threads = [
-        threading.Thread(target=copying, args=(Group(r, size), seen)) for r in range(size)
+        threading.Thread(target=copying, args=(Group(r, size, 0.01 * (r == late)), seen))
+        for r in range(size)
     ]
     for t in threads:
         t.start()
     for t in threads:
         t.join(30)
-    assert len(seen) == 6 * size * size and all(seen)
+    asked = sum([2, 1, 0][(a + 2 * b) % 3] for a in range(size) for b in range(size) if a != b)
+    assert len(seen) == 6 * (asked + size * size) and all(seen)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scatters of StableHLO: one update for each point of the batch is a choice by position, others are
+`tm_tensor.scatter`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.driver.stablehlo_bodies import (
+    NoForm,
+    element_of,
+    made,
+    of_numbers,
+    of_tensors,
+    shape_of,
+    signless,
+    spread,
+)
+from neptune_mlir.driver.stablehlo_ops import (
+    as_before,
+    as_signless,
+    compared,
+    conjunction,
+    fill_region,
+    filled,
+    integer,
+    positions,
+    reshape,
+    select_of,
+    slice_of,
+    transpose,
+)
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import module as bindings_module
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """A scatter of one tensor: which dimensions are what.
+
+    Attributes:
+        places: dimensions of the indices without that of the vectors, one for each of `points`.
+        points: dimensions of the updates that say which update it is.
+        windows: of each dimension of the operand, the dimension of the updates, or None.
+        batch: (dimension of the operand, position among `points`) that go together.
+        indexed: of each column of the indices, the dimension of the operand.
+    """
+
+    op: Any
+    operand: Any
+    updates: Any
+    indices: Any  # the vectors along the last dimension
+    points: list[int]
+    windows: list[int | None]
+    batch: list[tuple[int, int]]
+    indexed: list[int]
+
+    @property
+    def body(self) -> Any:
+        return self.op.regions[0].blocks[0]
+
+    def sizes(self) -> list[int]:
+        """Of a window, along each dimension of the operand."""
+        extents = shape_of(self.updates)
+        return [1 if w is None else extents[w] for w in self.windows]
+
+    def one_each(self) -> bool:
+        """Whether a point of the batch has one update at most."""
+        along = {point for _, point in self.batch}
+        extents = shape_of(self.updates)
+        return all(extents[d] == 1 for k, d in enumerate(self.points) if k not in along)
+
+    def valid(self) -> Any:
+        """Of each point, whether its window lies within the operand as a whole."""
+        extents, sizes = shape_of(self.operand), self.sizes()
+        shape = shape_of(self.indices)
+        last = len(shape) - 1
+        rooms = [extents[d] - sizes[d] for d in self.indexed]
+        conditions = []
+        for k, room in enumerate(rooms):
+            column = self.column(k)
+            kind = element_of(column)
+            conditions.append(compared("GE", column, filled(shape[:last], kind, 0)))
+            conditions.append(compared("LE", column, filled(shape[:last], kind, room)))
+        return conjunction(conditions)
+
+    def column(self, k: int) -> Any:
+        """The k-th number of each vector, one for each point."""
+        shape = shape_of(self.indices)
+        start, end = [0] * len(shape), list(shape)
+        start[-1], end[-1] = k, k + 1
+        return reshape(slice_of(self.indices, start, end), shape[:-1])
+
+
+def scatter(op: Any) -> Sequence[Any]:
+    """A scatter as a choice by position, or as loops over positions."""
+    if len(op.operands) != 3:
+        raise NoForm("several tensors")
+    read = _read_scatter(op)
+    if not read.indexed or 0 in shape_of(read.updates):
+        raise NoForm("no positions")
+    full = [e == s or k in read.indexed for k, (e, s) in
+            enumerate(zip(shape_of(read.operand), read.sizes(), strict=True))]  # fmt: skip
+    for k, _ in read.batch:
+        full[k] = True
+    single = all(read.sizes()[d] == 1 for d in read.indexed)
+    if read.one_each() and single and all(full):
+        return [_by_choice(read)]
+    return [_by_loops(read)]
+
+
+def _read_scatter(op: Any) -> _Scatter:
+    operand, indices, updates = op.operands
+    kinds = bindings_module("_mlir_libs._stablehlo")
+    numbers = kinds.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    vectors = numbers.index_vector_dim
+    if vectors == len(shape_of(indices)):
+        indices = reshape(indices, [*shape_of(indices), 1])
+    rank = len(shape_of(indices))
+    places = [k for k in range(rank) if k != vectors]
+    indices = transpose(indices, [*places, vectors])
+    if signless(element_of(indices)) != element_of(indices):
+        indices = made("convert", [indices], shape_of(indices), integer(64))
+    windowed = list(numbers.update_window_dims)
+    inserted, batched = list(numbers.inserted_window_dims), list(numbers.input_batching_dims)
+    along = iter(windowed)
+    windows = [
+        None if k in inserted or k in batched else next(along)
+        for k in range(len(shape_of(operand)))
+    ]
+    along_points = map(places.index, numbers.scatter_indices_batching_dims)
+    batch = list(zip(batched, along_points, strict=True))
+    return _Scatter(
+        op, operand, updates, indices,
+        [k for k in range(len(shape_of(updates))) if k not in windowed], windows, batch,
+        list(numbers.scattered_dims_to_operand_dims),
+    )  # fmt: skip
+
+
+def _by_choice(s: _Scatter) -> Any:
+    """Each element of the operand asks whether the update of its point of the batch is for it."""
+    shape = shape_of(s.operand)
+    of_point = {point: k for k, point in s.batch}
+
+    def over_operand(value: Any, dims: Sequence[int | None]) -> Any:
+        """A tensor over the operand, from one whose dimensions are these of it, None for units."""
+        kept = [k for k, d in enumerate(dims) if d is not None]
+        order = sorted(kept, key=lambda k: dims[k])  # type: ignore[arg-type,return-value]
+        value = reshape(value, [shape_of(value)[k] for k in kept])
+        value = transpose(value, [kept.index(k) for k in order])
+        return spread(value, shape, [d for k in order if (d := dims[k]) is not None])
+
+    of_points = [of_point.get(k) for k in range(len(s.points))]
+    hits = []
+    for k, dim in enumerate(s.indexed):
+        column = over_operand(s.column(k), of_points)
+        hits.append(compared("EQ", column, positions(shape, dim, element_of(column))))
+    dims: list[int | None] = [None] * len(shape_of(s.updates))
+    for point, update_dim in zip(of_points, s.points, strict=True):
+        dims[update_dim] = point
+    for dim, window in enumerate(s.windows):
+        if window is not None and dim not in s.indexed:
+            dims[window] = dim
+    updates = over_operand(s.updates, dims)
+    return select_of(conjunction(hits), of_tensors(s.body, [s.operand, updates], shape), s.operand)
+
+
+def _by_loops(s: _Scatter) -> Any:
+    """Vectors of all positions, of the batch's too, and a window of each update as large as the
+    operand has dimensions. A window that does not fit is moved out as a whole."""
+    count = math.prod(shape_of(s.updates)[k] for k in s.points)
+    order = [w for w in s.windows if w is not None]
+    updates = reshape(transpose(s.updates, [*s.points, *order]), [count, *s.sizes()])
+    kind, shape = element_of(s.indices), shape_of(s.indices)
+    outside = filled(shape[:-1], kind, -max(shape_of(s.operand)))
+    valid = s.valid()
+    columns = [select_of(valid, s.column(k), outside) for k in range(len(s.indexed))]
+    columns += [positions(shape[:-1], point, kind) for _, point in s.batch]
+    columns = [reshape(c, [count, 1]) for c in columns]
+    attribute = ir.IntegerAttr.get(integer(64), 1)
+    vectors = made("concatenate", columns, [count, len(columns)], kind, dimension=attribute)
+    operand, updates = as_signless(s.operand), as_signless(updates)
+    dims = [*s.indexed, *(k for k, _ in s.batch)]
+    element = element_of(operand)
+    op = ir.Operation.create(
+        "tm_tensor.scatter", results=[operand.type], operands=[updates, vectors, operand],
+        attributes={
+            "dimension_map": ir.DenseI64ArrayAttr.get(dims),
+            "unique_indices": ir.BoolAttr.get(False),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
+        },
+        regions=1,
+    )  # fmt: skip
+    fill_region(op, [element, element], lambda update, old: of_numbers(s.body, [old, update]))
+    return as_before(op.results[0], s.operand)

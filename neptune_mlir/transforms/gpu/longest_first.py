@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Pass `longest-first`: programs whose streams data end come longest first.
+
+    scf.forall (%c, %b, %h) in (%C, %B, %H) {      %o = 0 .. %B, longest first
+      %n = tensor.extract %lengths[%b]      ->     scf.forall (%c, %b, %h) in (%C, %B, %H) {
+      scf.for %j = ... to f(%n, %c) {                %at = %c * %B + %b
+        ... }                                        %b' = %o[%at / %C], %c' = %at mod %C
+    }                                                ... as before, of %b' and %c'
+
+A launch is over when its last program is. Where a number that is read from an argument says how
+long the stream of a program is (the lengths of sequences), nobody knows ahead which programs are
+long; where one of them begins last, it keeps all others waiting. In the order of their lengths the
+last ones are short ("longest processing time first"). All chunks of a sequence stand together.
+
+A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
+longer, or as long and in front of it. So no result depends on the order, and none changes.
+
+That kernel costs a launch, and each program a read, so they are for launches that gain: some
+sequence can have over LONG tiles, there are more programs than multiprocessors, and no more than
+MOST sequences, for each is compared with all others. A launch says so from its shapes alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import foralls, is_inside, is_tensor, owner
+from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
+from neptune_mlir.dialects.op_names import MULTIPROCESSORS
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.bindings import arith, ir, scf, tensor
+from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.transforms.gpu.points_to_kernels import THREADS
+from neptune_mlir.transforms.registry import register
+from neptune_mlir.transforms.tiling.host_plan import grid_bounds
+from neptune_mlir.transforms.tiling.slices import slice_operands
+
+LONG = 32  # tiles
+MOST = 256  # sequences
+LARGEST = 2**31 - 1  # what a number of 32 bits can say
+
+
+@register("longest-first", "have the programs begin first whose streams data make longest")
+def longest_first(module: Any) -> None:
+    chip = CHIP.find(module.operation, "")
+    if not chip or gpu_target(chip).dies > 1:  # (these give each die a section of the programs)
+        return
+    for forall in foralls(module):
+        if not OF_MASK.on(forall):
+            with module.context, forall.location:
+                _Launch(forall, chip).put_in_order()
+
+
+class _Launch:
+    """One kernel, and which variable of its grid says how long its streams are."""
+
+    def __init__(self, forall: Any, chip: str):
+        self.forall = forall
+        self.chip = chip
+        self.body = forall.regions[0].blocks[0]
+        self.bounds = grid_bounds(forall.opview)[1]
+        self.variables = list(self.body.arguments)[: len(self.bounds)]
+        self.loops = [op.operation for op in self.body.operations if op.operation.name == "scf.for"]
+
+    def put_in_order(self) -> None:
+        at = self._dimension()
+        if at is None:
+            return
+        with ir.InsertionPoint(self.forall):
+            extent = self.bounds[at]
+            count = self._worth(extent)
+            order = self._order(at, count)
+        first = self.body.operations[0]
+        uses = {v: list(v.uses) for v in self.variables[: at + 1]}
+        with ir.InsertionPoint(first):
+            found = self._places(at, order, count)
+        for variable, value in zip(self.variables, found, strict=False):
+            for use in uses[variable]:
+                use.owner.operation.operands[use.operand_number] = value
+
+    def _dimension(self) -> int | None:
+        """The variable by which arguments are read that the ends of streams depend on."""
+        read: set[int] = set()
+        waiting = [v for loop in self.loops for v in list(loop.operands)[:2]]
+        seen = set()
+        while waiting:
+            value = waiting.pop()
+            if value in seen or value in self.variables or not is_inside(value, self.forall):
+                continue
+            seen.add(value)
+            op = owner(value)
+            if op is None or len(op.regions) or op.block != self.body:
+                return None
+            if op.name == "tensor.extract":
+                source, *position = op.operands
+                kind = ir.RankedTensorType(source.type)
+                if owner(source) is not None or str(kind.element_type) != "i32":
+                    return None
+                if len(position) != 1 or position[0] not in self.variables:
+                    return None
+                read.add(self.variables.index(position[0]))
+            elif any(map(is_tensor, op.operands)):
+                return None
+            else:
+                waiting += op.operands
+        return read.pop() if len(read) == 1 else None
+
+    def _length(self, numbers: dict[Any, Any]) -> Index:
+        """Points of the streams of a program, at the insertion point. `numbers`: what stands for
+        the grid's variables; an element that is read stands for itself where it has a place."""
+        copies = dict(numbers)
+        parts = [
+            ix.maximum(ix.sub(self._copy(high, copies), self._copy(low, copies)), 0)
+            for low, high in (list(loop.operands)[:2] for loop in self.loops)
+        ]
+        total = parts[0]
+        for part in parts[1:]:
+            total = ix.add(total, part)
+        return total
+
+    def _copy(self, value: Any, copies: dict[Any, Any]) -> Any:
+        if value in copies or not is_inside(value, self.forall):
+            return copies.get(value, value)
+        op = owner(value)
+        if op.name == "tensor.extract" and op.operands[1] not in copies:
+            kind = value.type
+            copies[value] = arith.constant(kind, ir.IntegerAttr.get(kind, LARGEST))
+            return copies[value]
+        operands = [self._copy(operand, copies) for operand in op.operands]
+        made = op.clone()
+        for k, operand in enumerate(operands):
+            made.operands[k] = operand
+        copies[value] = made.results[0]
+        return copies[value]
+
+    def _worth(self, extent: Index) -> Index:
+        """How many sequences to put in order: all, or none."""
+        zero = ix.value(0)
+        at = self._dimension()
+        longest = self._length({v: zero for k, v in enumerate(self.variables) if k != at})
+        step = min(_step(loop) for loop in self.loops)
+        programs: Index = 1
+        for bound in self.bounds:
+            programs = ix.mul(programs, bound)
+        chip = ir.Operation.create(MULTIPROCESSORS, results=[ir.IndexType.get()]).results[0]
+        found = ix.where_less(chip, programs, extent, 0)
+        found = ix.where_less(LONG * step, longest, found, 0)
+        return ix.where_less(1, extent, ix.where_less(extent, MOST + 1, found, 0), 0)
+
+    def _order(self, at: int, count: Index) -> Any:
+        """Emit the kernel ahead; returns the numbers of the sequences, longest first."""
+        extent = self.bounds[at]
+        number = ir.IntegerType.get_signless(32)
+        start = tensor.empty([extent], number)
+        mapping = [ir.Attribute.parse("#gpu.thread<linear_dim_0>")]
+        ahead = scf.ForallOp([0], [count], [1], [start], mapping=ir.ArrayAttr.get(mapping))
+        operation = ahead.operation
+        KERNEL.set(operation, f"{KERNEL.find(self.forall, 'kernel')}_order")
+        OF_MASK.set(operation)
+        POINTS.set(operation, THREADS)
+        TARGET.set(operation, self.chip)
+        WARPS.set(operation, THREADS // gpu_target(self.chip).wave)
+        (one,) = ahead.induction_variables
+        with ir.InsertionPoint(ahead.body):
+            zero, step = ix.value(0), ix.value(1)
+            others = {v: zero for k, v in enumerate(self.variables) if k != at}
+            mine = ix.value(self._length({**others, self.variables[at]: one}))
+            loop = scf.ForOp(zero, ix.value(extent), step, [zero])
+            with ir.InsertionPoint(loop.body):
+                other, (before,) = loop.induction_variable, loop.inner_iter_args
+                its = ix.value(self._length({**others, self.variables[at]: other}))
+                earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
+                scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
+            kind = ir.RankedTensorType.get([], number)
+            own = tensor.FromElementsOp(kind, [arith.index_cast(number, one)]).result
+            parallel = scf.InParallelOp()
+            with ir.InsertionPoint(parallel.block):
+                place = slice_operands([loop.results[0]], [1])
+                tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
+        return ahead.results[0]
+
+    def _places(self, at: int, order: Any, count: Index) -> list[Any]:
+        """In the kernel: what its variables up to `at` are instead."""
+        index = ir.IndexType.get()
+        sorted_ = arith.CmpIOp(arith.CmpIPredicate.slt, ix.value(0), ix.value(count)).result
+        made = scf.IfOp(sorted_, [index] * (at + 1), has_else=True)
+        with ir.InsertionPoint(made.then_block):
+            number: Index = 0  # in the order in which programs begin; a grid's last runs downwards
+            for k, variable in enumerate(self.variables[: at + 1]):
+                down = k + 1 == len(self.bounds)
+                place = ix.sub(ix.sub(self.bounds[k], 1), variable) if down else variable
+                number = ix.add(ix.mul(number, self.bounds[k]), place)
+            found: list[Any] = []
+            for bound in reversed(self.bounds[:at]):
+                rest = ix.floordiv(number, bound)
+                found.insert(0, ix.value(ix.sub(number, ix.mul(rest, bound))))
+                number = rest
+            first = tensor.extract(order, [ix.value(number)])
+            scf.YieldOp([*found, arith.index_cast(index, first)])
+        with ir.InsertionPoint(made.else_block):
+            scf.YieldOp(self.variables[: at + 1])
+        return list(made.results)
+
+
+def _step(loop: Any) -> int:
+    """Of a loop over tiles; 1 where nobody knows it."""
+    made = owner(loop.operands[2])
+    if made is None or made.name != "arith.constant":
+        return 1
+    return int(ir.IntegerAttr(made.attributes["value"]).value)

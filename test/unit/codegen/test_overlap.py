@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which kernels wait for nothing when they start: what they touch, and launches that are left
+out."""
+
+from __future__ import annotations
+
+import pytest
+
+from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.gpu.overlap import independent
+from neptune_mlir.runtime.plan import Buffer
+
+X = ("argument", 0)
+ROWS, KEYS, ALL = ["dim", 0, 0], ["dim", 1, 0], 8
+
+
+def buffer(number):
+    return "buffer", number
+
+
+CASES = {
+    # each kernel as its grid, what it reads, what it writes
+    "reads what the one before wrote": ([(ALL, [X], [0]), (ALL, [buffer(0)], [1])], [0, 0]),
+    "reads what one before that wrote": (
+        [(ALL, [X], [0]), (ALL, [buffer(0)], [1]), (ALL, [buffer(0)], [2])], [0, 0, 1],
+    ),
+    "nothing of any": ([(ALL, [X], [0]), (ALL, [X], [1]), (ALL, [X], [2])], [0, 1, 1]),
+    "both of them": (
+        [(ALL, [X], [0]), (ALL, [X], [1]), (ALL, [buffer(0), buffer(1)], [2])], [0, 1, 0],
+    ),
+    "writes what the one before reads": (
+        [(ALL, [X], [0]), (ALL, [buffer(0), buffer(1)], [2]), (ALL, [X], [1])], [0, 0, 0],
+    ),
+    "the same memory under another shape": ([(ALL, [X], [0]), (ALL, [buffer(3)], [1])], [0, 0]),
+    "what stands between has programs where the first has": (
+        [(ROWS, [X], [0]), (["ceildiv", ROWS, 128], [buffer(0)], [1]), (KEYS, [buffer(0)], [2])],
+        [0, 0, 1],
+    ),
+    "what stands between may be left out alone": (
+        [(ROWS, [X], [0]), (KEYS, [buffer(0)], [1]), (ROWS, [buffer(0)], [2])], [0, 0, 0],
+    ),
+    "nobody waits in between": (
+        [(ALL, [X], [0]), (ALL, [X], [1]), (ALL, [buffer(0)], [2])], [0, 1, 0],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kernels(case):
+    listed, wanted = CASES[case]
+    buffers = [Buffer("f32", (8,)) for _ in range(3)] + [Buffer("f32", (2, 4), ("buffer", 0))]
+    kernels = [
+        KernelSignature(str(k), None, [], [], [], len(made), [*read, *map(buffer, made)])
+        for k, (_, read, made) in enumerate(listed)
+    ]
+    assert independent(kernels, [(grid,) for grid, *_ in listed], buffers) == wanted
