@@ -142,3 +142,14 @@ def test_products_run_on():
     bundle = compiled(plain(4096, 4096, 4096))
     (image,) = bundle.facts["images"]
     assert image["notes"] == [] and not image["missed"]
+
+
+def test_neighbours_share_a_factor():
+    """Programs run through the tiles of a product before the next one of a batch, whichever axis
+    was named first."""
+    p = notation.Program("products")
+    i, j, k = p.axis("i", 512), p.axis("j", 2048), p.axis("k", 1024)
+    b = p.axis("b", 128)
+    x, w = p.input("x", b, i, k, dtype="f16"), p.input("w", b, k, j, dtype="f16")
+    p.output(notation.sum(x[b, i, k] * 1.0 * w[b, k, j], k), b, i, j, dtype="f16")
+    assert compiled(p).plan.launches[0].grid == (128, 4, 8)
