@@ -106,8 +106,7 @@ class _ShardDevice:
 
     def _calls(self, owner: int) -> list[Call]:
         if self.plan.carries:
-            chain = self.schedule.chain(self.rank)
-            return [link.call for stage in chain if stage.owner == owner for link in stage.links]
+            return [link.call for link in self.schedule.chain(self.rank)[owner]]
         return [run.call for run in self.schedule.runs(self.rank, owner)]
 
     def points(self, call: Call) -> float:

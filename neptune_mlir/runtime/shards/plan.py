@@ -14,9 +14,7 @@ from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLa
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
-# A position brings its bytes once and meets every row: with fewer rows than BUSY the link is slower
-# than the work, and data come in up to PARCELS parcels, of PARCEL positions or more.
-BUSY, PARCELS, PARCEL, ALIGNED = 4096, 1, 512, 128
+ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 LATE = 3  # of so many rows one waits for parts to travel
 
 
@@ -161,16 +159,6 @@ class ChainLink:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What is computed with one parcel of an owner's data, its number; of a device's own data, all
-    of them."""
-
-    owner: int
-    parcel: int
-    links: list[ChainLink]
-
-
-@dataclass(frozen=True)
 class Stretch:
     """Positions whose parts are joined together: `count` slots, of which some saw nothing."""
 
@@ -197,7 +185,7 @@ class ShardSchedule:
         self.sizes = {a: layout.size for a, layout in layouts.items()}
         self._calls: dict[tuple[int, int], list[Call]] = {}
         self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
-        self._chains: dict[int, list[Stage]] = {}
+        self._chains: dict[int, dict[int, list[ChainLink]]] = {}
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -258,42 +246,28 @@ class ShardSchedule:
         kept = self.plan.axes[-1]
         return [_place(call.spans[kept], taken) for call in self.calls(rank, owner)]
 
-    def parcels(self, rank: int, owner: int) -> list[Piece]:
-        """What a device needs of an owner's data: the positions, in the owner's own order, that
-        come one after the other. There are several where a device has so few rows to compute with
-        its own data meanwhile that others' take longer to come."""
-        traveling = self.plan.axes[-1]
-        spans = [call.spans[traveling] for call in self.calls(rank, owner)]
-        if not spans:
-            return []
-        start, end = min(a for a, _ in spans), max(b for _, b in spans)
-        busy = max(self.layouts[self.plan.axes[0]].lengths) >= BUSY
-        count = 1 if busy else min(PARCELS, max(1, (end - start) // PARCEL))
-        cuts = [start + (end - start) * k // count // ALIGNED * ALIGNED for k in range(1, count)]
-        return [(a, b) for a, b in pairwise([start, *cuts, end]) if a < b]
+    def needed(self, rank: int, owner: int) -> Piece:
+        """What a device needs of an owner's data: positions in the owner's own order."""
+        spans = [call.spans[self.plan.axes[-1]] for call in self.calls(rank, owner)]
+        return min((a for a, _ in spans), default=0), max((b for _, b in spans), default=0)
 
-    def chain(self, rank: int) -> list[Stage]:
-        """What a device computes where `plan.carries`: calls of which each has positions with the
-        same calls before, and after."""
+    def chain(self, rank: int) -> dict[int, list[ChainLink]]:
+        """What a device computes with each owner's data where `plan.carries`: calls of which each
+        has positions with the same calls before, and after."""
         if rank not in self._chains:
             kept = self.plan.axes[0]
-            stages = [Stage(rank, 0, [])]
-            calls = [(stages[0], call) for call in self.calls(rank, rank)]
-            for owner in [o for o in self.owners(rank) if o != rank]:
-                for k, parcel in enumerate(self.parcels(rank, owner)):
-                    stages.append(Stage(owner, k, []))
-                    found = self._calls_on(rank, owner, self.plan.axes[-1], parcel)
-                    calls += [(stages[-1], call) for call in found]
+            found: dict[int, list[ChainLink]] = {o: [] for o in self.owners(rank)}
+            calls = [(links, c) for o, links in found.items() for c in self.calls(rank, o)]
             spans = [call.spans[kept] for _, call in calls]
             cuts = sorted({end for span in spans for end in span})
-            for k, (stage, call) in enumerate(calls):
+            for k, (links, call) in enumerate(calls):
                 a, b = spans[k]
                 for span in pairwise([x for x in cuts if a <= x <= b]):
                     having = [n for n, s in enumerate(spans) if s[0] <= span[0] and span[1] <= s[1]]
-                    _extend(stage.links, ChainLink(
+                    _extend(links, ChainLink(
                         call.on(kept, span), sum(n < k for n in having), having[-1] == k
                     ), kept)  # fmt: skip
-            self._chains[rank] = stages
+            self._chains[rank] = found
         return self._chains[rank]
 
     def _calls_on(self, rank: int, owner: int, axis: str, span: Piece) -> list[Call]:
@@ -315,7 +289,7 @@ class ShardSchedule:
     def unseen(self, rank: int) -> list[Piece]:
         """The positions of a device that no call of its `chain` has."""
         kept = self.plan.axes[0]
-        links = [link for stage in self.chain(rank) for link in stage.links]
+        links = [link for found in self.chain(rank).values() for link in found]
         spans = sorted(link.call.spans[kept] for link in links if not link.before)
         ends = [0, *(x for span in spans for x in span), self.layouts[kept].lengths[rank]]
         return [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if a < b]

@@ -3,9 +3,8 @@
 torch has shared among them.
 
 An exchange of one call has three steps. `start` offers this process's tensors; `get` waits for
-a parcel of those of another one, in the order of `ShardSchedule.owners`, while the next are on
-their way; `done` says that nobody reads them any more. Whoever does not answer within the group's
-time-out is a `PeerError`.
+those of another one, in the order of `ShardSchedule.owners`, while the next are on their way;
+`done` ends the call. Whoever does not answer within the group's time-out is a `PeerError`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.makers import driver
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
-# of what a process needs of another one's tensors: positions along a dimension of each
-Parcels = Callable[[int, int], list[tuple[int, int]]]
+# of what a reader needs of an owner's tensors: positions along a dimension of each
+Needed = Callable[[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Offer:
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
     shapes: Shapes
-    parcels: Parcels
+    needed: Needed
 
 
 class Open(Protocol):
@@ -51,8 +50,8 @@ class Exchange(Open, Protocol):
     def start(self, offer: Offer) -> None:
         """Begin to send."""
 
-    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
-        """What a process offered, of which parcels up to this one are there."""
+    def get(self, owner: int) -> list[torch.Tensor]:
+        """What a process offered, of which what is needed is there."""
 
 
 @contextmanager
@@ -124,7 +123,7 @@ class RingExchange:
         self._shapes = offer.shapes
         self._pass_on(self.rank, list(offer.tensors))
 
-    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+    def get(self, owner: int) -> list[torch.Tensor]:
         while self._at != owner:  # those that this process does not need are passed on
             self._at = (self._at - 1) % self.size
             assert self._under_way is not None
@@ -136,7 +135,7 @@ class RingExchange:
 
     def done(self) -> None:
         while self.size > 1 and self._at != (self.rank + 1) % self.size:
-            self.get((self._at - 1) % self.size, 0)
+            self.get((self._at - 1) % self.size)
 
     def _pass_on(self, owner: int, tensors: Sequence[torch.Tensor]) -> None:
         """Send what is `owner`'s to the next process, and receive what the previous one has."""
@@ -157,8 +156,6 @@ class CopyExchange:
         self.rank, self.size = group.rank(), group.size()
         self._memory: _Shared | None = None
         self._found: dict[int, list[torch.Tensor]] = {}
-        self._waited: dict[int, int] = {}  # how many parcels have been waited for
-        self._parcels: dict[int, int] = {}
 
     def start(self, offer: Offer) -> None:
         given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
@@ -174,30 +171,25 @@ class CopyExchange:
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
                 there = list(_views(slot(reader, self.rank), shapes(self.rank)))
-                # a signal in any case: see `_Shared`
-                for k, (start, end) in enumerate(offer.parcels(reader, self.rank) or [(0, 0)]):
-                    for x, to, dim in zip(given, there, offer.dims, strict=True):
-                        spans = (dim, start, end - start)
-                        _copy(to.narrow(*spans), x.narrow(*spans))
-                        x.record_stream(memory.side)
-                    memory.tell(reader, k)
-                self._waited[owner] = 0
+                start, end = offer.needed(reader, self.rank)
+                for x, to, dim in zip(given, there, offer.dims, strict=True):
+                    span = (dim, start, end - start)
+                    _copy(to.narrow(*span), x.narrow(*span))
+                    x.record_stream(memory.side)
+                memory.tell(reader)  # in any case: see `_Shared`
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
-        self._parcels = {o: len(offer.parcels(self.rank, o)) or 1 for o in self._found}
 
-    def get(self, owner: int, parcel: int) -> list[torch.Tensor]:
+    def get(self, owner: int) -> list[torch.Tensor]:
         assert self._memory is not None
-        for k in range(self._waited[owner], parcel + 1):
-            self._memory.wait(owner, k)
-        self._waited[owner] = parcel + 1
-        return self._found[owner]
+        self._memory.wait(owner)
+        return self._found.pop(owner)
 
     def done(self) -> None:
         """The copies of what this process offered are part of the call, as a graph that captures it
         asks for."""
         assert self._memory is not None
-        for owner, count in self._parcels.items():  # signals of what nobody asked for
-            self.get(owner, count - 1)
+        for owner in list(self._found):  # signals of what nobody asked for
+            self.get(owner)
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
@@ -319,19 +311,16 @@ class _Shared:
         """Let the current stream wait until all processes' are here."""
         self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
 
-    def tell(self, to: int, parcel: int = 0) -> None:
+    def tell(self, to: int) -> None:
         """Set a signal for a process, behind all that is on the current stream."""
-        place = self._channel(parcel) * self.size + self.rank
+        place = (_FIRST + self._turn) * self.size + self.rank
         pad = self._handle.get_signal_pad(to)
         torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
 
-    def _channel(self, parcel: int) -> int:
-        return _FIRST + self._turn + 2 * parcel
-
-    def wait(self, source: int, parcel: int = 0) -> None:
+    def wait(self, source: int) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
         ends in an error after the group's time-out."""
-        channel = self._channel(parcel)
+        channel = _FIRST + self._turn
         self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
 
 

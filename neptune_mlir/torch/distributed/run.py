@@ -222,15 +222,11 @@ class _ShardCall:
         ))  # fmt: skip
         return moving, exchange
 
-    def _needed(self, reader: int, owner: int) -> list[tuple[int, int]]:
-        """The parcels of an owner's data that a process asks for."""
+    def _needed(self, reader: int, owner: int) -> tuple[int, int]:
+        """What a process asks for of an owner's data."""
         if self.gathers:
-            return [(0, self.schedule.layouts[self.traveling].lengths[owner])]
-        return self.schedule.parcels(reader, owner)
-
-    def _got(self, exchange: Exchange, owner: int) -> list[torch.Tensor]:
-        """All of an owner's data that this process asks for."""
-        return exchange.get(owner, len(self._needed(self.rank, owner)) - 1)
+            return 0, self.schedule.layouts[self.traveling].lengths[owner]
+        return self.schedule.needed(reader, owner)
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -238,7 +234,7 @@ class _ShardCall:
         staying, layouts = self.plan.axes[0], self.schedule.layouts
         got = {self.rank: [self.arguments[a.name] for a in moving]}
         for owner in list(self.schedule.owners(self.rank))[1:]:
-            got[owner] = self._got(exchange, owner)
+            got[owner] = exchange.get(owner)
         pieces = sorted(
             (start, at, end - start, owner)
             for owner, own in enumerate(layouts[self.traveling].pieces)
@@ -272,13 +268,13 @@ class _ShardCall:
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
         beside = self.kernel.beside(self.device)
         sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
-        for stage in schedule.chain(self.rank):
+        for owner, links in schedule.chain(self.rank).items():
             data = self.arguments
-            if stage.owner != self.rank:
-                got = exchange.get(stage.owner, stage.parcel)
+            if owner != self.rank and links:
+                got = exchange.get(owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
             beside.follow()
-            for link in sorted(stage.links, key=lambda link: link.alone):
+            for link in sorted(links, key=lambda link: link.alone):
                 spans = link.call.spans
                 numbers = plan.numbers(link.call.starts, schedule.sizes)
                 given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
@@ -325,7 +321,7 @@ class _ShardCall:
         for owner in schedule.owners(rank):
             data = self.arguments
             if owner != rank:
-                got = self._got(exchange, owner)
+                got = exchange.get(owner)
                 data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
             gone = [torch.empty(shape, dtype=kind, device=self.device)
                     for shape, kind in given(rank, owner)]  # fmt: skip
@@ -333,8 +329,7 @@ class _ShardCall:
             if owner == rank:
                 own = gone
             elif gifts is not None:
-                needed = self._needed(rank, owner) or [(0, 0)]
-                start, end = needed[0][0], needed[-1][1]
+                start, end = self._needed(rank, owner)
                 axes = [p.axes.index(self.traveling) if self.traveling in p.axes else None
                         for p in leaving]  # fmt: skip
                 gifts.post(owner, gone, [

@@ -232,12 +232,9 @@ def masks_like(plan, i, j, sizes):
     [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("parcels", [1, 3])
-def test_runs_cover_each_point_once(options, parcels, monkeypatch):
+def test_runs_cover_each_point_once(options):
     """Of random pieces on random devices: every pair that counts is in one run, where its distance
     is the true one, or at least is seen as it is; parts of two runs never share a slot."""
-    for name, value in {"PARCELS": parcels, "PARCEL": 2, "ALIGNED": 1}.items():
-        monkeypatch.setattr(f"neptune_mlir.runtime.shards.plan.{name}", value)
     plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
     rng = random.Random(3)
     for trial in range(12):
@@ -288,10 +285,9 @@ def _check_chain(plan, schedule, rank, want):
     length, sizes = len(want[0]), schedule.sizes
     state, ended = np.zeros(length, int), np.zeros(length, bool)
     counts = {o: np.zeros_like(seen) for o, seen in zip(schedule.owners(rank), want, strict=True)}
-    for stage in schedule.chain(rank):
-        parcels = schedule.parcels(rank, stage.owner)
-        inside = (0, 99) if stage.owner == rank else parcels[stage.parcel]
-        for link in stage.links:
+    for owner, links in schedule.chain(rank).items():
+        inside = schedule.needed(rank, owner)
+        for link in links:
             (a, b), (c, d) = link.call.spans["i"], link.call.spans["j"]
             assert (state[a:b] == link.before).all() and not ended[a:b].any()
             assert inside[0] <= c < d <= inside[1]
@@ -300,7 +296,7 @@ def _check_chain(plan, schedule, rank, want):
             for x in range(a, b):
                 for y in range(c, d):
                     told = link.call.starts["i"] + x - a, link.call.starts["j"] + y - c
-                    counts[stage.owner][x, y] += masks_like(plan, *told, sizes)
+                    counts[owner][x, y] += masks_like(plan, *told, sizes)
     for found, seen in zip(counts.values(), want, strict=True):
         np.testing.assert_array_equal(found, seen)
     assert (ended == (state > 0)).all()
