@@ -17,12 +17,14 @@ what failed; the exit status is 1 if anything did. Needs what the CPU needs, and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import queue
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
-HELPERS = os.pathsep.join([str(ROOT), str(ROOT / "test")])
+HELPERS = [str(ROOT), str(ROOT / "test")]
 LIFE = 50  # programs in one process: what is compiled stays in its memory
 
 Row = dict[str, Any]
@@ -77,15 +79,18 @@ class Worker:
         self.command = [sys.executable, __file__, "work", "--target", options.target]
         self.command += ["--cases", str(options.cases)] if options.cases else []
         self.process: subprocess.Popen[bytes] | None = None
+        self.said: Any = None  # what it writes besides rows
         self.done = 0
 
     def examine(self, seed: int) -> Row:
         if self.process is None:
             one = {"NEPTUNE_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            one["PYTHONPATH"] = HELPERS
+            known = filter(None, [os.environ.get("PYTHONPATH")])
+            one["PYTHONPATH"] = os.pathsep.join([*HELPERS, *known])
+            self.said = tempfile.TemporaryFile()
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, env={**os.environ, **one}, bufsize=0,
+                stderr=self.said, env={**os.environ, **one}, bufsize=0,
             )  # fmt: skip
         process = self.process
         try:
@@ -95,13 +100,23 @@ class Worker:
         except BrokenPipeError:
             ready, line = True, b""
         self.done += 1
+        said = self.last_line() if ready and not line else ""
         if not line or self.done % LIFE == 0:
             self.stop()
         if line:
             return json.loads(line)
         if not ready:
             return {"verdict": "timeout", "reason": f"more than {self.timeout:g} s"}
-        return {"verdict": "crash", "reason": f"exit status {process.returncode}"}
+        status = f"exit status {process.returncode}"
+        return {"verdict": "crash", "reason": f"{status}: {said}" if said else status}
+
+    def last_line(self) -> str:
+        """What a process that ended said last, once it has."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        self.said.seek(max(0, os.fstat(self.said.fileno()).st_size - 400))
+        lines = self.said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
 
     def stop(self) -> None:
         if self.process is not None:
@@ -109,6 +124,7 @@ class Worker:
             self.process.wait()
             self.process.stdin.close()
             self.process.stdout.close()
+            self.said.close()
             self.process = None
 
 

@@ -176,8 +176,12 @@ def stood_in_for(t: Term) -> dict[Term, float]:
 class Chain:
     """Collects running values, final values and the derivation while reductions are solved."""
 
-    def __init__(self, axis: int, dtype: str = "f32", ranges: Ranges | None = None):
+    def __init__(
+        self, axis: int, dtype: str = "f32", ranges: Ranges | None = None,
+        visible: frozenset[str] = frozenset(),
+    ):  # fmt: skip
         self.axis = axis
+        self.visible = visible  # reductions that others read as they were rounded
         self.ranges = ranges
         self.facts = Facts(frozenset({axis}))
         self.normal = Normaliser(self.facts)

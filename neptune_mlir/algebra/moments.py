@@ -339,6 +339,10 @@ def _of_sum(
     where both pieces are small if a is close to t because φ Σ q k is close to 1. Where they are
     not, the pieces may cancel (the signs of q differ), and a and t do so by chance only: then the
     gap is as exact as t, which the program as written subtracts from the data.
+
+    Where others read t, too, the gap is that to t as it was rounded. (x - t) / sqrt(Σ (x - t)^2) is
+    at most 1 for any t, equal data included; with a sum around what t was before it was rounded it
+    is what rounding lost, over 0.
     """
     total = mean_of(chain, m)
     if total is None:
@@ -372,6 +376,8 @@ def _of_sum(
     def part(t: Term) -> Term:
         return mono_term(mono_mul(share, ((t, ONE),)), c, dtype)
 
+    if total.attr in chain.visible:
+        return near, None
     return near, _gap(chain, near, part(total), part(count), part(rest))
 
 

@@ -30,6 +30,8 @@ class Domain:
     Attributes:
         floating: float64 takes every float as a real number; float32 computes f64 in f64 and the
             rest in f32, and rounds where the program converts to 16 bits.
+        digits: float64 with so many bits in each result: the digits of a narrower type, without its
+            range; 0 for all of them.
         batched: whether the first dimension of every input counts inputs, not positions.
     """
 
@@ -38,6 +40,7 @@ class Domain:
     scalars: Mapping[Any, float]
     floating: Any = np.float64
     batched: bool = False
+    digits: int = 0
 
     @property
     def lead(self) -> int:
@@ -99,7 +102,14 @@ def _value(
         value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
     else:
         value = OPERATORS[n.op].array(*args)
-    return value if value.dtype == kind else value.astype(kind)
+    value = value if value.dtype == kind else value.astype(kind)
+    return with_digits(value, domain.digits) if domain.digits and is_float(n.dtype) else value
+
+
+def with_digits(value: Array, digits: int) -> Array:
+    """The nearest numbers of so many bits."""
+    fraction, exponent = np.frexp(value)
+    return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:

@@ -9,7 +9,7 @@ moved, the results in terms of them, the derivation, and a proof. See `rules.FOR
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from neptune_mlir.algebra.chain import (
     Chain,
@@ -65,6 +65,7 @@ def solve_chain(
     deferral: bool = True,
     numerics: str = "default",
     empty_rows: bool = False,
+    visible: Collection[str] = (),
 ) -> Solution:
     """Find running values and corrections for reductions over `axis`, in program order.
 
@@ -75,6 +76,7 @@ def solve_chain(
             needs (`growth`), "fast" asks for equality over the reals only.
         empty_rows: whether rows in which a maximum saw nothing but -inf give the NaN of the
             program as written, at the cost of a comparison a row, behind the loop.
+        visible: the reductions that others than this chain read, with what rounding made of them.
 
     Raises:
         Unsolvable: a reduction has no correction; says which obligation fails, and where.
@@ -82,7 +84,7 @@ def solve_chain(
     """
     wide = any(r.dtype == "f64" for r in reductions)
     ranges = None if numerics == "fast" else Ranges(numerics == "strict")
-    chain = Chain(axis, "f64" if wide else "f32", ranges)
+    chain = Chain(axis, "f64" if wide else "f32", ranges, frozenset(visible))
     for reduction in reductions:
         if ranges is not None:
             ranges.allow(reduction.body)

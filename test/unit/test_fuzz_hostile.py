@@ -12,14 +12,17 @@ import pytest
 TOOL = Path(__file__).parents[2] / "tools" / "fuzz_hostile.py"
 # 3 ends its process, 4 never answers, 5 is wrong
 STUB = """
-import json, sys, time
+import json, os, sys, time
 for line in sys.stdin:
     seed = int(line)
     if seed == 3:
+        sys.stdout.close()
+        print("a module is missing", file=sys.stderr)
         sys.exit(7)
     if seed == 4:
         time.sleep(60)
     row = {"verdict": "wrong", "reason": "9 ulps"} if seed == 5 else {"verdict": "right"}
+    row["path"] = os.environ["PYTHONPATH"]
     print(json.dumps(row), flush=True)
 """
 
@@ -51,8 +54,16 @@ def test_every_seed_has_a_row(tool, tmp_path, capsys):
     odd = {3: "crash", 4: "timeout", 5: "wrong"}
     assert {s: r["verdict"] for s, r in rows.items() if s in odd} == odd
     assert all(r["verdict"] == "right" for s, r in rows.items() if s not in odd)
-    assert rows[3]["reason"] == "exit status 7"
+    assert rows[3]["reason"] == "exit status 7: a module is missing"
     assert "8 programs: 1 crash, 5 right, 1 timeout, 1 wrong" in capsys.readouterr().out
+
+
+def test_workers_find_what_their_parent_finds(tool, tmp_path, monkeypatch):
+    """The bindings may be on the path of the caller alone."""
+    monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
+    path = tmp_path / "rows.jsonl"
+    tool.run(options(path, "0:1"))
+    assert json.loads(path.read_text())["path"].endswith(":/somewhere/else")
 
 
 def test_a_run_goes_on(tool, tmp_path, capsys):

@@ -28,9 +28,13 @@ KNOWN: set[int] = set()
 # orders but that of the program; a NaN, or nearly right; whole numbers of 16 bits taken for masks;
 # 8044, 9693, 9799: weights that are to sum to 1 and do not; 8585: data times 1e20, squared;
 # 21070, 31060: the root of noise; 40201: products of 1e-40; 41145: noise over an overflow;
-# 50080: a NaN in some orders of a sum.
+# 50080: a NaN in some orders of a sum; 40301: a variance around what a mean was before it was
+# rounded; 40520: a factor that moved out of one of two sums; 41124, 61180, 62341, 60296: roundings
+# that no last place moves; 60001, 60674: noise decides whether it is a number; 61586: the end of
+# the range; 61962: the square of noise; 62504: an infinity behind a mask.
 KEPT = (486, 654, 805, 875, 1130, 1933, 7183, 8044, 8272, 8319, 8439, 8585, 9693, 9799,
-        21070, 31060, 40201, 41145, 50080)  # fmt: skip
+        20474, 21070, 31060, 40201, 40301, 40520, 41124, 41145, 50080, 60001, 60296, 60674, 61180,
+        61586, 61962, 62341, 62504)  # fmt: skip
 
 
 def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:

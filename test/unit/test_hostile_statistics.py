@@ -2,6 +2,7 @@
 """Statistics as people write them, on inputs that hurt, by the rule of `--check`: moments under
 masks, weights that are data, log-sum-exp with infinities, safe norms, entropies, counts."""
 
+import numpy as np
 import pytest
 
 from neptune_mlir.driver.kernel import Source
@@ -121,8 +122,37 @@ def levels(x, y, m, j):
     return N.roundeven(x / step) * step
 
 
+def layer_norm(x, y, m, j):
+    d = x - N.sum(x, j) / 37.0
+    return d * N.rsqrt(N.sum(d * d, j) / 37.0 + 1e-5)
+
+
+def masked_layer_norm(x, y, m, j):
+    count = N.cast(N.sum(N.cast(m, "i64"), j), "f32")
+    d = x - N.sum(N.where(m, x, 0.0), j) / count
+    return N.where(m, d * N.rsqrt(N.sum(N.where(m, d * d, 0.0), j) / count + 1e-5), 0.0)
+
+
+def softmax_of_norm(x, y, m, j):
+    z = layer_norm(x, y, m, j)
+    e = N.exp(z - N.max(z, j))
+    return e / N.sum(e, j)
+
+
+def kurtosis(x, y, m, j):
+    d = x - N.mean(x, j)
+    spread = N.mean(d * d, j)
+    return N.mean(d * d * d * d, j) / (spread * spread + 1e-6)
+
+
+def pooled_deviation(x, y, m, j):
+    p = weights(y, j)
+    return N.sum(p * abs(x - N.sum(p * x, j)), j)
+
+
 QUICK = (masked_skew, expected_variance, guarded_log_sum_exp, safe_direction, empty_rows_are_0)
 MORE = (bessel, weighted_scores, soft_minimum, masked_log_mean_exp, masked_entropy, divergence,
+        masked_layer_norm, softmax_of_norm, kurtosis, pooled_deviation,
         norm_of_fourth_powers, correlation, residual, products_of_sums, focal, levels)  # fmt: skip
 
 
@@ -152,3 +182,19 @@ def test_statistic(body):
 @pytest.mark.parametrize("body", QUICK + MORE, ids=lambda body: body.__name__)
 def test_statistics(body, dtype, target):
     check(body, dtype, target, None if target == "cpu" else 12)
+
+
+@pytest.mark.parametrize("body", [layer_norm, softmax_of_norm], ids=lambda body: body.__name__)
+@pytest.mark.parametrize("target", ["cpu", "sm_80"])
+def test_rows_of_equal_numbers(body, target):
+    """What rounding the mean lost is subtracted from the data; the variance has it as well."""
+    p = N.Program(body.__name__)
+    i, j = p.axis("i", 4), p.axis("j", 37)
+    value = body(p.input("x", i, j)[i, j], None, None, j)
+    p.output(value, *value.axes)
+    text = Source.of(p).text
+    programs = programs_of(text, target, compiled(text))
+    x = np.repeat([[3.3e9], [-100000.1], [-1e9], [1.1e6]], 37, axis=1).astype("f4").astype(float)
+    (found,) = programs.fused([x])
+    most = 1.01 if body is layer_norm else 1 / 37 * 1.01
+    assert np.abs(found).max() <= most

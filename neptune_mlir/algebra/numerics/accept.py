@@ -113,15 +113,21 @@ def accept(
         Unsolvable: there is none; says which value would be lost, and on which input.
     """
     if numerics == "fast":
-        return solve_chain(chain, axis, numerics=numerics), None
+        return solve_chain(chain, axis, numerics=numerics, visible=_read_by(outputs)), None
     if passed is not None:
-        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=passed.empty_rows)
+        solution = solve_chain(chain, axis, numerics=numerics, empty_rows=passed.empty_rows,
+                               visible=_read_by(outputs))  # fmt: skip
         return solution, Report({}, {}, passed.runs, None)
     itself = Definition(tuple(chain), tuple(outputs.items()))
     found = _accepted(itself, written or itself, axis, frozenset(nonneg), numerics, length)
     if isinstance(found, Unsolvable):
         raise found.with_traceback(None)
     return found
+
+
+def _read_by(outputs: Mapping[str, Term]) -> frozenset[str]:
+    """The reductions that outputs are made of."""
+    return frozenset(n.attr for t in outputs.values() for n in leaves(t, "ref"))
 
 
 @lru_cache(maxsize=256)  # one program is planned several times while it is compiled
@@ -141,7 +147,8 @@ def _first_good(
 ) -> tuple[Solution, Report]:  # fmt: skip
     report = None
     for empty_rows in (False, True):
-        solution = solve_chain(form.chain, axis, numerics=numerics, empty_rows=empty_rows)
+        solution = solve_chain(form.chain, axis, numerics=numerics, empty_rows=empty_rows,
+                               visible=_read_by(dict(form.outputs)))  # fmt: skip
         found = stressed(
             written.chain, solution, axis, dict(written.outputs), dict(form.outputs), nonneg,
             length=length,

@@ -10,9 +10,13 @@ Both are measured against the program in float64. The rule, for every result:
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
   Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
+  What it gives with more range is right there, too.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
+* An infinity that meets a 0 makes a NaN of the program as written, and none of a fused one that
+  does not visit what a mask leaves out. Where it goes on to an infinity, so has float64 to with a
+  very large number in its place.
 * Arguments that are all far from 1 are another matter than one that is: products of them come
   near the ends of the range of f32. There a row within `HEADROOM` of these ends may overflow or
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
@@ -52,7 +56,18 @@ Both are measured against the program in float64. The rule, for every result:
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
   where it is a number without (the root of a variance of equal numbers and signed weights), is not
   compared in these runs, whether float64 or the unfused program makes it. Where the unfused
-  program makes a number of what is a NaN, with its sums in another order, a number will do.
+  program makes a number of what is a NaN, with its sums in another order, a number will do; so it
+  does where float64 makes one of inputs that differ in the last place.
+* Roundings may stay as they are where the inputs move by a last place: that of x in x - 1e4, or of
+  products near the smallest normal number. Further runs then are one run, and even out nothing. So
+  what is still over the bound is run on inputs that move by more, a part of themselves from 2^-18
+  to 2^-6: data alone, or all numbers, those that equal each other alike (of zeros and ones, and of
+  masks, no rounding moves else). The bound has to hold there. The input has to be like these:
+  float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
+  last place (up to 4 times).
+  On some of them the unfused program has at least half of the error of the fused one on the input.
+  A row that is 0 because its inputs are equal may be off by what the unfused program makes of other
+  numbers that are.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
@@ -92,10 +107,10 @@ GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse 
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
+ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
-WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 
 # What two programs that compute the same may differ by, relative and over the whole result
 # (Frobenius), where nobody asks which of them is nearer to float64.
@@ -126,43 +141,6 @@ def _rounded_float8(values: Array) -> Array:
     largest = LARGEST["f8E4M3FN"]
     found = np.clip(np.rint(values / unit) * unit, -largest, largest)
     return np.where(np.isfinite(values), found, np.nan)
-
-
-def jittered(
-    values: Any, dtype: str, generator: np.random.Generator, constants: float = np.inf,
-    zeros: bool = False,
-) -> Array:  # fmt: skip
-    """The same values, each moved by at most one unit in the last place of its type.
-
-    Whole numbers up to `constants` that occur twice stay: they are masks and counts, not data.
-    `zeros`: 0 moves, too, by the last place of the largest number (an exponent of 0 is as
-    uncertain as what it is subtracted from).
-    """
-    values = np.asarray(values)
-    if dtype not in EPSILON:
-        return values
-    with np.errstate(invalid="ignore", over="ignore"):
-        largest = np.abs(values).max(where=np.isfinite(values), initial=0.0) if zeros else 0.0
-        units = generator.integers(-1, 2, values.shape)
-        moved = values + EPSILON[dtype] * units * np.where(values == 0, largest, values)
-        whole = values == np.rint(values)
-        _, number, times = np.unique(values, return_inverse=True, return_counts=True)
-        constant = whole & (times[number.reshape(values.shape)] > 1)
-        constant &= np.abs(values) <= constants
-        moved = rounded(moved, dtype)
-        data = np.isfinite(values) & np.isfinite(moved) & ~constant
-        return np.where(data, moved, values)
-
-
-def wiggled(values: Any, dtype: str, generator: np.random.Generator) -> Array:
-    """Floats moved by a few units in the last place of float64; equal numbers stay equal."""
-    values = np.asarray(values)
-    if dtype not in EPSILON:
-        return values
-    distinct, number = np.unique(values, return_inverse=True)
-    with np.errstate(invalid="ignore"):
-        moved = distinct * (1 + WIGGLE * generator.uniform(-1, 1, distinct.shape))
-    return moved[number.reshape(values.shape)]
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:
@@ -224,6 +202,9 @@ class Comparison:
     loose: bool = False  # an infinity will do where the program makes a NaN
     together: bool = False  # rows near the ends of the range are not compared
     beyond: bool = False  # the product of the arguments is past them: nothing is
+    within: float = 1.0  # what part of the bound is asked for
+    part: float = 0.0  # of themselves, by which the arguments of further runs move; 0: a last place
+    beside: float | None = None  # the excess on inputs further away, where that decides
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
     example: str = ""
@@ -246,15 +227,17 @@ class Comparison:
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
+        moved: Sequence[Any] = (), limit: Any = None,
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
         `exact` of inputs of which none equal each other any more; `jittered`, `unfused` with sums
-        in other orders, and of inputs that differ in the last place. `others`: `exact` with other
+        in other orders, and of inputs that differ in the last place; `moved`, `exact` of such
+        inputs, constants as they are. `others`: `exact` with other
         numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
-        have."""
+        have. `limit`: `exact` with very large numbers for infinities, where there are any."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -283,7 +266,9 @@ class Comparison:
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
-            self._patterns(fused, unfused, exact, unknown, anything, ranged, ways)
+            self._patterns(
+                fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit
+            )
             self._errors(fused, unfused, exact, unknown, ranged, ways)
 
     def _stranger(self, number: int, example: str) -> None:
@@ -320,7 +305,7 @@ class Comparison:
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any, ways: Sequence[Any],
+        ranged: Any, ways: Sequence[Any], limit: Any,
     ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
@@ -334,9 +319,16 @@ class Comparison:
             nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
+        if ranged is not None:
+            wide = np.asarray(ranged)
+            near = SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(wide)
+            right |= left & (np.abs(fused - wide) <= near)
         if self.loose:
             right |= (of_exact == 3) & (of_unfused == 3) & (of_fused != 0)
         right |= anything & (of_fused != 0)
+        if limit is not None:
+            infinite = np.isinf(fused) & (fused == rounded(np.asarray(limit), self.dtype))
+            right |= (of_exact == 3) & (of_unfused == 3) & infinite
         for way in ways:  # whether it is a NaN is luck
             right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
         self.overflows = max(self.overflows, int(left.sum()))
@@ -393,27 +385,32 @@ class Comparison:
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))
 
-    def _ulps(self, errors: Sequence[Array], skipped: Array | None = None) -> float:
+    def _ulps(self, errors: Sequence[Array]) -> float:
         """The worst row's error in ulps, its root mean square over the runs."""
-        by_row = self._by_row(errors)
-        if skipped is not None:
-            by_row = np.where(skipped, 0.0, by_row)
-        return float(by_row.max(initial=0.0))
+        return float(self._by_row(errors).max(initial=0.0))
 
     def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:
             return np.zeros(0)
+        return np.asarray(norm(self._in_ulps(errors), 0) / np.sqrt(len(errors)))
+
+    def _in_ulps(self, errors: Sequence[Array]) -> Array:
+        """Of each run and row."""
         sizes = np.asarray(self._sizes)
         if self.runs > 1:
             mean = np.asarray(norm(sizes)) / np.sqrt(max(sizes.size, 1))
-            sizes = np.maximum(sizes, np.minimum(self._movement() / EPSILON[self.dtype], mean))
+            sizes = np.maximum(sizes, np.minimum(self._sensitivity(), mean))
         unit = EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype])
-        return np.asarray(norm(np.asarray(errors) / unit, 0) / np.sqrt(len(errors)))
+        return np.asarray(np.asarray(errors) / unit)
 
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
         moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
         return np.asarray(norm(moved, 0) / np.sqrt(len(moved)))
+
+    def _sensitivity(self) -> Array:
+        """How far each row moves beside the inputs."""
+        return np.asarray(self._movement() / max(EPSILON[self.dtype], self.part))
 
     def _nothing(self, size: Array) -> Array:
         """Rows of this size that are 0 because inputs are equal, or the rounding of that."""
@@ -431,11 +428,16 @@ class Comparison:
         unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
         if self._lost is not None:
             found |= self._lost & (fused <= LOST)
-        worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
         few = unfused > GARBAGE
         if len(self._ranged) == self.runs:
             few |= self._by_row(self._ranged) < SMALL_PRODUCTS * unfused
+        worse = np.maximum(self._times(unfused), WORSE)
         return np.asarray(found | (few & (fused <= worse * unfused)))
+
+    def _times(self, unfused: Array) -> Array:
+        """How many times the error of the unfused program the fused one may have in each row."""
+        worse = np.where(unfused * EPSILON[self.dtype] > 1, NOISE, WORSE)
+        return np.where(unfused > GARBAGE, worse, TIMES)
 
     @property
     def unknown(self) -> int:
@@ -467,15 +469,51 @@ class Comparison:
         where it must not be."""
         if self.strangers:
             return float(np.inf)
-        if not self._fused:
-            return 0.0
-        skipped = self._without_digits() if self.runs > 1 else None
-        found = self._ulps(self._fused, skipped)
+        if self.beside is not None:
+            return self.beside
+        by_row = self._judged_rows()
+        found = float(by_row.max(initial=0.0))
         return found / self.bound if found else 0.0
+
+    def _judged_rows(self) -> Array:
+        """The error of each row, where it counts."""
+        by_row = self._by_row(self._fused)
+        return np.where(self._without_digits(), 0.0, by_row) if self.runs > 1 else by_row
+
+    def further(self, away: Comparison, near: Comparison) -> float | None:
+        """The excess on inputs further `away`, of the rows that are over the bound here; None where
+        those say nothing of this input (see above, roundings that stay).
+
+        Args:
+            near: inputs that moved in the same way, by a last place.
+        """
+        over = self._judged_rows() > self.within * self.bound
+        if away.strangers or not over.any():
+            return None
+        size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
+        here, there = near._sensitivity(), away._sensitivity()
+        alike = away._movement() <= NO_DIGITS * size
+        alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
+        fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
+        times = away._times(unfused)
+        bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
+        seen = self.bound_of(0.0) + times * away._in_ulps(away._unfused).max(0, initial=0.0)
+        error = self._by_row(self._fused)
+        if self._made is not None:  # zeros: in what the program as written makes of others
+            zeros = self._nothing(norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs))
+            zeros &= self._nothing(size)
+            alike |= zeros
+            most = np.asarray(away._unfused).max(0, initial=0.0)
+            off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+            error, seen = np.where(zeros, off, error), np.where(zeros, TIMES * most, seen)
+            bound = np.where(zeros, TIMES * unfused, bound)
+        if not (alike & (error <= seen))[over].all():
+            return None
+        return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
 
     @property
     def ok(self) -> bool:
-        return self.excess <= 1
+        return self.excess <= self.within
 
     @property
     def verdict(self) -> str:

@@ -28,7 +28,7 @@ from neptune_mlir.algebra.numerics.judge import FAR
 
 def right_at_once(
     stacks: Sequence[Any], arguments: Sequence[str], three: Sequence[Sequence[Array]],
-    results: Sequence[str],
+    results: Sequence[str], within: float = 1.0,
 ) -> Array:  # fmt: skip
     """Whether `judge` would find each input right, and need no more runs than one for it.
 
@@ -37,13 +37,14 @@ def right_at_once(
         arguments: their element types.
         three: the results fused, as written and in float64, each with inputs first.
         results: their element types.
+        within: what part of the bound is asked for.
     """
     together, beyond = _far(stacks, arguments)
     right = np.ones(len(together), bool)
     with np.errstate(all="ignore"):
         for dtype, fused, unfused, exact in zip(results, *three, strict=True):
             if dtype in EPSILON:
-                right &= _floats_right(fused, unfused, exact, dtype, together, beyond)
+                right &= _floats_right(fused, unfused, exact, dtype, together, beyond, within)
             else:
                 wrong = (fused != unfused) & (fused != exact)
                 right &= ~wrong.reshape(len(right), -1).any(1)
@@ -67,9 +68,10 @@ def _far(stacks: Sequence[Any], dtypes: Sequence[str]) -> tuple[Array, Array]:
 
 
 def _floats_right(
-    fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array
-) -> Array:
-    """`Comparison.add` of a first run, and whether its excess is at most 1."""
+    fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array,
+    within: float,
+) -> Array:  # fmt: skip
+    """`Comparison.add` of a first run, and whether its excess is at most `within`."""
     count = len(exact)
     if not exact.size:
         return np.ones(count, bool)
@@ -91,4 +93,4 @@ def _floats_right(
 
     sizes = norm(np.where(compared, exact, 0.0), 2)
     unit = EPSILON[dtype] * np.maximum(sizes, SMALLEST[dtype])
-    return alike.all((1, 2)) & (ulps(fused) <= bound(ulps(unfused), dtype))
+    return alike.all((1, 2)) & (ulps(fused) <= within * bound(ulps(unfused), dtype))

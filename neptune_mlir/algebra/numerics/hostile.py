@@ -12,7 +12,7 @@ for the long one; a few forms go along the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -242,38 +242,47 @@ def cases(
     names: Sequence[str] = (),
     roles: Sequence[str] = (),
     seed: int = 0,
+    only: Collection[str] | None = None,
 ) -> Iterator[HostileCall]:
     """Hostile arguments of a program: each argument in every form while the others stay, all
-    floats alike, and every condition with floats far from 0. The first case is `arguments`."""
+    floats alike, and every condition with floats far from 0. The first case is `arguments`.
+    `only`: the names of those that are wanted (all when None)."""
     given = [np.asarray(a) for a in arguments]
     labels = list(names) or [f"argument {k}" for k in range(len(given))]
     roles = list(roles) or [""] * len(given)
     found = [forms(a.shape, d, r) for a, d, r in zip(given, dtypes, roles, strict=True)]
 
-    def change(name: str, changes: dict[int, Form]) -> HostileCall:
-        generator = np.random.default_rng([seed, *name.encode()])
-        made = list(given)
-        for k, form in changes.items():
-            made[k] = form(generator, given[k].shape)
-        return HostileCall(name, tuple(made))
+    for name, changes in _changes(given, found, labels, dtypes):
+        if only is None or name in only:
+            generator = np.random.default_rng([seed, *name.encode()])
+            made = list(given)
+            for k, form in changes.items():
+                made[k] = form(generator, given[k].shape)
+            yield HostileCall(name, tuple(made))
 
-    yield HostileCall("as given", tuple(given))
+
+def _changes(
+    given: Sequence[Array], found: Sequence[dict[str, Form]], labels: Sequence[str],
+    dtypes: Sequence[str],
+) -> Iterator[tuple[str, dict[int, Form]]]:  # fmt: skip
+    """The names of the cases, and the arguments that each changes."""
+    yield "as given", {}
     for k, of_argument in enumerate(found):
         for name, form in of_argument.items():
-            yield change(f"{labels[k]}: {name}", {k: form})
+            yield f"{labels[k]}: {name}", {k: form}
     floats = [k for k, d in enumerate(dtypes) if d in EPSILON and given[k].ndim]
     others = [k for k, d in enumerate(dtypes) if d not in EPSILON]
     if len(floats) > 1:
         for name in found[floats[0]]:
             if name.startswith(_TOGETHER):
                 alike = {k: found[k][name] for k in floats if name in found[k]}
-                yield change(f"all floats: {name}", alike)
+                yield f"all floats: {name}", alike
         for size in MAGNITUDES[dtypes[floats[0]]]:
             each = {k: _rounding(_normal(size**0.5), dtypes[k]) for k in floats}
-            yield change(f"all floats: magnitude {size**0.5:.0e}", each)
+            yield f"all floats: magnitude {size**0.5:.0e}", each
     for k in others:
         for name, form in found[k].items():
             for mean in ("mean 1e+02", "mean 1e+04"):
                 far = {f: found[f][mean] for f in floats if mean in found[f]}
                 if far:
-                    yield change(f"{labels[k]}: {name}; floats: {mean}", {k: form, **far})
+                    yield f"{labels[k]}: {name}; floats: {mean}", {k: form, **far}

@@ -14,20 +14,21 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
     EPSILON,
-    WIGGLES,
     Array,
     Comparison,
     ends,
-    jittered,
     rounded_to,
-    wiggled,
 )
+from neptune_mlir.algebra.numerics.moves import WIGGLES, jittered, moved_alike, wiggled
 from neptune_mlir.algebra.numerics.orders import ORDERS
 
 AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
 CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
+# Runs whose inputs move by parts of themselves, where a last place moves no rounding.
+FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
+VERY_LARGE = 1e150  # has a square in f64
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
@@ -52,6 +53,7 @@ class Programs:
     ranged: Run | None = None
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
+    within: float = 1.0  # what part of the bound is asked for
     # of each result the least type that it is rounded to on the way; its own where this is empty
     rounded: tuple[str, ...] = ()
 
@@ -60,10 +62,10 @@ class Programs:
         order = run % (ORDERS + 1)
         return self.reordered(order) if self.reordered and order else self.unfused
 
-    def comparisons(self) -> list[Comparison]:
-        """One for each result, with nothing compared yet."""
-        through = self.rounded or self.results
-        return [Comparison(d, rounded_to(d, t)) for d, t in zip(self.results, through, strict=True)]
+    def comparisons(self, part: float = 0.0) -> list[Comparison]:
+        """One for each result, with nothing compared yet, of inputs that move by a part."""
+        pairs = zip(self.results, self.rounded or self.results, strict=True)
+        return [Comparison(d, rounded_to(d, t), within=self.within, part=part) for d, t in pairs]
 
     @property
     def roles(self) -> list[str]:
@@ -72,13 +74,15 @@ class Programs:
             return [""] * len(self.arguments)
         return ["score" if k in self.exponents else "value" for k in range(len(self.arguments))]
 
-    def jittered(self, arguments: Sequence[Any], generator: np.random.Generator) -> list[Any]:
-        """Arguments that differ in the last place. Constants stay: masks, which are in what
-        exponents are made of, and counts. Large numbers of 16 bits are whole, and alike, as well
-        where they are data."""
+    def jittered(
+        self, arguments: Sequence[Any], generator: np.random.Generator, part: float = 0.0
+    ) -> list[Any]:
+        """Arguments that differ in the last place, or by a part of themselves. Constants stay:
+        masks, which are in what exponents are made of, and counts. Large numbers of 16 bits are
+        whole, and alike, as well where they are data."""
         score = range(len(arguments)) if self.exponents is None else self.exponents
         return [
-            jittered(value, dtype, generator, np.inf if k in score else COUNTS)
+            jittered(value, dtype, generator, np.inf if k in score else COUNTS, part=part)
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
 
@@ -102,6 +106,16 @@ class Programs:
         pairs = list(zip(arguments, finite, strict=True))
         turned = [a if f.all() else np.where(f, a, -np.asarray(a)) for a, f in pairs]
         return [[a if f.all() else np.where(f, a, 0.0) for a, f in pairs], turned]
+
+    def limit(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        """What float64 makes of very large numbers in place of infinities; None where there are
+        none, or NaNs beside them."""
+        values = [np.asarray(a, float) for a in arguments]
+        if any(np.isnan(v).any() for v in values) or not any(np.isinf(v).any() for v in values):
+            return None
+        pairs = zip(arguments, values, strict=True)
+        large = [np.clip(v, -VERY_LARGE, VERY_LARGE) if np.isinf(v).any() else a for a, v in pairs]
+        return self.exact(large)
 
     def hidden(self, arguments: Sequence[Any]) -> list[Array] | None:
         """Of each result the elements that are the same whatever numbers stand in place of
@@ -143,9 +157,42 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     conditions as they are.
     """
     found = _judged(programs, arguments, seed, False)
-    if programs.ranged is None or all(c.ok for c in found):
-        return found
-    return _judged(programs, arguments, seed, True)
+    if programs.ranged is not None and not all(c.ok for c in found):
+        found = _judged(programs, arguments, seed, True)
+    if not all(c.ok or c.strangers for c in found):
+        _look_further(programs, arguments, seed, found)
+    return found
+
+
+def _look_further(
+    programs: Programs, arguments: Sequence[Any], seed: int, found: Sequence[Comparison]
+) -> None:
+    """Inputs that move by more than a last place decide where one that does moves no rounding."""
+    generator = np.random.default_rng(seed)
+    alike = partial(_changed, moved_alike, programs)
+    for move in (programs.jittered, alike):
+        near = _moved(programs, arguments, generator, move, 0.0)
+        for part in PARTS:
+            away = _moved(programs, arguments, generator, move, part)
+            for comparison, beside, further in zip(found, near, away, strict=True):
+                if not comparison.ok:
+                    comparison.beside = comparison.further(further, beside)
+            if all(c.ok or c.strangers for c in found):
+                return
+
+
+def _moved(
+    programs: Programs, arguments: Sequence[Any], generator: np.random.Generator,
+    move: Callable[..., Sequence[Any]], part: float,
+) -> list[Comparison]:  # fmt: skip
+    """The results on inputs that move by a part of themselves."""
+    found = programs.comparisons(part)
+    more = [move(arguments, generator, part) for _ in range(1, min(FURTHER, programs.most))]
+    programs.prepare(more, [programs.fused, programs.exact])
+    _prepare_orders(programs, more, 1)
+    for k, changed in enumerate((arguments, *more)):
+        _run(programs, changed, found, order=k)
+    return found
 
 
 def _judged(
@@ -171,17 +218,24 @@ def _judged(
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     found = programs.comparisons()
     hidden = programs.hidden(arguments)
-    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt)
+    shifted = [programs.jittered(arguments, generator) for _ in range(AGAIN * odd)]
+    programs.prepare(shifted, [programs.exact])
+    known = [programs.exact(a) for a in shifted]
+    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt, shifted=known)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
-        close = first == 1 or any(1 < c.excess <= CLOSE[runs] for c in found)
+        close = first == 1 or any(
+            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+        )
         if not close or runs > programs.most:
             break
         more = [programs.jittered(arguments, generator) for _ in range(first, runs)]
         programs.prepare(more, [programs.fused, programs.exact])
         _prepare_orders(programs, more, first)
+        if doubt and programs.ranged is not None:
+            programs.prepare(more, [programs.ranged])
         for k, changed in enumerate(more, first):
             _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
     return found
@@ -196,10 +250,10 @@ def _prepare_orders(programs: Programs, many: Sequence[Sequence[Any]], first: in
 
 def _changed(
     change: Callable[..., Array], programs: Programs, arguments: Sequence[Any],
-    generator: np.random.Generator,
+    generator: np.random.Generator, *more: Any,
 ) -> list[Any]:  # fmt: skip
     return [
-        change(value, dtype, generator)
+        change(value, dtype, generator, *more)
         for value, dtype in zip(arguments, programs.arguments, strict=True)
     ]
 
@@ -208,12 +262,13 @@ def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
-    doubt: bool = False,
+    doubt: bool = False, shifted: Sequence[Sequence[Any]] = (),
 ) -> None:  # fmt: skip
     three = programs.fused, programs.unfused_in(order), programs.exact
     results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
     replaced = [programs.exact(changed) for changed in summed or ()]
+    limit = programs.limit(arguments)
     ranged, ways = _beyond_range(programs, arguments, results[1], results[2], doubt)
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = ([values[k] for values in several] for several in (near, unequal))
@@ -224,6 +279,7 @@ def _run(
         comparison.add(
             fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
+            [np.asarray(values[k]) for values in shifted], limit and limit[k],
         )  # fmt: skip
 
 

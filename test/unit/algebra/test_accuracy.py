@@ -13,12 +13,11 @@ from neptune_mlir.algebra.numerics.accuracy import (
     LOST,
     Comparison,
     frobenius,
-    jittered,
     kinds,
     rounded,
-    wiggled,
 )
 from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
+from neptune_mlir.algebra.numerics.moves import jittered, moved_alike, wiggled
 
 NAN, INF = np.nan, np.inf
 
@@ -163,6 +162,114 @@ def test_an_error_that_is_rare_and_large_is_looked_for():
     assert right(1.0) < 6  # 3.3 times
 
 
+def test_roundings_that_no_last_place_moves_are_luck_too():
+    """x - 1e4 rounds x to 1e-3: inputs that differ in the last place are all rounded alike."""
+
+    def away(by, times=1.0):
+        @single
+        def run(x):
+            moved = x + np.float32(by) - np.float32(1e4) + np.float32(1e4) - np.float32(by)
+            return np.float32(times) * (moved - x) + x
+
+        return lambda x: np.asarray(run(x), float).sum(1)
+
+    exact = lambda x: x.sum(1)  # noqa: E731
+    generator = np.random.default_rng(0)
+    inputs = [rounded(1 + generator.random((1, 2)), "f32") for _ in range(60)]
+    both = programs(away(3e-4), away(0.0), exact)
+    found = [judge(both, [x])[0] for x in inputs]
+    assert all(f.ok for f in found)
+    assert sum(f.beside is not None for f in found) > 5  # by inputs further away
+    worse = programs(away(3e-4, 8.0), away(0.0), exact)
+    assert sum(judge(worse, [x])[0].ok for x in inputs) < 20  # (some are exact by luck)
+
+
+def test_inputs_further_away_are_like_the_input():
+    """Equal numbers are exact unfused, and others not: that makes no fused program right."""
+    x = np.full((3, 4), 0.75)
+
+    def spread(error):
+        def run(x):
+            unequal = x.max(1) > x.min(1)
+            return 1 + 1e-3 * np.where(unequal | (error > 0), max(error, 1.0), 0.0)
+
+        return run
+
+    (found,) = judge(programs(spread(1.0), spread(0.0), lambda x: np.ones(3)), [x])
+    assert found.ok  # a last place is enough to show the error of both
+    masks = programs(spread(1.0), spread(0.0), lambda x: np.ones(3))
+    (found,) = judge(replace(masks, exponents=frozenset({0})), [np.full((3, 4), -1e9)])
+    assert not found.ok  # masks stay
+    steep = lambda x: 1 + (x - 0.75).sum(1) ** 2 * 1e12  # noqa: E731
+    (found,) = judge(programs(lambda x: steep(x) + 1e-3, steep, steep), [x])
+    assert not found.ok  # what moves by more than the row is another problem
+
+
+def test_zeros_ones_and_masks_move_alike():
+    """Nothing else moves roundings of what is made of them."""
+    x = np.array([[0.0, 1.0, -1e9, 1.0, -INF, 0.75]])
+    moved = moved_alike(x, "f32", np.random.default_rng(0), 2.0**-10)
+    assert moved[0, 0] == 0 and moved[0, 4] == -INF and moved[0, 1] == moved[0, 3] != 1
+    assert 0 < abs(moved[0, 2] / -1e9 - 1) < 2.0**-10
+
+    def third(times, by):
+        def run(x):
+            exact = (x / 3).sum(1)
+            near = ((x.astype("f4") + np.float32(by)) / np.float32(3) - np.float32(by / 3)).sum(1)
+            return exact + times * (near - exact)
+
+        return run
+
+    ones = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    unlike = [0.37, 11.3, 5.1, 101.7, 33.3, 64.9, 7.7, 900.1]
+    pairs = [(a, b) for a in unlike for b in unlike]
+    for times, least, most in ((1.0, 50, 64), (9.0, 0, 32)):
+        right = [judge(programs(third(times, a), third(1.0, a * 1.1 + 1), third(0.0, 0)), [ones])
+                 for a, b in pairs]  # fmt: skip
+        assert least <= sum(found.ok for (found,) in right) <= most
+
+
+def test_a_zero_of_equal_numbers_is_compared_with_other_zeros():
+    """The mean of equal numbers is exact for some of them, unfused and fused, by luck."""
+    c = single(lambda x: x - np.add.accumulate(x, 1)[:, -1:] / np.float32(x.shape[1]))
+    exact = lambda x: x - x.mean(1, keepdims=True)  # noqa: E731
+    tiles = single(lambda x: x - x.reshape(len(x), -1, 5).sum(2).sum(1)[:, None] / np.float32(35))
+    both = replace(programs(tiles, c, exact), exponents=frozenset({0}))
+    values = [-float(k) for k in range(1000001, 1000061)]
+    found = [judge(both, [np.full((1, 35), v)])[0] for v in values]
+    assert sum(f.ok for f in found) > 50
+    shifted = single(lambda x: x - x[:, :1] * np.float32(1.01))
+    planted = replace(both, fused=lambda a: [np.asarray(shifted(*a), float)])
+    assert not any(judge(planted, [np.full((1, 35), v)])[0].ok for v in values[:8])
+
+
+def test_an_infinity_behind_a_mask_may_stay_one():
+    """0 times infinity: a NaN as written, not seen by a program that skips what is masked."""
+
+    def written(x):
+        with np.errstate(invalid="ignore", over="ignore"):
+            return (x * x).sum(1) + (0 * x).sum(1)
+
+    x = np.array([[1.0, -INF], [1.0, 2.0]])
+    inf, number = (lambda x, v=v: np.array([v, 5.0]) for v in (INF, 5.0))
+    assert judge(programs(inf, written, written), [x])[0].ok
+    for fused in (number, lambda x: np.array([-INF, 5.0])):
+        assert judge(programs(fused, written, written), [x])[0].strangers
+
+
+def test_a_number_will_do_where_a_last_place_makes_one_of_a_nan():
+    """The same root, of equal numbers: the unfused program makes a NaN in all orders."""
+
+    def root(x):
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(x[:, 0] - x[:, 1] - 1e-9)
+
+    some = programs(lambda x: np.array([1e-5]), root, root)
+    assert judge(some, [np.array([[0.7, 0.7]])])[0].ok
+    (wrong,) = judge(some, [np.array([[0.7, 0.7 + 2.0**-20]])])  # of any input near it
+    assert wrong.strangers
+
+
 def test_whether_it_is_a_number_may_be_decided_by_a_last_place():
     """The root of a variance of equal numbers with signed weights: its sign is noise."""
 
@@ -304,6 +411,16 @@ def test_more_range_says_what_a_nan_of_the_unfused_program_hides():
     same = replace(of, reordered=lambda order: lambda values: [
         off(GARBAGE / 2)(values[0]) if order % 2 else lost(values[0])])  # fmt: skip
     assert judge(same, [x])[0].ok  # it is what the program makes in some order
+
+
+def test_what_the_program_gives_with_more_range_is_right():
+    """Powers of noise, too large for f32: 0 where all numbers happen to be equal."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+    large, lost, zero = (lambda x, v=v: np.full(3, v) for v in (1e57, NAN, 0.0))
+    for wide, right in ((0.0, True), (1e55, False)):
+        of = replace(programs(zero, lost, large), ranged=lambda values, v=wide: [np.full(3, v)])
+        assert judge(of, [x])[0].ok == right
+    assert not judge(programs(zero, lost, large), [x])[0].ok
 
 
 def test_products_that_vanish_lose_more_in_more_products():

@@ -180,6 +180,23 @@ def test_residual_of_a_projection_is_measured_from_the_running_coefficient():
     assert report.ok, str(report.failure)
 
 
+def test_a_mean_that_others_read_is_subtracted_as_it_was_rounded():
+    """Σ (x - t)^2 beside x - t is the sum around the same t, else around what rounding lost."""
+    chain = [reduction("s", "add", x), reduction("q", "add", square(x - ref("s") / n))]
+    inside, outside = (solve_chain(chain, AXIS, visible=v) for v in ((), ("s",)))
+    assert inside.proved and outside.proved
+    exact, rounded_mean = (T.show(s.finals["q"]) for s in (inside, outside))
+    assert "(1 - (@s.count / n))" in exact and "(1 - (" not in rounded_mean
+    constants = rounded(np.random.default_rng(0).standard_normal((64, 1, 1)) * 1e6, "f32")
+    data = {"x": np.repeat(constants, 37, axis=2)}
+    domain = Domain((1, 37), data, {"n": 37.0}, np.float32, batched=True)
+    within, beside = (fused(s, AXIS, domain, 4) for s in (inside, outside))
+    lost = constants - (beside["s"] / np.float32(37)).astype(float)
+    assert np.count_nonzero(lost) > 10
+    assert not within["q"].any()
+    assert np.allclose(beside["q"], 37 * lost * lost, rtol=1e-4)
+
+
 def test_weights_of_any_sign_have_a_mean_among_the_data():
     solution = solve_chain(FUSED["weights that are data"], AXIS)
     running = {r.name: T.show(r.body) for r in solution.running}
