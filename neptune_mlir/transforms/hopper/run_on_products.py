@@ -12,16 +12,16 @@ is left of both stands behind the loop:
 ->  for i: a = get; start(a); wait until one is left; release the tile before a
     wait; release the last tile
 
-A loop qualifies if its body has gets (one of a ring), products, their waits and releases alone, all
-that a product loads comes from rings, and its result goes on to the next iteration alone, as what
-is added to.
+A loop that stands in no other one qualifies if its body has gets (one of a ring), products, their
+waits and releases alone, all that a product loads comes from rings, and its result goes on to the
+next iteration alone, as what is added to.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, nested, owner
+from neptune_mlir.analysis.tiles import foralls, owner
 from neptune_mlir.dialects.attributes import CONSUMERS, READER, RUNS_ON
 from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph
@@ -33,9 +33,9 @@ def run_on_products(module: Any) -> None:
     for forall in foralls(module):
         if not CONSUMERS.on(forall):
             continue
-        for op in nested(forall.regions[0].blocks[0]):
-            if op.name == "scf.for" and _qualifies(op):
-                RUNS_ON.set(op)
+        for op in forall.regions[0].blocks[0].operations:
+            if op.operation.name == "scf.for" and _qualifies(op.operation):
+                RUNS_ON.set(op.operation)
 
 
 def _qualifies(loop: Any) -> bool:

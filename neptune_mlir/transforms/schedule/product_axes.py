@@ -8,6 +8,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
+from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import PRODUCT
 
@@ -64,10 +65,16 @@ def product_parts(
 
 
 def note_product(
-    op: Any, row: Sequence[int], column: int | None, axis: int, reduced: set[int], deep: bool
-) -> None:
+    op: Any, nests: Sequence[FusedNest], row: Sequence[int], column: int | None, axis: int,
+    reduced: set[int], deep: bool,
+) -> None:  # fmt: skip
     """Note the axes of a product that is cut along its sum: that sums over nothing but the stream,
-    or whose columns are streamed."""
+    or whose columns are streamed. (Not of one with a factor that programs compute: smaller tiles
+    would compute it more often.)"""
+    bodies = {nest.key: nest.body for nest in nests if nest.body is not None}
+    factors = [f.attr for _, *both in contractions(nests) for f in both]
+    if any(f in bodies and masked_load(bodies[f]) is None for f in factors):
+        return
     summed = sorted(reduced - {axis})
     if row and column is not None and not deep:
         PRODUCT.set(op.operation, (row[0], column, axis))

@@ -244,7 +244,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         uncut = axis is not None and _is_uncut(column, domain)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
             rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-            note_product(op, row, column, axis, reduced, deep)
+            note_product(op, nests, row, column, axis, reduced, deep)
             uncut = uncut and (deep or at_most(domain[column], cut))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}

@@ -6,9 +6,9 @@
 
 // CHECK-NOT: remark
 // CHECK-LABEL: func.func @rms
-// CHECK-DAG: %[[X:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<128x64xf16>, 4 : i64>
-// CHECK-DAG: %[[S:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<64xf16>, 4 : i64>
-// CHECK-DAG: %[[W:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<64x128xf16>, 4 : i64>
+// CHECK-DAG: %[[X:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<128x64xf16>, 6 : i64>
+// CHECK-DAG: %[[S:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<64xf16>, 6 : i64>
+// CHECK-DAG: %[[W:.*]] = "neptune.aref_create"() : () -> !neptune.aref<tensor<64x128xf16>, 6 : i64>
 // CHECK: "neptune.producer"
 // CHECK: scf.for
 // CHECK-DAG: "neptune.aref_put"(%[[X]]

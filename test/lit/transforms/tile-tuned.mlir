@@ -7,7 +7,7 @@
 
 // RULE: neptune.tile = array<i64: 128, 64, 0>
 // RULE-NOT: neptune.tuned
-// CHECK: neptune.longer = array<i64: 4096>, neptune.tile = array<i64: 128, 96, 0>, neptune.tuned = {slots = 3 : i64}
+// CHECK: neptune.longer = array<i64: 4096>, {{.*}}neptune.tile = array<i64: 128, 96, 0>, neptune.tuned = {slots = 3 : i64}
 // LONG: neptune.tile = array<i64: 192, 64, 0>, neptune.tuned = {skew = 0 : i64, turns = 1 : i64}
 // DAMAGED: the tuning table '{{.*}}tile-tuned.mlir' cannot be read: Expecting value
 // DAMAGED: hint: correct or remove it
