@@ -61,12 +61,6 @@ def _files(given: bytes) -> Iterator[tuple[IO[bytes], IO[bytes], IO[bytes]]]:
         yield source, made, said
 
 
-def _ended(made: IO[bytes], said: IO[bytes], status: int) -> Ended:
-    made.seek(0)
-    said.seek(0)
-    return Ended(made.read(), said.read().decode(errors="replace"), status)
-
-
 def run(command: Sequence[str], given: bytes, timeout: float, late: str) -> Ended:
     """Run a command that reads standard input and writes standard output.
 
@@ -78,14 +72,16 @@ def run(command: Sequence[str], given: bytes, timeout: float, late: str) -> Ende
     Raises:
         ToolError: it took longer.
     """
-    with _files(given) as (source, made, said):
+    with _files(given) as (source, made, _):
         try:
             done = subprocess.run(
-                command, stdin=source, stdout=made, stderr=said, timeout=timeout, check=False
-            )
+                command, stdin=source, stdout=made, stderr=subprocess.PIPE, timeout=timeout,
+                check=False,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise ToolError(late) from None
-        return _ended(made, said, done.returncode)
+        made.seek(0)
+        return Ended(made.read(), done.stderr.decode(errors="replace"), done.returncode)
 
 
 def forked(
@@ -98,7 +94,9 @@ def forked(
         status = _server(module).ask(request, [f.fileno() for f in (source, made, said)])
         if status == -signal.SIGALRM:
             raise ToolError(late)
-        return _ended(made, said, status)
+        made.seek(0)
+        said.seek(0)
+        return Ended(made.read(), said.read().decode(errors="replace"), status)
 
 
 @functools.cache

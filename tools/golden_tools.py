@@ -4,7 +4,8 @@ kept by content.
 
 A compiler of any commit calls them through `subprocess.run` (ptxas, LLVM in a child of Python, a
 linker) or `llvmlite`. These two are replaced while a program compiles: no module of the compiler
-is named here, so none has to stay where it is.
+is named here, so none has to stay where it is. But for one: a compiler whose LLVM runs in forks of
+another process (`neptune_mlir.child`) runs it as a command here.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Tools:
 
         subprocess.run, llvm.parse_assembly = run_or_find, parse_and_note  # type: ignore
         try:
-            yield
+            with _forks_as_commands():
+                yield
         finally:
             subprocess.run, llvm.parse_assembly = run, parse
 
@@ -97,6 +99,25 @@ class Tools:
                 file.write(result)
             os.replace(temporary, path)
         return done
+
+
+@contextlib.contextmanager
+def _forks_as_commands() -> Iterator[None]:
+    try:
+        from neptune_mlir import child
+
+        forked, start = child.forked, child.start
+    except (ImportError, AttributeError):  # a compiler that has none
+        yield
+        return
+    child.start = lambda module: None
+    child.forked = lambda module, arguments, *more: child.run(
+        [sys.executable, "-m", module, *arguments], *more
+    )
+    try:
+        yield
+    finally:
+        child.forked, child.start = forked, start
 
 
 class Call:

@@ -23,6 +23,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch_children
 
@@ -151,15 +152,16 @@ def tried(name: str, seed: int, compiles: bool) -> dict[str, Any]:
     tokens = generated(name, model, given)
     model.set_attn_implementation("neptune")
     calls.clear()
-    for kind, batch in given.items():
-        row[kind] = difference(model, batch, wanted[kind], model)
-    row["kernel calls"] = len(calls)
-    row["generates the same"] = tokens is None or torch.equal(tokens, generated(name, model, given))
+    with mock.patch.object(transformers, "is_worth_a_call", lambda *_: True):  # however small
+        for kind, batch in given.items():
+            row[kind] = difference(model, batch, wanted[kind], model)
+        row["kernel calls"] = len(calls)
+        same = tokens is None or torch.equal(tokens, generated(name, model, given))
+    row["generates the same"] = same
     if compiles:
         row |= compiled(model, given, wanted, calls)
     worst = max(v for k, v in row.items() if k in given or k in COMPILED)
-    asked = row["kernel calls"] and row.get("compiled kernel calls", 1)
-    right = worst <= TOLERANCE and row["generates the same"] and asked
+    right = worst <= TOLERANCE and row["generates the same"] and row["kernel calls"]
     most = max(row.get(f"{how} graph breaks", 0) for how in OURS)
     broken = most > row.get("inductor graph breaks", 0)
     said = f"off by {worst:.1e}, {row['kernel calls']} kernel calls"

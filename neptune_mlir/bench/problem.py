@@ -106,10 +106,12 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """Queries, keys, values, a bias and the results, each once."""
+        """Queries, the keys and values that some query sees, a bias and the results, each once."""
         size, dims = SIZES[self.dtype], self.head_dim + self.v_dim
-        rows = self.heads * self.queries
-        moved = size * self.batch * (rows + self.kv_heads * self.keys) * dims
+        rows, seen = self.heads * self.queries, self.keys
+        if window := self.settings.get("window"):
+            seen = min(seen, self.queries + window - 1)
+        moved = size * self.batch * (rows + self.kv_heads * seen) * dims
         moved += size * rows * self.keys * bool(self.settings.get("bias"))
         return moved + 4 * self.batch * rows * bool(self.settings.get("lse"))
 

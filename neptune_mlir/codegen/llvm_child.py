@@ -3,7 +3,8 @@
 select, and the caller is to get an error message.
 
 The child reads the module on standard input and writes assembly or an object file on standard
-output. It is a fork of a process that has imported llvmlite and the text rewriter.
+output. It is a fork of a process that has imported llvmlite and the text rewriter; as a command it
+does the same.
 """
 
 from __future__ import annotations
@@ -98,3 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -228,6 +228,12 @@ FEW_ROWS = Attribute(
     writers=("transforms.schedule.tile",),
     readers=("pipelines.cases",),
 )  # fmt: skip
+PRODUCT = Attribute(
+    "product", NUMBERS, "neptune.stream",
+    "axes of rows, columns and the sum of a product that is cut along its sum",
+    writers=("transforms.schedule.product_axes",),
+    readers=("pipelines.product_cases",),
+)  # fmt: skip
 CUT_ROWS = Attribute(
     "cut_rows", NUMBERS, "neptune.stream",
     "an axis, and the argument whose elements say where tiles of it begin",
@@ -490,8 +496,9 @@ CONSUMERS = Attribute(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.partition_warps", "transforms.hopper.schedule_loops",
-        "transforms.hopper.specialize_warps", "transforms.hopper.split_matmuls", "tune.builder",
+        "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
+        "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
+        "transforms.hopper.split_matmuls", "tune.builder",
     ),
 )  # fmt: skip
 UNSPECIALIZED = Mark(
@@ -544,9 +551,16 @@ READER = Attribute(
     "which reader of its ring it is, where one is an iteration behind another",
     writers=("transforms.hopper.tile_readers",),
     readers=(
-        "codegen.nvidia.rings", "transforms.hopper.schedule_loops",
+        "codegen.nvidia.rings", "transforms.hopper.run_on_products",
+        "transforms.hopper.schedule_loops",
         "transforms.hopper.tile_readers",
     ),
+)  # fmt: skip
+RUNS_ON = Mark(
+    "runs_on", MARK, "scf.for",
+    "its products run on into the next iteration, and are waited for there",
+    writers=("transforms.hopper.run_on_products",),
+    readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
 )  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",

@@ -13,6 +13,7 @@ from neptune_mlir import child
 from neptune_mlir.errors import InputError, ToolError
 
 _ELIDED = "--mlir-elide-elementsattrs-if-larger=8"
+_HINT = "compute that in another way, or lower the program's parts one by one"
 SHOWN = 5  # diagnostics of a program that cannot be lowered
 
 
@@ -43,14 +44,14 @@ def lower(
         raise InputError(
             f"torch-mlir died of {ended.signal} while it lowered "
             + (f"'{last}'" if last else "the program"),
-            loc=name, hint="compute that in another way, or lower the program's parts one by one",
+            loc=name, hint=_HINT,
         )  # fmt: skip
     if ended.status:
         said = _diagnostics(ended.said, name)
-        if (named := _NAMED.search(said)) and _GIVEN.match(named[1]):
+        if (named := NAMED.search(said)) and _GIVEN.match(named[1]):
             left = _left_operation(command, data, timeout, name)
             said = said.replace(f"'{named[1]}'", f"'{left or named[1]}'", 1)
-        raise InputError(said)
+        raise InputError(said, hint=_HINT)
     text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
 
@@ -109,7 +110,7 @@ _LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
 _LEFT_OP = re.compile(r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+))', re.M)
 _GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own
 _FAILED = "IR Dump After "
-_NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
+NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
 
 
 def _error(line: str, name: str) -> tuple[str, str] | None:
@@ -130,7 +131,7 @@ def _diagnostics(output: str, name: str) -> str:
     for line in output.splitlines():
         if error := _error(line, name):
             place, text = error
-            if named := _OPERATOR.search(text) or _NAMED.search(text):
+            if named := _OPERATOR.search(text) or NAMED.search(text):
                 text = f"torch-mlir cannot lower '{named[1]}' as it is used here: {text}"
             errors.append(f"{place}: error: {text}")
     last = output.strip().splitlines()

@@ -74,13 +74,28 @@ def from_torch(
         raise _refusal(torch, error) from error
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
-    module = parse(torch_mlir_opt.lower(bytecode.getvalue(), LOWER, "<torch>"), source="<torch>")
+    text = _lowered(torch, exported.graph, bytecode.getvalue())
+    module = parse(text, source="<torch>")
     _name_results(module, exported, name)
     if raised:
         from neptune_mlir import passes
 
         passes.run(module, "raise-linalg")
     return module
+
+
+def _lowered(torch: Any, graph: Any, program: bytes) -> str:
+    """A program after torch-mlir. What that refuses is an error at the line that asked for it."""
+    try:
+        return torch_mlir_opt.lower(program, LOWER, "<torch>")
+    except InputError as error:
+        named = torch_mlir_opt.NAMED.search(error.message)
+        line, said = None, error.message.removeprefix("<torch>: error: ")
+        if named:
+            line = torch_graph.line_of(graph, named[1])
+        elif found := torch_graph.complex_numbers(torch, graph):
+            said, line = f"complex numbers have no lowering ('{found[0]}'): {said}", found[1]
+        raise InputError(said, loc=line or error.loc or "<torch>", hint=error.hint) from None
 
 
 def _name_results(module: Any, exported: Any, name: str) -> None:

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What happens to an exported graph of torch before torch-mlir gets it: operations that its own
-lowering computes in float64, at positions that no loop has, or never ends with, become others.
+"""What happens to an exported graph of torch before torch-mlir gets it: what its own lowering
+refuses, gets wrong, dies of or never ends with becomes something else.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import TORCH_MLIR
+from neptune_mlir.frontend.torch_ops import decompositions
 
+_WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
 _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs names no loop
 
 
@@ -23,9 +21,11 @@ def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
     exported = exported.run_decompositions(decompositions(torch))
     _refuse_random(torch, exported.graph)
+    _refuse_shapes_of_data(torch, exported.graph)
     _compute_no_empty(torch, exported.graph)
     _give_dimensions(torch, exported.graph)
     _count_from_first(torch, exported.graph)
+    _Uniform(torch, exported.graph).fold()
     return exported
 
 
@@ -36,155 +36,57 @@ def _refuse_random(torch: Any, graph: Any) -> None:
         if torch.Tag.nondeterministic_seeded not in tags:
             continue
         called = node.meta.get("torch_fn", ("", str(node.target)))[1]
-        lines = re.findall(r'File "(.*)", line (\d+), in', node.meta.get("stack_trace") or "")
         raise InputError(
             f"'{called.removeprefix('function.').removeprefix('builtin_function_or_method.')}' "
             f"draws random numbers ('{node.target}'), and a kernel has none",
-            loc=":".join(lines[-1]) if lines else None,
+            loc=_line_of(node),
             hint="call eval() on a module with dropout; pass other random numbers as arguments",
         )
 
 
-def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
-    """torch-mlir's table, with our own variances and group norms in it."""
-    known = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
-    table: dict[Any, Callable[..., Any]] = dict(known.get_decomposition_table())
-    aten = torch.ops.aten
-    table |= torch._decomp.get_decompositions([aten.addmv, aten.dist])
-    for name, function in (
-        ("var.correction", _variance), ("var_mean.correction", _variance_and_mean),
-        ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
-        ("linalg_norm.default", functools.partial(_norm, torch)),
-        ("linalg_norm.ord_str", functools.partial(_norm, torch)),
-        ("roll.default", functools.partial(_roll, torch)),
-        ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
-        ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
-    ):  # fmt: skip
-        packet, _, overload = name.partition(".")
-        table[getattr(getattr(aten, packet), overload)] = function
-    return table
+def _refuse_shapes_of_data(torch: Any, graph: Any) -> None:
+    """Raises InputError where the elements of a tensor say how large another one is: torch-mlir
+    does not end with that."""
+    unknown = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and unknown(value.shape):
+            maker = node.args[0] if node.target is operator.getitem else node
+            raise InputError(
+                f"the shape of what '{_name_of(maker)}' makes depends on data, and a kernel's "
+                "results have shapes that follow from those of its arguments",
+                loc=_line_of(node),
+                hint="keep all elements and choose by torch.where or masked_fill, or compute the "
+                "positions before the program",
+            )
 
 
-def _weighted_bags(
-    torch: Any, table: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
-    mode: int = 0, sparse: bool = False, weights: Any = None, *more: Any,
-) -> Any:  # fmt: skip
-    """Bags of weighted rows: torch-mlir loses the weights."""
-    if weights is None or not set(more) <= {None, False}:  # more: the last offset, padding
-        return NotImplemented
-    rows = table[indices] * weights[:, None]
-    own = torch.arange(indices.shape[0], device=indices.device)
-    bags = torch.ops.aten.embedding_bag.padding_idx
-    return bags(rows, own, offsets, scale_grad_by_freq, mode, sparse, None, False, None)
+def line_of(graph: Any, operation: str) -> str | None:
+    """The line of the program that called an operation of torch, as torch-mlir calls it, first."""
+    for node in graph.nodes:
+        if _name_of(node) == operation:
+            return _line_of(node)
+    return None
 
 
-def _wide(x: Any) -> Any:
-    """A tensor in the type that statistics of it are computed in."""
-    return x.float() if x.is_floating_point() and x.element_size() < 4 else x
+def _name_of(node: Any) -> str:
+    """An operation as torch-mlir calls it."""
+    return f"torch.{node.target}".removesuffix(".default")
 
 
-def _variance_and_mean(
-    x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None,
-    keepdim: bool = False,
-) -> Any:  # fmt: skip
-    """By two passes, as torch's own: torch-mlir squares in float64."""
-    dims = list(dim) if dim else list(range(x.dim()))
-    correction = 1 if correction is None else correction
-    extents = [x.shape[d] for d in dims]
-    known = all(isinstance(n, int) for n in extents)
-    if not x.is_floating_point() or not x.dim() or not (known or correction == 0):
-        return NotImplemented
-    wide = _wide(x)
-    mean = wide.mean(dims, keepdim=True)
-    squares = (wide - mean) * (wide - mean)
-    if correction == 0:
-        variance = squares.mean(dims, keepdim=keepdim)
-    else:
-        freedom = max(0.0, math.prod(extents) - correction)
-        total = squares.sum(dims, keepdim=keepdim)
-        # no number divides by zero as a tensor does
-        variance = total / freedom if freedom else total * math.inf
-    mean = mean if keepdim else wide.mean(dims)
-    return variance.to(x.dtype), mean.to(x.dtype)
+def complex_numbers(torch: Any, graph: Any) -> tuple[str, str | None] | None:
+    """The first operation of a graph that makes complex numbers, and its line."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.dtype.is_complex:
+            return _name_of(node), _line_of(node)
+    return None
 
 
-def _variance(x: Any, dim: Sequence[int] | None = None, **options: Any) -> Any:
-    both = _variance_and_mean(x, dim, **options)
-    return both if both is NotImplemented else both[0]
-
-
-def _deviation(x: Any, dim: Sequence[int] | None = None, **options: Any) -> Any:
-    both = _variance_and_mean(x, dim, **options)
-    return both if both is NotImplemented else both[0].sqrt()
-
-
-def _group_norm(
-    x: Any, weight: Any, bias: Any, batch: Any, channels: Any, area: Any, groups: int,
-    epsilon: float,
-) -> Any:  # fmt: skip
-    """With an axis for groups and one for channels of a group: torch's own decomposition makes rows
-    of all that a group has, and gathers weights by tables of positions."""
-    spatial = list(x.shape[2:])
-    wide = _wide(x).reshape(batch, groups, channels // groups, *spatial)
-    dims = list(range(2, wide.dim()))
-    mean = wide.mean(dims, keepdim=True)
-    centred = wide - mean
-    scale = ((centred * centred).mean(dims, keepdim=True) + epsilon).rsqrt()
-    out = centred * scale
-    along = [groups, channels // groups, *[1] * len(spatial)]
-    if weight is not None:
-        out = out * weight.reshape(along)
-    if bias is not None:
-        out = out + bias.reshape(along)
-    statistics = (mean.reshape(batch, groups), scale.reshape(batch, groups))
-    return out.reshape(x.shape).to(x.dtype), *statistics
-
-
-def _norm(
-    torch: Any, x: Any, ord: float | str | None = None, dim: Any = None, keepdim: bool = False,
-    *, dtype: Any = None,
-) -> Any:  # fmt: skip
-    """Norms of vectors, and those of matrices that are sums: singular values are not lowered."""
-    dims = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    if ord in (None, "fro") or len(dims) == 1:
-        power = 2 if ord in (None, "fro") else ord
-        return torch.linalg.vector_norm(x, power, dims, keepdim, dtype=dtype)
-    if ord not in (1, -1, math.inf, -math.inf) or len(dims) != 2:
-        raise NotImplementedError(f"'aten.linalg_norm' of order {ord!r} needs singular values")
-    along, across = dims if abs(ord) == 1 else dims[::-1]
-    sums = (x if dtype is None else x.to(dtype)).abs().sum(along, keepdim=True)
-    both = (sums.amax if ord > 0 else sums.amin)(across, keepdim=True)
-    return both if keepdim else both.squeeze(tuple(dims))
-
-
-def _roll(torch: Any, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Without slices of no extent, and of a flattened tensor where no dimension is named: neither
-    is lowered by torch-mlir."""
-    if not dims:
-        if not x.dim():
-            return x.clone()
-        return _roll(torch, x.reshape(-1), shifts, [0]).reshape(x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        n = x.shape[dim]
-        if not isinstance(n, int) or not isinstance(shift, int):
-            return NotImplemented
-        if n and (moved := shift % n):
-            parts = x.split([n - moved, moved], dim)
-            x = torch.cat(parts[::-1], dim)
-    return x.clone()
-
-
-def _logcumsumexp(torch: Any, x: Any, dim: int) -> Any:
-    """A reduction of what each element sees: torch-mlir adds up exponentials, which overflow."""
-    if not x.dim():
-        return x.clone()
-    rows = _wide(x).movedim(dim, -1)
-    at = torch.arange(rows.shape[-1], device=x.device)
-    seen = torch.where(at <= at[:, None], rows.unsqueeze(-2), -math.inf)
-    largest = seen.amax(-1)
-    largest = torch.where(largest.abs() == math.inf, 0.0, largest)
-    total = (seen - largest.unsqueeze(-1)).exp().sum(-1)
-    return (total.log() + largest).movedim(-1, dim).to(x.dtype)
+def _line_of(node: Any) -> str | None:
+    lines = re.findall(r'File "(.*)", line (\d+), in', node.meta.get("stack_trace") or "")
+    lines = [line for line in lines if not line[0].endswith(_WRAPPER)] or lines
+    return ":".join(lines[-1]) if lines else None
 
 
 def _compute_no_empty(torch: Any, graph: Any) -> None:
@@ -267,3 +169,59 @@ def _along_one(torch: Any, graph: Any, node: Any, sources: Sequence[Any]) -> Non
 def _has_value(node: Any, value: Any) -> None:
     node.meta["val"] = value
     node.meta.pop("tensor_meta", None)  # which the importer would believe
+
+
+class _Uniform:
+    """Tensors whose elements are one number, and what is computed of such alone. torch-mlir would
+    fold that, and its folding takes negative integers for unsigned, compares bits of numbers of two
+    kinds, and dies of a few."""
+
+    def __init__(self, torch: Any, graph: Any):
+        self.torch, self.graph, self.aten = torch, graph, torch.ops.aten
+        self.numbers: dict[Any, Any] = {}  # of a node
+        names = ("expand", "view", "reshape", "unsqueeze", "squeeze", "permute", "transpose",
+                 "clone", "alias", "t", "slice", "select", "detach")  # fmt: skip
+        self._moves = {getattr(self.aten, name) for name in names}
+
+    def fold(self) -> None:
+        for node in list(self.graph.nodes):
+            if node.op != "call_function":
+                continue
+            found = self._number(node)
+            if found is not None:
+                self.numbers[node] = found
+                self._fill(node, found)
+        self.graph.eliminate_dead_code()
+
+    def _number(self, node: Any) -> Any:
+        """What each element of a node is, None where that is not known to be one number."""
+        value, packet = node.meta.get("val"), getattr(node.target, "overloadpacket", None)
+        if not isinstance(value, self.torch.Tensor) or value.dtype.is_complex:
+            return None
+        if packet in (self.aten.full, self.aten.full_like):
+            return node.args[1] if isinstance(node.args[1], (bool, int, float)) else None
+        sources = [a for a in node.all_input_nodes if a is not None]
+        if not sources or any(a not in self.numbers for a in sources):
+            return None
+        if packet in self._moves:
+            return self.numbers[node.args[0]]
+        pointwise = self.torch.Tag.pointwise in node.target.tags
+        if not pointwise and packet is not self.aten._to_copy:
+            return None
+        arguments = self.torch.fx.node.map_arg((node.args, node.kwargs), self._sample)
+        result = node.target(*arguments[0], **arguments[1])
+        return result.item() if result.dtype == value.dtype else None
+
+    def _sample(self, node: Any) -> Any:
+        """A tensor like a node with one element."""
+        value = node.meta["val"]
+        return self.torch.full([1] * value.dim(), self.numbers[node], dtype=value.dtype)
+
+    def _fill(self, node: Any, number: Any) -> None:
+        """Make a node a tensor of one number."""
+        value = node.meta["val"]
+        if not all(isinstance(extent, int) for extent in value.shape):
+            return
+        node.target = self.aten.full.default
+        node.args = (list(value.shape), number)
+        node.kwargs = {"dtype": value.dtype, "device": value.device, "pin_memory": False}

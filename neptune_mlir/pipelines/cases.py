@@ -32,14 +32,16 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import contractions, multiplies_matrices, nests_of
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import foralls, owner, tuned
+from neptune_mlir.analysis.tiles import foralls, tuned
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
+from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets.product_tiles import Product, ProductTile
 from neptune_mlir.transforms.schedule.cut_rows import cut_streams
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 from neptune_mlir.transforms.schedule.tile_room import BYTES
@@ -75,6 +77,7 @@ class Case:
         schedule: in place of the program's own ("": that).
         merged: the program has two axes of rows as one (`merge-rows`).
         exact: the condition says all, whatever the schedule.
+        product: that the program ends with, of kernels that are chosen by its `tile`.
         wide: results are wider than an instruction of warp groups.
     """
 
@@ -86,6 +89,8 @@ class Case:
     schedule: str = ""
     merged: bool = False
     exact: bool = False
+    product: Product | None = None
+    tile: ProductTile | None = None
     wide: bool = False
 
     @property
@@ -123,7 +128,7 @@ def short_parts(module: Any) -> tuple[Case, ...]:
         return ()
     (op, (axis, argument)) = cut[0]
     stream = op.opview
-    place = _argument_of(extents_of(stream)[axis])
+    place = argument_of(extents_of(stream)[axis])
     if place is None:
         return ()
     sizes, parts = TILE.of(op), ["dim", argument, 0]
@@ -168,11 +173,31 @@ def _rows_of(stream: Any) -> Expression | None:
         extent = next(extents) if known == DYNAMIC else None
         if axis == stream.axis.value:
             continue
-        place = None if extent is None else _argument_of(extent)
+        place = None if extent is None else argument_of(extent)
         if extent is not None and place is None:
             return None
         found.append(int(known) if place is None else ["dim", *place])
     return _product(found) if found else None
+
+
+def product_tiles(product: Product) -> tuple[Case, ...]:
+    """Calls that other tiles of a product are the fastest for."""
+    whole, _ = tiles_worth(product)
+    names = ("rows", "stream") if product.streamed else ("product_rows", "product_columns")
+    return tuple(
+        Case(f"{names[0]}:{t.rows};{names[1]}:{t.columns}", product=product, tile=t) for t in whole
+    )
+
+
+def cut_products(product: Product, schedule: str, others: Sequence[Case]) -> tuple[Case, ...]:
+    """Calls that sums in chunks are the fastest for, then `others` that are for fewer rows than
+    such tiles have."""
+    _, cut = tiles_worth(product)
+    made = [
+        Case(f"rows:{t.rows}", schedule=IN_CHUNKS.get(schedule, "private"), product=product, tile=t)
+        for t in cut
+    ]
+    return (*made, *(case for case in others if case.rows < PORTABLE))
 
 
 def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
@@ -261,7 +286,7 @@ def _rows_place(stream: Any) -> tuple[int, int] | None:
     rows = [k for k in dynamic if TILE.of(stream.operation)[k] > 1 and k != stream.axis.value]
     if len(rows) != 1:
         return None
-    return _argument_of(list(stream.extents)[dynamic.index(rows[0])])
+    return argument_of(list(stream.extents)[dynamic.index(rows[0])])
 
 
 def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
@@ -305,7 +330,7 @@ def stream_length(module: Any) -> Expression | None:
     if known != DYNAMIC:
         return int(known)
     dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
-    place = _argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
+    place = argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
     return None if place is None else ["dim", *place]
 
 
@@ -318,12 +343,15 @@ class Conditions:
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
+        self._fastest: Fastest | None = None  # of the kernels of a product
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
 
     def of(self, case: Case, variant: Plan) -> Expression | None:
         """The calls that are to take a variant (None: no call); of merged rows the largest tiles
         come first, and those of streams in chunks before those of whole ones."""
+        if case.product is not None and not case.schedule:
+            return self._by_time(case)
         if not case.schedule or case.exact:
             return case.condition or few(case, self._plan, variant)
         key = case.rows, case.merged
@@ -332,9 +360,20 @@ class Conditions:
             return whole(case, variant)
         launch = _in_parts(variant)
         tiles = _product(launch.grid[1:])
-        rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+        if case.product is not None:
+            self._cut[case.rows] = tiles
+            rule = self._by_time(case, launch.grid[0])
+        else:
+            rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
         self._chunks[key] = rule, launch.grid
         return rule
+
+    def _by_time(self, case: Case, chunks: Expression | None = None) -> Expression:
+        """Calls of a product for which a tile is faster than all before it."""
+        assert case.product is not None and case.tile is not None
+        if self._fastest is None:
+            self._fastest = Fastest(case.product)
+        return self._fastest.when(case.tile, chunks)
 
     def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
         """Calls whose stream would be cut into one chunk, where its tiles are the same."""
@@ -368,6 +407,8 @@ class Conditions:
             return ["lt", tiles, whole]
         idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
         some = ["or", ["le", tiles, whole], idle]
+        if self._fastest is not None:
+            return ["and", some, ["le", self._fastest.rows, rows]]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
@@ -448,18 +489,6 @@ def _product(grid: Sequence[Expression]) -> Expression:
 def blocks_of(module: Any) -> int:
     """How many blocks of a tile program are to share a multiprocessor, as `tile` noted."""
     return max((tuned(forall, "blocks", 1) for forall in foralls(module)), default=1)
-
-
-def _argument_of(extent: Any) -> tuple[int, int] | None:
-    """The argument and the dimension that a run-time extent is of."""
-    made = owner(extent)
-    if made is None or made.name != "tensor.dim":
-        return None
-    array, number = made.operands
-    dim = owner(number)
-    if owner(array) is not None or dim is None or dim.name != "arith.constant":
-        return None
-    return array.arg_number, bindings.ir.IntegerAttr(dim.attributes["value"]).value
 
 
 def leave_none(cases: Sequence[Case]) -> bool:

@@ -30,6 +30,7 @@ from neptune_mlir.pipelines.cases import (
     Case,
     aligned,
     blocks_of,
+    cut_products,
     few_rows,
     is_alignable,
     least_rows,
@@ -38,11 +39,13 @@ from neptune_mlir.pipelines.cases import (
     longer,
     merged_rows,
     one_row,
+    product_tiles,
     short_parts,
     short_streams,
     stream_length,
     streams_bytes,
 )
+from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -75,6 +78,7 @@ class Lowering:
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
     in_chunks: bool = False  # whether it has a stream that is cut
+    is_product: bool = False  # whether its tiles are chosen by how many there are
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
 
@@ -149,6 +153,11 @@ class Lowering:
         self.cut_cases = ()
         if self.way.cut:
             self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
+        product = product_of(self.module) if self.way.few else None
+        if product is not None:
+            self.cases = (*self.cases, *product_tiles(product))
+            self.cut_cases = cut_products(product, schedule, self.cut_cases)
+        self.is_product = product is not None
         self.one_row = one_row(self.module) if self.way.cut else ()
         self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
@@ -314,7 +323,7 @@ class RaisedProgram:
         """Calls that may have tile programs of their own, in the order of `variants`."""
         name = base.facts["schedule"]
         last = base.alone or bool(base.cut_cases)  # its stream is the last kernel
-        knobs = base.way.few.get(name, ()) if last else ()
+        knobs = base.way.few.get(name, ()) if last and not base.is_product else ()
         # few programs have few parts of rows: tiles of these save less than finding them costs
         plain = f";{PLAIN_TILES}" if any(c.knob == PLAIN_TILES for c in base.cases) else ""
         some = [Case(knob + plain, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]

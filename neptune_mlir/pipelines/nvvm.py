@@ -213,7 +213,10 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
         Step("keep-references"),
     ]
     if chip.warp_groups:
-        asynchronous = ("lazy-rescaling", "split-matmuls", "schedule-loops", "pipeline-loops")
+        asynchronous = (
+            "lazy-rescaling", "split-matmuls", "run-on-products", "schedule-loops",
+            "pipeline-loops",
+        )  # fmt: skip
         found += map(Step, asynchronous)
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 

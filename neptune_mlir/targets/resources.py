@@ -77,6 +77,7 @@ def threads_with(target: GpuTarget, registers: int) -> int:
 
 STAGES = 2  # tiles of a loop in shared memory at once: one is read while the next one comes
 SLOTS = 4  # of a ring, where there is room
+MOST_SLOTS = 8  # where a program loads nothing else, and all that it waits for is on its way
 LATE_SLOTS = 3  # of one that two products read, one of them an iteration late: the third is loaded
 RESULT_BYTES = 32 << 10  # shared memory that results pass through
 UNDER_WAY = 32 << 10  # bytes that a program which waits for memory has on their way
@@ -87,7 +88,8 @@ WAITING_STREAM = 32  # such elements of their tiles, along the stream
 
 def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
     """Slots of the rings of a loop: SLOTS where shared memory has room, or STAGES; LATE_SLOTS where
-    two products read a tile and there is room beside the least for all else.
+    two products read a tile and there is room beside the least for all else. Where nothing is
+    loaded outside of loops, as many as there is room for, up to MOST_SLOTS.
 
     Args:
         limit: bytes of shared memory that the block can have.
@@ -95,8 +97,9 @@ def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
         streamed: bytes of what an iteration loads.
         late: bytes that results and barriers take at least; 0 where each tile has one product.
     """
-    if SLOTS * streamed <= limit - 2 * once - RESULT_BYTES:
-        return SLOTS
+    room = (limit - 2 * once - RESULT_BYTES) // streamed
+    if room >= SLOTS:
+        return SLOTS if once else min(MOST_SLOTS, room)
     return LATE_SLOTS if late and once + LATE_SLOTS * streamed + late <= limit else STAGES
 
 

@@ -68,6 +68,7 @@ _MODULES: dict[str, str] = {
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
     "lazy-rescaling": "neptune_mlir.transforms.hopper.lazy_rescaling",
     "split-matmuls": "neptune_mlir.transforms.hopper.split_matmuls",
+    "run-on-products": "neptune_mlir.transforms.hopper.run_on_products",
     "schedule-loops": "neptune_mlir.transforms.hopper.schedule_loops",
     "pipeline-loops": "neptune_mlir.transforms.hopper.pipeline_loops",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",

@@ -16,6 +16,7 @@ import numpy as np
 import neptune_mlir
 from neptune_mlir import ops, zoo
 from neptune_mlir.driver.inputs import bf16_bits
+from neptune_mlir.frontend.shard import split
 from support import ten_operators as ten
 from support.serving_cases import Paged, formula, in_bytes, ragged_sequences
 
@@ -126,7 +127,21 @@ MACHINE: dict[str, Make] = {
     "cross entropy": cross_entropy,
 }
 
+def carried(finish: bool) -> Make:
+    """The next run of attention over devices, that begins with the parts of the one before."""
+
+    def make() -> Case:
+        program = split(ops.attention(head_dim=64, dtype="f16"), ["j"]).carried("j", finish)
+        of, parts = Arrays(), ((1, 2, 70), (1, 2, 70, 64))
+        q, k, v = (of(1, 2, n, 64, dtype="f16") for n in (70, 97, 97))
+        return Case(program, [q, k, v, *(of(*shape) for shape in parts)], TOLERANCE["f16"])
+
+    return make
+
+
 MORE: dict[str, Make] = {
+    "attention that begins with parts": carried(True),
+    "attention that gives parts on": carried(False),
     "attention bf16": attention("bf16", causal=True, q_len=133, kv_len=133),
     "attention f32": attention("f32", causal=True, q_len=70, kv_len=70),
     "attention f32 128": attention("f32", head_dim=128, q_len=66, kv_len=66),

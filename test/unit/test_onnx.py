@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("torch_mlir")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Node = helper.make_node
@@ -147,3 +148,64 @@ def test_what_is_refused_is_named_where_it_stands(tmp_path, capsys):
     path = save(tmp_path / "g.onnx", [Node("Softmax", ["x"], ["y"])], {"x": None}, {"y": None})
     with pytest.raises(InputError, match="input 'x' has no rank"):
         foreign.program_text(path)
+
+
+def test_shapes_that_a_model_computes_are_constants(tmp_path):
+    """As exporters write `x.reshape(x.shape[0], 2, -1).transpose(...)`, and a branch that the shape
+    chooses: without the values nothing behind it had a rank."""
+
+    def branch(name, *nodes):
+        result = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
+        return helper.make_graph(list(nodes), name, [], [result])
+
+    path = save(
+        tmp_path / "f.onnx",
+        [
+            Node("Shape", ["x"], ["s"]), Node("Gather", ["s", "zero"], ["b"]),
+            Node("Unsqueeze", ["b", "axis"], ["bs"]),
+            Node("Concat", ["bs", "rest"], ["to"], axis=0),
+            Node("Reshape", ["x", "to"], ["y"]), Node("Transpose", ["y"], ["t"], perm=[1, 0, 2]),
+            Node("Equal", ["b", "three"], ["is3"]),
+            Node("If", ["is3"], ["o"], then_branch=branch("a", Node("Softmax", ["t"], ["z"])),
+                 else_branch=branch("b", Node("Neg", ["t"], ["z"]))),
+        ],
+        {"x": [3, 8]}, {"o": None},
+        {"zero": np.array(0), "axis": np.array([0]), "rest": np.array([2, -1]),
+         "three": np.array(3)},
+    )  # fmt: skip
+    x = f32(3, 8)
+    wanted = softmax(x.astype(np.float64).reshape(3, 2, -1).transpose(1, 0, 2))
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("operator", "direction"),
+    [
+        ("RNN", "reverse"),
+        *(pytest.param(n, "bidirectional", marks=pytest.mark.nightly) for n in ("GRU", "LSTM")),
+    ],
+)
+def test_recurrent_networks_read_from_either_end(tmp_path, operator, direction):
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[operator]
+    turns = [True] if direction == "reverse" else [False, True]
+    ways = len(turns)
+    held = {"w": f32(ways, gates * 3, 5), "r": f32(ways, gates * 3, 3), "b": f32(ways, gates * 6)}
+    path = save(
+        tmp_path / "f.onnx",
+        [Node(operator, ["x", *held], ["y", "h"], hidden_size=3, direction=direction)],
+        {"x": [2, 2, 5]}, {"y": [2, ways, 2, 3], "h": [ways, 2, 3]}, held, opset=17,
+    )  # fmt: skip
+    x = f32(2, 2, 5)
+    each = []
+    for k, turned in enumerate(turns):  # the evaluator reads from the start alone
+        part = {n: v[k : k + 1] for n, v in held.items()}
+        alone = save(
+            tmp_path / f"{k}.onnx", [Node(operator, ["x", *part], ["y", "h"], hidden_size=3)],
+            {"x": [2, 2, 5]}, {"y": [2, 1, 2, 3], "h": [1, 2, 3]}, part, opset=17,
+        )  # fmt: skip
+        data = x[::-1].copy() if turned else x
+        y, h = ReferenceEvaluator(str(alone)).run(None, {"x": data})
+        each.append((y[::-1] if turned else y, h))
+    found = neptune_mlir.compile(path)(x)
+    for got, parts, axis in zip(found, zip(*each, strict=True), (1, 0), strict=True):
+        np.testing.assert_allclose(got, np.concatenate(parts, axis), atol=1e-5)

@@ -26,6 +26,12 @@ def trees() -> dict[str, ast.Module]:
     return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
+@functools.cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a file's tree: most rules look at each of a million."""
+    return tuple(ast.walk(tree))
+
+
 def tools() -> dict[str, ast.Module]:
     """The syntax trees of the files in tools/."""
     paths = sorted((ROOT / "tools").glob("*.py"))
@@ -34,8 +40,8 @@ def tools() -> dict[str, ast.Module]:
 
 def texts(tree: ast.AST) -> Iterator[ast.Constant]:
     """The string constants of a file, without its docstrings."""
-    documentation = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-    for node in ast.walk(tree):
+    documentation = {id(n.value) for n in nodes(tree) if isinstance(n, ast.Expr)}
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) not in documentation:
                 yield node
@@ -84,12 +90,12 @@ def attribute_uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """The attributes that a file uses, each with the method that it calls ("": none)."""
     imported = {
         alias.name
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "neptune_mlir.dialects.attributes"
         for alias in node.names
     }
-    methods = {id(n.value): n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-    for node in ast.walk(tree):
+    methods = {id(n.value): n.attr for n in nodes(tree) if isinstance(n, ast.Attribute)}
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and node.id in imported & set(DECLARED):
             yield node.id, methods.get(id(node), "")
 
@@ -128,7 +134,7 @@ NOT_OF_CHIPS = {  # the same numbers with another meaning
 
 
 def numbers(tree: ast.AST) -> set[int]:
-    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
+    return {n.value for n in nodes(tree) if isinstance(n, ast.Constant) and type(n.value) is int}
 
 
 def chip_numbers() -> set[int]:
@@ -159,7 +165,7 @@ def test_numbers_of_chips_stand_in_targets():
 def test_a_class_name_is_used_once():
     places = defaultdict(list)
     for module, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(module)
     assert not {name: found for name, found in places.items() if len(found) > 1}
@@ -168,7 +174,7 @@ def test_a_class_name_is_used_once():
 def own_names(tree: ast.AST) -> set[str]:
     """The names and fields that a file defines."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -185,7 +191,7 @@ def is_private(name: str) -> bool:
 def foreign_underscores(tree: ast.AST, defined: set[str]) -> list[str]:
     """The private names that a file uses of other files, which have the names `defined`."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neptune_mlir"):
             found += [alias.name for alias in node.names if is_private(alias.name)]
         elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr in defined:
@@ -222,7 +228,7 @@ def test_functions_are_short():
     found = {
         f"{module}.{node.name}": size
         for module, tree in trees().items()
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.FunctionDef) and ((size := sizes(node))[0] > 60 or size[1] > 15)
     }
     assert found == LONG, "the list can only shrink"

@@ -130,6 +130,12 @@ class _GridKernel:
             argument,
         )
 
+    def _slot_of(self, op: Any) -> Slot:
+        kind = op.results[0].type
+        if not kind.has_static_shape:
+            raise self._refuse(op, "a tile of dynamic shape")
+        return Slot(kind.element_type, tuple(kind.shape), max(kind.rank - 1, 0))
+
     def _plan_layouts(self) -> None:
         """Give every tile a place, with the dimension contiguous that a contraction wants."""
         generics = self._views_of_tiles()
@@ -146,19 +152,18 @@ class _GridKernel:
     def _views_of_tiles(self) -> list[Any]:
         """Note a view of each tile, that has no place yet; the tile ops."""
         generics: list[Any] = []
+        tiles: list[Any] = []
 
         def visit(op: Any) -> Any:
             if op.name == "memref.alloc":
-                kind = op.results[0].type
-                if not kind.has_static_shape:
-                    raise self._refuse(op, "a tile of dynamic shape")
-                slot = Slot(kind.element_type, tuple(kind.shape), max(kind.rank - 1, 0))
-                self.views[op.results[0]] = slot.view(self.em, None)
+                tiles.append(op)
             elif op.name == "linalg.generic":
                 generics.append(op)
             return ir.WalkResult.ADVANCE
 
-        self.function.operation.walk(visit)
+        self.function.operation.walk(visit)  # whose function must not raise
+        for op in tiles:
+            self.views[op.results[0]] = self._slot_of(op).view(self.em, None)
         return generics
 
     def _wishes(

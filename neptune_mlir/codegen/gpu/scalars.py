@@ -147,9 +147,13 @@ class Scalars:
 
     def constant(self, value: Any, kind: Any) -> Any:
         if isinstance(kind, (ir.IntegerType, ir.IndexType)):
-            attribute: Any = ir.IntegerAttr.get(kind, int(value))
-        else:
-            attribute = ir.FloatAttr.get(kind, value)
+            number = int(value)  # one op in three: an attribute's hash takes longer than the rest
+            return self.remember((number, kind), lambda: self._constant(number, kind))
+        return self._constant(value, kind)
+
+    def _constant(self, value: Any, kind: Any) -> Any:
+        whole = isinstance(kind, (ir.IntegerType, ir.IndexType))
+        attribute = ir.IntegerAttr.get(kind, value) if whole else ir.FloatAttr.get(kind, value)
         made = self.op("arith.constant", [], kind, value=attribute)
         self._uniform.add(made)
         return made

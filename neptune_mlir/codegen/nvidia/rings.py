@@ -203,14 +203,34 @@ class Rings:
 
     def release(self, op: Any) -> None:
         """Give a tile's slot back."""
-        kernel, s = self.kernel, self.kernel.s
         (tile,) = op.operands
-        ring = self.rings[owner(tile).operands[0]]
-        slot, _ = self.slot(ring, self.got.pop(tile))
+        self._give_back(owner(tile).operands[0], self.got.pop(tile))
+
+    def release_before(self, op: Any, there: Any) -> None:
+        """Give back the slot of the tile before a tile; `there`: whether this loop got it (i1)."""
+        (tile,) = op.operands
+        name, at = owner(tile).operands[0], self.got.pop(tile)
+        self._give_back(name, self._before(name, at), there)
+
+    def release_last(self, get: Any, there: Any) -> None:
+        """Give back the slot of the last tile that a get in a loop got; `there`: if it got one."""
+        name = get.operands[0]
+        self._give_back(name, self._before(name, self.positions[name, _reader(get)]), there)
+
+    def _before(self, name: Any, at: Position) -> Position:
+        """A position with the slot of the one before; not its phase, and never negative."""
+        return Position(at.base, at.more + self.rings[name].stages - 1)
+
+    def _give_back(self, name: Any, at: Position, there: Any = None) -> None:
+        kernel, s, ring = self.kernel, self.kernel.s, self.rings[name]
+        slot, _ = self.slot(ring, at)
         together = kernel.target.wave * (1 if ring.by_warps else GROUP)
         if ring.by_warps:
             hopper.converge()
         thread = s.value(s.mod(kernel.threads.id, together), s.i32)
+        if there is not None:  # no thread is the first where it is not
+            none = s.constant(together, s.i32)
+            thread = s.op("arith.select", [there, thread, none], s.i32)
         hopper.arrive_if_first(kernel.address(s.add(s.mul(slot, 8), ring.empty)), thread)
 
 

@@ -38,7 +38,15 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
-from neptune_mlir.dialects.attributes import BOXED, CONSUMERS, RESIDENT, SKIPS_ONES, TURNS, VIA
+from neptune_mlir.dialects.attributes import (
+    BOXED,
+    CONSUMERS,
+    RESIDENT,
+    RUNS_ON,
+    SKIPS_ONES,
+    TURNS,
+    VIA,
+)
 from neptune_mlir.dialects.op_names import (
     AWAIT_TURN,
     FENCE,
@@ -72,6 +80,7 @@ class SpecializedWriter(KernelWriter):
         self.turns: Turns | None = None
         self.queue: ProgramQueue | None = None
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
+        self.again: Any = None  # of a loop whose products run on: whether one ran before
         self.lefts: dict[Any, LeftFactor] = {}  # in registers, of tiles that are loaded once
 
     def write(self) -> None:
@@ -276,7 +285,10 @@ class SpecializedWriter(KernelWriter):
                     return
 
     def _release(self, op: Any) -> None:
-        self.rings.release(op)
+        if RUNS_ON.on(op.parent):
+            self.rings.release_before(op, self.again)
+        else:
+            self.rings.release(op)
 
     def _start(self, op: Any) -> None:
         g = read_generic(op)
@@ -290,6 +302,8 @@ class SpecializedWriter(KernelWriter):
     def _wait(self, op: Any) -> None:
         begun = self.running.pop(op.operands[0])
         pending = ir.IntegerAttr(op.attributes["pending"]).value
+        if RUNS_ON.on(op.parent):  # for the same product of the iteration before
+            pending = sum(other.operation.name == START for other in op.block.operations)
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
         self.exchange.waited(op)
@@ -371,6 +385,8 @@ class SpecializedWriter(KernelWriter):
             arguments = list(loop.inner_iter_args)
             self.bind(body.arguments[1:], layouts, arguments)
             self.rings.bind(groups, arguments)
+            if RUNS_ON.on(op):
+                self.again = self.s.less(low, loop.induction_variable)
             *inner, end = body.operations
             for operation in inner:
                 self.write_op(operation.operation)
@@ -379,6 +395,18 @@ class SpecializedWriter(KernelWriter):
         results = list(loop.results)
         self.rings.bind(groups, results[len(results) - len(groups) :])
         self.bind(op.results, layouts, results)
+        if RUNS_ON.on(op):
+            self._end_products(op, self.s.less(low, high))
+
+    def _end_products(self, loop: Any, ran: Any) -> None:
+        """Wait for the products of a loop that run on, and give back what they read."""
+        for value in loop.results:
+            tile = self.tiles[value]
+            assert isinstance(tile, Held)
+            self.tiles[value] = Held(tile.layout, hopper.wait_products(0, tile.values))
+        for op in loop.regions[0].blocks[0].operations:
+            if op.operation.name == GET:
+                self.rings.release_last(op.operation, ran)
 
     def _if(self, op: Any) -> None:
         """A branch of which all threads of a warp take the same side."""

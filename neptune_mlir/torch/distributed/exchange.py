@@ -204,13 +204,15 @@ class CopyExchange:
 class Gifts(Open, Protocol):
     """How parts reach the process whose data they are of."""
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Send what a process is given; all do so in the order of `ShardSchedule.owners`."""
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
+        """Send what a process is given; all do so in the order of `ShardSchedule.owners`. Of each
+        tensor the span matters, the rest may stay behind."""
 
     def take(self, giver: int) -> list[torch.Tensor]:
         """What a process gave this one."""
 
 
+Span = tuple[int, int, int]  # a dimension, where it begins, how long it is
 Given = Callable[[int, int], list[tuple[torch.Size, torch.dtype]]]  # by giver and receiver
 
 
@@ -221,7 +223,7 @@ class RingGifts:
         self.group, self.device, self.given = group, device, given
         self._batches: dict[int, Batch] = {}
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
         rank, size = self.group.rank(), self.group.size()
         giver = (2 * rank - to) % size  # as far behind as `to` is ahead
         into = [_empty(kind, self.device) for kind in self.given(giver, rank)]
@@ -251,12 +253,12 @@ class CopyGifts:
         memory = self._memory.at(reader)[self._begin(giver, reader) :]
         return list(_views(memory, self.given(giver, reader)))
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor]) -> None:
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
         memory, rank = self._memory, self.group.rank()
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
-            for x, there in zip(tensors, self._views(rank, to), strict=True):
-                _copy(there, x)
+            for x, there, span in zip(tensors, self._views(rank, to), spans, strict=True):
+                _copy(there.narrow(*span), x.narrow(*span))
                 x.record_stream(memory.side)
             memory.tell(to)
 

@@ -333,7 +333,14 @@ class _ShardCall:
             if owner == rank:
                 own = gone
             elif gifts is not None:
-                gifts.post(owner, gone)
+                needed = self._needed(rank, owner) or [(0, 0)]
+                start, end = needed[0][0], needed[-1][1]
+                axes = [p.axes.index(self.traveling) if self.traveling in p.axes else None
+                        for p in leaving]  # fmt: skip
+                gifts.post(owner, gone, [
+                    (0, 0, len(x)) if axis is None else (1 + axis, start, end - start)
+                    for x, axis in zip(gone, axes, strict=True)
+                ])  # fmt: skip
         self._compute(rank, self.arguments, parts | _named(leaving, own), {}, late=True)
         found: dict[str, Slots] = dict(parts)
         if leaving:

@@ -13,7 +13,7 @@ A program makes one op of each nest, and so each reads the tile again:
   u - m is NaN where m is -inf, whatever the point, and so is the function: `where(m == -inf, nan,
   p)` takes its place.
 * Ops over the same points become one, if the second reads what the first makes of a point, or both
-  read a tile, and one of them reduces. Products of matrices stay alone.
+  read a tile, and one of them reduces, or both along the same axes. Products of matrices are alone.
 """
 
 from __future__ import annotations
@@ -311,6 +311,8 @@ def _suits(a: _TilePoints, b: _TilePoints, block: Any, order: dict[Any, int]) ->
     """Whether `a` may be computed with `b`, behind it."""
     if a.extents != b.extents or not (a.reduces or b.reduces):
         return False
+    if a.reduces and b.reduces and a.kinds != b.kinds:
+        return False  # a loop that adds up for one of them separates results of the other
     reads = False
     for k, value in enumerate(b.op.operands):
         if value in a.op.results:

@@ -30,7 +30,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, captured, top_level_op
-from neptune_mlir.transforms.fusion.work import MOST, Work, repetition
+from neptune_mlir.transforms.fusion.work import MOST, Work, repetition, stacked
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
 # much for every element: a store and loads of the elements cost less time, and memory without end.
@@ -339,7 +339,7 @@ class Grouping:
         return True
 
     def _repeats(self, group: Group, key: str, known: dict[int, int], inner: bool) -> bool:
-        """Whether the group would do too much more work with `key` in it."""
+        """Whether the group would do too much more work with `key` in it, or without tiles."""
         nest, fresh = self.program.nests[key], len(group.axes)
         sizes = {a: axis.size for a, axis in enumerate(group.axes)}
         loops = tuple(known.get(k, fresh + k) for k in range(len(nest.domain)))
@@ -349,10 +349,14 @@ class Grouping:
 
         def work(of: dict[str, tuple[int, ...]]) -> list[Work]:
             nests = self.program.nests
-            return [Work(frozenset(at), frozenset(group.result_axes(nests[k], at)))
+            return [Work(frozenset(at), frozenset(group.result_axes(nests[k], at)),
+                         frozenset(at[i] for i in _numbering(nests[k])))
                     for k, at in of.items()]  # fmt: skip
 
-        times = repetition(work(members[False]), work(members[True]), sizes, group.stream)
+        running, products = work(members[False]), work(members[True])
+        if stacked([*running, *products], products, sizes, group.stream):
+            return True
+        times = repetition(running, products, sizes, group.stream)
         if times > MOST:
             group.heavy[key] = times
         return times > MOST
@@ -481,6 +485,11 @@ def _expands(nest: Nest) -> bool:
     result = set(nest.result_axes)
     reads = T.reads(nest.body)
     return not reads or not all(result <= T.axes_of(r) for r in reads)
+
+
+def _numbering(nest: Nest) -> set[int]:
+    """The axes that number products: of the result, and all operands have them."""
+    return set(nest.result_axes).intersection(*(T.axes_of(r) for r in T.reads(nest.body)))
 
 
 def _is_loop(position: Term) -> bool:

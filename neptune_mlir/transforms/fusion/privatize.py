@@ -23,7 +23,9 @@ from neptune_mlir.analysis.fused_nests import (
     contractions,
     multiplies_matrices,
     nests_of,
+    read_live,
 )
+from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.analysis.tile_axes import axes_of
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.dialects import neptune as N
@@ -54,6 +56,7 @@ JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is 
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
+JOINED = 4  # tiles of a stream, in whose time a kernel that joins chunks is launched and done
 PARTIAL = 4  # bytes of an element of a chunk's results
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
 # Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
@@ -116,7 +119,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
             grid = ix.mul(grid, count)
             least *= count if ix.is_static(count) and count else 1
         elif axis.role == "stream":
-            tiles = count
+            tiles = ix.minimum(count, *_live_tiles(stream, values, axis.size))
     some = ix.maximum(1, grid)
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
@@ -139,6 +142,21 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
 
 
+def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
+    """The most tiles of a stream that masks leave a program, where two of them say so: one where a
+    row's points begin and one where they end, a number apart."""
+    axis, rows = stream.axis.value, TILE.of(stream.operation)
+    live = affine_part(read_live(stream, values))
+    found = []
+    for begins in (form for form in live if form.coefficient(axis) == 1):
+        for ends in (form for form in live if form.coefficient(axis) == -1):
+            apart = begins.plus(ends)
+            if not apart.atoms:
+                of_rows = math.prod(rows[a] or 1 for a in begins.without(axis).axes)
+                found.append(-(-(apart.constant + of_rows) // size) + 1)
+    return found
+
+
 def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
     """How many tiles of a stream load as many bytes as the results of products along it take, which
     are stored and loaded once. `sizes`: of a tile, along each axis."""
@@ -159,13 +177,14 @@ def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:
     """The number of chunks with which programs, of which so many run at once, are done soonest:
     one up to CANDIDATES, or `few` where that is more (then hardly any place is idle).
 
-    A round takes the time of the tiles of a chunk and of AROUND more."""
+    A round takes the time of the tiles of a chunk and of AROUND more, a join that of JOINED."""
     found = []
     for count in range(1, CANDIDATES + 1):
         rounds = ix.floordiv(ix.add(ix.scale(grid, count), ix.sub(places, 1)), places)
         each = ix.add(ix.ceildiv(tiles, count), AROUND)
         share = JOIN[0] if count == 1 else JOIN[1]
-        time = ix.scale(ix.mul(rounds, each), share * (CANDIDATES + 1))
+        taken = ix.add(ix.mul(rounds, each), JOINED if count > 1 else 0)
+        time = ix.scale(taken, share * (CANDIDATES + 1))
         found.append(ix.add(time, count))
     best = ix.mod(ix.minimum(*found), CANDIDATES + 1)
     return ix.where_less(CANDIDATES, few, few, best)

@@ -26,10 +26,26 @@ MOST = 1.5  # times the work of the nests on their own that is still worth one p
 
 @dataclass(frozen=True)
 class Work:
-    """The fused axes that a nest runs over, and those that its result keeps."""
+    """The fused axes that a nest runs over, those that its result keeps, and those of them that
+    number its products: all of its operands have them."""
 
     loops: frozenset[int]
     result: frozenset[int]
+    numbers: frozenset[int]
+
+
+def stacked(
+    members: Sequence[Work], inner: Sequence[Work], sizes: Mapping[int, int], stream: int
+) -> bool:
+    """Whether a program would hold a stack of products, for a member reduces an axis that numbers
+    them (the heads of P V under a projection): none of them has a tile then. A loop over that axis
+    has one of them at a time, if nothing else of its elements is reduced (a sum over a batch)."""
+    reduced = frozenset().union(*(m.loops - m.result for m in members))
+    return any(
+        any(sizes[a] != 1 for a in m.numbers & reduced)
+        and bool((m.result if stream in m.numbers else m.numbers) & reduced - {stream})
+        for m in inner
+    )
 
 
 def repetition(

@@ -46,7 +46,15 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, LIKELY, ORDER, READER, STAGE, TARGET
+from neptune_mlir.dialects.attributes import (
+    CONSUMERS,
+    LIKELY,
+    ORDER,
+    READER,
+    RUNS_ON,
+    STAGE,
+    TARGET,
+)
 from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
@@ -67,11 +75,16 @@ def schedule_loops(module: Any) -> None:
         if not CONSUMERS.on(forall) or not tuned(forall, "skew", 1):
             continue
         rates = nvidia(TARGET.of(forall)).rates
-        for chain in chains_of(forall, lambda loop: bool(LoopGraph(loop).starts())):
+        for chain in chains_of(forall, _has_products):
             split_gets(chain)
             early, late = bool(tuned(forall, "early", 0)), tuned(forall, "late", ALL_LATE)
             _schedule_chain(chain, rates, early, late)
             join_gets(chain)
+
+
+def _has_products(loop: Any) -> bool:
+    """Whether a loop has products that may run late; those that run on are not waited for."""
+    return bool(LoopGraph(loop).starts()) and not RUNS_ON.on(loop)
 
 
 def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> None:

@@ -214,11 +214,15 @@ def _long(shape: Shape) -> int:
     return LONG_TRIANGLE if shape.triangle and aligned else LONG
 
 
-def resized(shape: Shape, choice: Choice, rows: int, stream: int, chunks: bool = False) -> Choice:
+def resized(
+    shape: Shape, choice: Choice, rows: int, stream: int, columns: int = 0, chunks: bool = False
+) -> Choice:
     """A choice with the sizes that somebody asked for (0: did not) and what fits beside these.
     Where streams are cut into `chunks`, plain products have half as many columns: what programs
     load more often is less than what fewer chunks store, and join."""
-    if chunks and is_plain(shape) and not choice.columns:
+    if columns:
+        choice = replace(choice, columns=columns)
+    elif chunks and is_plain(shape) and not choice.columns:
         choice = replace(choice, columns=WIDEST // 2)
     if rows and rows != choice.rows:
         choice = replace(choice, rows=rows, stream=most_stream(shape, rows))

@@ -69,6 +69,13 @@ from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
+from neptune_mlir.transforms.schedule.product_axes import (
+    free_axes,
+    looped_axis,
+    note_product,
+    product_parts,
+    shared_axes,
+)
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     PRODUCT_ROW,
@@ -118,6 +125,7 @@ class Wishes:
     chunks: int = 0
     product_rows: int = 0
     product_stream: int = 0
+    product_columns: int = 0
     most: int = 0
     beside_products: bool = False  # another kernel of the program has products
 
@@ -136,7 +144,7 @@ def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
     few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
-    product_stream: int = 0, most: int = 0, nest: int = 0,
+    product_stream: int = 0, product_columns: int = 0, most: int = 0, nest: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -156,18 +164,19 @@ def tile(
         aligned: 1 if rows whose length only a call knows begin at multiples of 16 bytes. Warp
             groups have tiles of them brought by the copy engine. (`neptune.alignable`: it helps.)
         chunks: 1 where streams are cut into chunks behind this.
-        product_rows: as `rows`, of streams with products alone; and `product_stream`, as `stream`.
+        product_rows: as `rows`, of streams with products alone; `product_stream`, as `stream`.
+        product_columns: instead of the rule's columns of a tile of warp groups, where it cuts them.
         most: the greatest extent of streamed axes that sizes are for, where only a call says and
             there is no product; 0: there is none. One tile has all of such a stream.
     """
     wishes = Wishes(
         rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned,
-        chunks, product_rows, product_stream, most,
+        chunks, product_rows, product_stream, product_columns, most,
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
         values = Values()
-        products = [op for op in kernel_ops(function) if _free_axes(nests_of(op, values))]
+        products = [op for op in kernel_ops(function) if free_axes(nests_of(op, values))]
         for number, op in enumerate(kernel_ops(function), start=1):
             wishes = replace(wishes, beside_products=any(other is not op for other in products))
             if TILE.on(op.operation) or nest not in (0, number):
@@ -180,7 +189,8 @@ def tile(
                     loc=location_text(op.operation.location),
                 )
             TILE.set(op.operation, chosen)
-            joins = SMALL_JOINS.items() if isinstance(op, N.GlobalOp) else ()
+            any_number = isinstance(op, N.GlobalOp) and op.domain[0] == DYNAMIC
+            joins = SMALL_JOINS.items() if any_number else ()
             few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
@@ -213,14 +223,13 @@ def kernel_ops(function: Any) -> list[Any]:
 
 def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> list[int]:
     """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
-    axis = op.axis.value if isinstance(op, N.StreamOp) else None
     nests = nests_of(op, values)
-    if axis in _shared_axes(nests):
+    axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
+    if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
-    domain = list(op.domain)
-    reduced = {a for nest in nests for a in nest.reduced_axes}
+    domain, reduced = list(op.domain), {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
-    free = _free_axes(nests)
+    free = free_axes(nests)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
@@ -230,11 +239,12 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         cut = 64  # columns
         ends = [a for a in parallel if a in free]
         column = ends[-1] if len(ends) > 1 or axis is None else None
-        row, more = _parts(ends, column, nests, domain)
+        row, more = product_parts(ends, column, nests, domain)
         whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and _is_uncut(column, domain)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
             rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
+            note_product(op, row, column, axis, reduced, deep)
             uncut = uncut and (deep or at_most(domain[column], cut))
         elif wishes.held and axis is not None:
             rest = {a: sizes[a] or domain[a] for a in sizes}
@@ -300,7 +310,7 @@ def _stream_size(
         asked: 0 for nothing.
         boxed: the copy engine brings tiles.
     """
-    free = _free_axes(nests)
+    free = free_axes(nests)
     size = asked or (64 if free else equal_quotients(axis, nests) or 256)
     across = size_across_pages(op, nests, axis, size, boxed) if free else 0
     return (across, axis) if across else (part_of(divisors(nests).get(axis), size), None)
@@ -414,7 +424,8 @@ def _group_sizes(
 ) -> tuple[int, int, int, bool]:
     """For warp groups, a tile's rows, points of the stream and columns, and whether products sum
     over more than the stream; notes what later passes are to know. `column` is uncut."""
-    domain, axis = list(op.domain), op.axis.value
+    domain, axis = list(op.domain), looped_axis(op, nests, True)
+    assert axis is not None
     aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
     shape = aligned
     if not wishes.aligned:
@@ -425,7 +436,8 @@ def _group_sizes(
     length = domain[axis] if known else wishes.length
     chip = _chip_of(op)
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
-    choice = group_sizes.resized(shape, choice, wishes.rows, wishes.stream, bool(wishes.chunks))
+    asked = wishes.rows, wishes.stream, wishes.product_columns
+    choice = group_sizes.resized(shape, choice, *asked, chunks=bool(wishes.chunks))
     brought = {"boxes": 1 + wishes.aligned} if shape.boxes else {}
     if more := choice.beyond_sizes() | brought:
         note_choices(op.operation, more)
@@ -454,7 +466,7 @@ def group_cycles(stream: Any) -> float | None:
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
     reduced = {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
-    free = _free_axes(nests)
+    free = free_axes(nests)
     ends = [a for a in parallel if a in free]
     if len(ends) < 2 or not _is_uncut(ends[-1], domain):
         return None
@@ -538,42 +550,3 @@ def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
     most = max((len(T.axes_of(read)) for read in reads), default=0)
     last = [read.args[-1] for read in reads if len(T.axes_of(read)) == most]
     return not last or any(axis in T.axes_of(position) for position in last)
-
-
-def _free_axes(nests: Sequence[FusedNest]) -> set[int]:
-    """The axes that only one operand of some contraction has."""
-    free: set[int] = set()
-    for nest, left, right in contractions(nests):
-        free |= (T.axes_of(left) ^ T.axes_of(right)) & set(nest.result_axes)
-    return free
-
-
-def _shared_axes(nests: Sequence[FusedNest]) -> set[int]:
-    """The axes that both operands of every contraction have, and its result: these number
-    products."""
-    both = [
-        T.axes_of(left) & T.axes_of(right) & set(nest.result_axes)
-        for nest, left, right in contractions(nests)
-    ]
-    return set(frozenset.intersection(*both)) if both else set()
-
-
-def _parts(
-    ends: Sequence[int], column: int | None, nests: Sequence[FusedNest], domain: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Which axis of a contraction's operands gives its rows, if any, and which others are columns
-    of other contractions of these rows.
-
-    The row is the last, of more than one point, that the other operand has and not the column's.
-    """
-    rest = [a for a in ends if a != column]
-    theirs: set[int] = set()
-    across: set[int] = set()
-    for _, *both in contractions(nests):
-        for mine, other in (both, both[::-1]):
-            if column in T.axes_of(mine):
-                theirs |= T.axes_of(mine)
-                across |= T.axes_of(other) - T.axes_of(mine)
-    candidates = [a for a in rest if a in across] or rest
-    row = ([a for a in candidates if domain[a] != 1] or candidates)[-1:]
-    return row, [a for a in rest if a not in (*candidates, *theirs)]

@@ -15,6 +15,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
+from neptune_mlir.analysis.fused_nests import contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
@@ -174,12 +175,17 @@ def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | 
 def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
     """The axes of the grid, those last whose programs read the same streamed tiles: programs that
     run side by side share what they stream. (Where a number bounds a stream that is another one
-    for each point of an axis, what is streamed depends on that axis.)"""
+    for each point of an axis, what is streamed depends on that axis.) First come axes that number
+    products: all factors that are streamed have them, and neighbours along them would share none.
+    """
     grid = [k for k, axis in enumerate(kernel.axes) if axis.role == "grid" and k in used]
     streamed = {a for read in kernel.streamed_reads() for a in read.axes}
     bounds = {a for read in elements(kernel.live) for a in read.axes}
     streamed |= {a for a in bounds if kernel.axes[a].size == 1}
-    return sorted(grid, key=lambda a: a not in streamed)
+    factors = {f.attr for _, *both in contractions([*kernel.nests.values()]) for f in both}
+    loaded = [read.axes for read in kernel.streamed_reads() if read.attr in factors]
+    shared = frozenset.intersection(*loaded) if len(loaded) > 1 else frozenset()
+    return sorted(grid, key=lambda a: (a not in streamed, a not in shared))
 
 
 def _result_shape(kernel: TileKernel, key: str) -> list[Index]:

@@ -132,3 +132,38 @@ func.func @another_maximum(%x: tensor<4x8xf32>, %m: tensor<4xf32>) -> tensor<4x8
   }
   return %r : tensor<4x8xf32>
 }
+
+// A sum of all and one along an axis are two loops: in one for both, that axis would be reduced, and
+// the second has a result for each of its points.
+// CHECK-LABEL: func.func @other_axes
+// CHECK: iterator_types = ["reduction", "reduction"]
+// CHECK: iterator_types = ["reduction", "parallel"]
+#all = affine_map<(i, j) -> ()>
+#j = affine_map<(i, j) -> (j)>
+func.func @other_axes(%x: tensor<4x8xf32>) -> (tensor<f32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %one = tensor.empty() : tensor<f32>
+  %row = tensor.empty() : tensor<8xf32>
+  %r:2 = scf.forall (%p) in (1) shared_outs(%o = %one, %u = %row)
+      -> (tensor<f32>, tensor<8xf32>) {
+    %s0 = linalg.fill ins(%zero : f32) outs(%one : tensor<f32>) -> tensor<f32>
+    %q0 = linalg.fill ins(%zero : f32) outs(%row : tensor<8xf32>) -> tensor<8xf32>
+    %s = linalg.generic {indexing_maps = [#ij, #all], iterator_types = ["reduction", "reduction"]}
+        ins(%x : tensor<4x8xf32>) outs(%s0 : tensor<f32>) {
+    ^bb0(%a: f32, %acc: f32):
+      %1 = arith.addf %acc, %a : f32
+      linalg.yield %1 : f32
+    } -> tensor<f32>
+    %q = linalg.generic {indexing_maps = [#ij, #j], iterator_types = ["reduction", "parallel"]}
+        ins(%x : tensor<4x8xf32>) outs(%q0 : tensor<8xf32>) {
+    ^bb0(%a: f32, %acc: f32):
+      %1 = arith.addf %acc, %a : f32
+      linalg.yield %1 : f32
+    } -> tensor<8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %s into %o[] [] [] : tensor<f32> into tensor<f32>
+      tensor.parallel_insert_slice %q into %u[0] [8] [1] : tensor<8xf32> into tensor<8xf32>
+    }
+  }
+  return %r#0, %r#1 : tensor<f32>, tensor<8xf32>
+}

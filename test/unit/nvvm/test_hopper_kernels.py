@@ -285,6 +285,38 @@ def test_standardized_rows_with_large_means_and_without_numbers(cols):
     assert errors[~lost].max() < 1e-3
 
 
+def product(length):
+    p = notation.Program("product")
+    i, j, k = p.axis("i"), p.axis("j", 256), p.axis("k", length)
+    x, w = p.input("x", i, k, dtype="f16"), p.input("w", k, j, dtype="f16")
+    p.output(notation.sum(x[i, k] * 1.0 * w[k, j], k), i, j, dtype="f32")
+    return Specialised(p, Choice(64, 64, 128), blocks=2)
+
+
+@pytest.mark.parametrize("length", [128, 200, 832])
+def test_products_that_run_on(length):
+    """A few steps, and more than the rings have slots; programs one after the other."""
+    kernel = product(length)
+    x, w = f16(130, length), f16(length, 256)
+    assert np.abs(kernel(x, w) - x.astype(float) @ w.astype(float)).max() < 1e-3
+    steps = -(-length // 64)
+    assert sum(block.products for block in kernel.blocks) == 6 * steps
+    assert not kernel.remarks
+
+
+def test_the_simulator_sees_tiles_of_products_that_run_on(monkeypatch):
+    """Given back at once, or never."""
+    x, w = f16(130, 832), f16(832, 256)
+    with monkeypatch.context() as patch:
+        patch.setattr(Rings, "release_before", lambda self, op, there: self.release(op))
+        patch.setattr(Rings, "release_last", lambda *_: None)
+        with pytest.raises(AssertionError, match="a product reads it"):
+            product(832)(x, w)
+    monkeypatch.setattr(Rings, "release_last", lambda *_: None)
+    with pytest.raises(AssertionError, match="a wait that does not end"):
+        product(832)(x, w)
+
+
 NOW = kernel_of.__wrapped__  # with what a test has put in place
 
 

@@ -190,3 +190,15 @@ def test_chunks_of_programs_that_have_a_multiprocessor_each(batch, keys, chunks)
     knobs = "warp_groups:1;rows:128;chunks:0;programs:132;each:1;columns:32"
     module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
     assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]
+
+
+@pytest.mark.parametrize(("window", "chunks"), [(None, 5), (2048, 5), (256, 1)])
+def test_chunks_of_what_a_window_leaves(window, chunks):
+    """24 programs see 64 tiles each, or few: these are not worth the launch of a join."""
+    masks = {"causal": True, "window": window} if window else {}
+    program = ops.attention(
+        head_dim=64, batch=2, heads=12, q_len=128, kv_len=8192, dtype="f16", **masks
+    )
+    knobs = "warp_groups:1;rows:128;chunks:0;programs:132;each:1;columns:32"
+    module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
+    assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]

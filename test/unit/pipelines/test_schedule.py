@@ -56,8 +56,9 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         context = make_context()
         known[name] = set(scripts.knobs(scripts.parse(library.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
-    assert known["streamed"] == streamed | {"products", "aligned", "most"}
-    assert known["ahead"] == streamed
+    products = {"product_rows", "product_columns"}
+    assert known["streamed"] == streamed | products | {"products", "aligned", "most"}
+    assert known["ahead"] == streamed | products
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
         "rows", "stream", "least", "chunks", "programs", "each", "columns", "warp_groups"

@@ -236,6 +236,24 @@ def test_a_product_is_not_made_again_for_each_tile_of_columns():
     assert any("in one pass they would do 6.1 times the work" in str(r) for r in remarks)
 
 
+def test_products_that_a_reduced_axis_numbers_stay_apart():
+    """A program of the projection would hold P V of all heads: no tile of a product is left, and
+    V of all of them stood in shared memory."""
+    p = Program("heads")
+    i, j, h, d, e = p.axes("i j h d e", i=128, j=128, h=4, d=64, e=256)
+    weights, v = p.input("p", h, i, j)[h, i, j], p.input("v", j, h, d)[j, h, d]
+    heads = sum(weights * v, j)
+    p.output(sum(heads * p.input("w", e, h, d)[e, h, d], h, d), i, e)
+    assert not any(f.group.inner for f in fusions(p))
+
+    p = Program("batch")  # a loop over batches has one product at a time
+    b, i, j, d = p.axes("b i j d", i=128, j=128, d=64)
+    scores = sum(p.input("q", b, i, d)[b, i, d] * p.input("k", b, j, d)[b, j, d], d)
+    p.output(sum(exp(scores - p.input("l", b, i)[b, i]), b), i, j)
+    (found,) = fusions(p)
+    assert found.group.inner and found.group.axes[found.group.stream].name == "b"
+
+
 def test_every_axis_is_some_member_s():
     """A product in the stream that is a result as well stays outside, and its loops with it."""
     p = Program("kept")

@@ -32,11 +32,17 @@ module attributes {transform.with_named_sequence} {
     %length = transform.tune.knob<"length"> = 0 from options = i64 -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least"]}
+    // Rows and columns of tiles of products that sum over nothing but the stream.
+    %product_rows = transform.tune.knob<"product_rows"> = 0 from options = [0, 64, 128, 192]
+        -> !transform.any_param
+    %product_columns = transform.tune.knob<"product_columns"> = 0 from options = [0, 64, 128, 192, 256]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %product_rows, %product_columns)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "product_rows", "product_columns"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -37,15 +37,21 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     // 1: rows whose length only a call knows are aligned to 16 bytes.
     %aligned = transform.tune.knob<"aligned"> = 0 from options = [0, 1] -> !transform.any_param
+    // Rows and columns of tiles of products that sum over nothing but the stream.
+    %product_rows = transform.tune.knob<"product_rows"> = 0 from options = [0, 64, 128, 192]
+        -> !transform.any_param
+    %product_columns = transform.tune.knob<"product_columns"> = 0 from options = [0, 64, 128, 192, 256]
+        -> !transform.any_param
     %split = "transform.neptune.apply_pass"(%pruned, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "most"]}
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most, %product_rows, %product_columns)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "most", "product_rows", "product_columns"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

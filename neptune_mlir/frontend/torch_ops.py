@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of torch as others: those that torch-mlir's own lowering computes in float64, at
+positions that no loop has, wrongly, or not at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neptune_mlir.frontend import torch_extrema
+from neptune_mlir.ir.bindings import TORCH_MLIR
+
+PAIRS = 1 << 16  # of elements and updates of a row that a scatter compares
+
+
+def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
+    """torch-mlir's table, with our own functions in it."""
+    known = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
+    table: dict[Any, Callable[..., Any]] = dict(known.get_decomposition_table())
+    aten = torch.ops.aten
+    table |= torch._decomp.get_decompositions([aten.addmv, aten.dist])
+    ours: tuple[tuple[str, Callable[..., Any]], ...] = (
+        ("var.correction", _variance), ("var_mean.correction", _variance_and_mean),
+        ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
+        ("linalg_norm.default", functools.partial(_norm, torch)),
+        ("linalg_norm.ord_str", functools.partial(_norm, torch)),
+        ("roll.default", functools.partial(_roll, torch)),
+        ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
+        ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
+        ("_cdist_forward.default", _distances),
+        ("scatter.src", functools.partial(_scatter, torch)),
+        ("scatter.value", functools.partial(_scatter, torch)),
+        ("scatter_add.default", functools.partial(_scatter, torch, reduce="sum")),
+        ("index_add.default", functools.partial(_index_add, torch)),
+        ("scatter_reduce.two", functools.partial(_scatter, torch)),
+        ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
+        ("isclose.default", _close),
+        ("fmod.Scalar", lambda x, n: torch.fmod(x, torch.full_like(x, n))),
+        *((f"bitwise_{name}.Scalar", functools.partial(_bitwise, torch, f"bitwise_{name}"))
+          for name in ("or", "xor")),
+        ("hypot.default", functools.partial(_hypotenuse, torch)),
+        ("pow.Tensor_Tensor", functools.partial(_power, torch)),
+        ("pow.Scalar", functools.partial(_power, torch)),
+        *torch_extrema.functions(torch).items(),
+    )  # fmt: skip
+    for name, function in ours:
+        packet, _, overload = name.partition(".")
+        table[getattr(getattr(aten, packet), overload)] = function
+    return table
+
+
+def _weighted_bags(
+    torch: Any, table: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, weights: Any = None, *more: Any,
+) -> Any:  # fmt: skip
+    """Bags of weighted rows: torch-mlir loses the weights."""
+    if weights is None or not set(more) <= {None, False}:  # more: the last offset, padding
+        return NotImplemented
+    rows = table[indices] * weights[:, None]
+    own = torch.arange(indices.shape[0], device=indices.device)
+    bags = torch.ops.aten.embedding_bag.padding_idx
+    return bags(rows, own, offsets, scale_grad_by_freq, mode, sparse, None, False, None)
+
+
+def _wide(x: Any) -> Any:
+    """A tensor in the type that statistics of it are computed in."""
+    return x.float() if x.is_floating_point() and x.element_size() < 4 else x
+
+
+def _variance_and_mean(
+    x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:  # fmt: skip
+    """By two passes, as torch's own: torch-mlir squares in float64."""
+    dims = list(dim) if dim else list(range(x.dim()))
+    correction = 1 if correction is None else correction
+    extents = [x.shape[d] for d in dims]
+    known = all(isinstance(n, int) for n in extents)
+    if not x.is_floating_point() or not x.dim() or not (known or correction == 0):
+        return NotImplemented
+    wide = _wide(x)
+    mean = wide.mean(dims, keepdim=True)
+    squares = (wide - mean) * (wide - mean)
+    if correction == 0:
+        variance = squares.mean(dims, keepdim=keepdim)
+    else:
+        freedom = max(0.0, math.prod(extents) - correction)
+        total = squares.sum(dims, keepdim=keepdim)
+        # no number divides by zero as a tensor does
+        variance = total / freedom if freedom else total * math.inf
+    mean = mean if keepdim else wide.mean(dims)
+    return variance.to(x.dtype), mean.to(x.dtype)
+
+
+def _variance(x: Any, dim: Sequence[int] | None = None, **options: Any) -> Any:
+    both = _variance_and_mean(x, dim, **options)
+    return both if both is NotImplemented else both[0]
+
+
+def _deviation(x: Any, dim: Sequence[int] | None = None, **options: Any) -> Any:
+    both = _variance_and_mean(x, dim, **options)
+    return both if both is NotImplemented else both[0].sqrt()
+
+
+def _group_norm(
+    x: Any, weight: Any, bias: Any, batch: Any, channels: Any, area: Any, groups: int,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    """With an axis for groups and one for channels of a group: torch's own decomposition makes rows
+    of all that a group has, and gathers weights by tables of positions."""
+    spatial = list(x.shape[2:])
+    wide = _wide(x).reshape(batch, groups, channels // groups, *spatial)
+    dims = list(range(2, wide.dim()))
+    mean = wide.mean(dims, keepdim=True)
+    centred = wide - mean
+    scale = ((centred * centred).mean(dims, keepdim=True) + epsilon).rsqrt()
+    out = centred * scale
+    along = [groups, channels // groups, *[1] * len(spatial)]
+    if weight is not None:
+        out = out * weight.reshape(along)
+    if bias is not None:
+        out = out + bias.reshape(along)
+    statistics = (mean.reshape(batch, groups), scale.reshape(batch, groups))
+    return out.reshape(x.shape).to(x.dtype), *statistics
+
+
+def _norm(
+    torch: Any, x: Any, ord: float | str | None = None, dim: Any = None, keepdim: bool = False,
+    *, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """Norms of vectors, and those of matrices that are sums: singular values are not lowered."""
+    dims = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if ord in (None, "fro") or len(dims) == 1:
+        power = 2 if ord in (None, "fro") else ord
+        return torch.linalg.vector_norm(x, power, dims, keepdim, dtype=dtype)
+    if ord not in (1, -1, math.inf, -math.inf) or len(dims) != 2:
+        raise NotImplementedError(f"'aten.linalg_norm' of order {ord!r} needs singular values")
+    along, across = dims if abs(ord) == 1 else dims[::-1]
+    sums = (x if dtype is None else x.to(dtype)).abs().sum(along, keepdim=True)
+    both = (sums.amax if ord > 0 else sums.amin)(across, keepdim=True)
+    return both if keepdim else both.squeeze(tuple(dims))
+
+
+def _roll(torch: Any, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Without slices of no extent, and of a flattened tensor where no dimension is named: neither
+    is lowered by torch-mlir."""
+    if not dims:
+        if not x.dim():
+            return x.clone()
+        return _roll(torch, x.reshape(-1), shifts, [0]).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        n = x.shape[dim]
+        if not isinstance(n, int) or not isinstance(shift, int):
+            return NotImplemented
+        if n and (moved := shift % n):
+            parts = x.split([n - moved, moved], dim)
+            x = torch.cat(parts[::-1], dim)
+    return x.clone()
+
+
+def _logcumsumexp(torch: Any, x: Any, dim: int) -> Any:
+    """A reduction of what each element sees: torch-mlir adds up exponentials, which overflow."""
+    if not x.dim():
+        return x.clone()
+    rows = _wide(x).movedim(dim, -1)
+    at = torch.arange(rows.shape[-1], device=x.device)
+    seen = torch.where(at <= at[:, None], rows.unsqueeze(-2), -math.inf)
+    largest = seen.amax(-1)
+    largest = torch.where(largest.abs() == math.inf, 0.0, largest)
+    total = (seen - largest.unsqueeze(-1)).exp().sum(-1)
+    return (total.log() + largest).movedim(-1, dim).to(x.dtype)
+
+
+def _power(torch: Any, base: Any, exponent: Any) -> Any:
+    """In the type of the result: torch-mlir takes float64 where one of the two is an integer, and
+    refuses an integer to the power of integers."""
+    dtype = torch.result_type(base, exponent)
+    if not dtype.is_floating_point:
+        base = base if hasattr(base, "dtype") else torch.full_like(exponent, base)
+        return _integer_power(torch, base.to(dtype), exponent.to(dtype))
+    if exponent.dtype == dtype == getattr(base, "dtype", dtype):
+        return NotImplemented
+    return torch.pow(base.to(dtype) if hasattr(base, "to") else base, exponent.to(dtype))
+
+
+def _integer_power(torch: Any, base: Any, exponent: Any) -> Any:
+    """By the bits of exponents below 64. Larger ones count as what is left of them."""
+    made, square = torch.ones_like(base * exponent), base
+    for bit in range(6):
+        made = torch.where((exponent >> bit) & 1 == 1, made * square, made)
+        square = square * square
+    one = torch.where(base == -1, 1 - 2 * (exponent & 1), (base == 1).to(base.dtype))
+    return torch.where(exponent < 0, one, made)
+
+
+def _scatter(
+    torch: Any, x: Any, dim: int, index: Any, source: Any, reduce: str = "", *,
+    include_self: bool = True,
+) -> Any:  # fmt: skip
+    """Of short rows, what each element gets of all updates of its row, in parallel on every target;
+    the last one wins. Others stay a loop over updates."""
+    shapes = [*x.shape, *index.shape]
+    known = all(isinstance(n, int) for n in shapes)
+    if not x.dim() or reduce not in ("", "sum", "amax", "amin") or not known:
+        return NotImplemented
+    dim %= x.dim()
+    others = [k for k in range(x.dim()) if k != dim and x.shape[k] != index.shape[k]]
+    if others or not 0 < x.shape[dim] * index.shape[dim] <= PAIRS:
+        return NotImplemented
+    if not hasattr(source, "dtype"):
+        source = torch.full_like(index, source, dtype=x.dtype)
+    rows = x.movedim(dim, -1)
+    index, source = (t.movedim(dim, -1) for t in (index, source))
+    source = source[tuple(slice(n) for n in index.shape)]
+    place = torch.arange(rows.shape[-1], device=x.device)[:, None]
+    hit = index.unsqueeze(-2) == place
+    some = hit.any(-1)
+    if not reduce:
+        at = torch.arange(index.shape[-1], device=x.device)
+        last = torch.where(hit, at, 0).amax(-1)
+        found = source.gather(-1, last)
+    else:
+        finfo = torch.finfo if x.is_floating_point() else torch.iinfo
+        bound = math.inf if x.is_floating_point() else finfo(x.dtype).max
+        least = -math.inf if x.is_floating_point() else finfo(x.dtype).min
+        neutral = {"sum": 0, "amax": least, "amin": bound}[reduce]
+        given = torch.where(hit, source.unsqueeze(-2), neutral)
+        found = getattr(given, reduce)(-1).to(x.dtype)
+        if include_self:
+            join = {"sum": torch.add, "amax": torch.maximum, "amin": torch.minimum}[reduce]
+            found = join(rows, found)
+    return torch.where(some, found, rows).movedim(-1, dim)
+
+
+def _index_add(
+    torch: Any, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
+) -> Any:  # fmt: skip
+    if not x.dim() or not index.dim():
+        return NotImplemented
+    along = [-1 if k == dim % x.dim() else 1 for k in range(x.dim())]
+    source = source if alpha == 1 else source * alpha
+    return _scatter(torch, x, dim, index.view(along).expand(source.shape), source, "sum")
+
+
+def _close(
+    x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:  # fmt: skip
+    """Infinite numbers are close to their like alone."""
+    apart = (x - y).abs()
+    close = (x == y) | ((apart <= atol + (rtol * y).abs()) & (apart < math.inf))
+    return close | ((x != x) & (y != y)) if equal_nan else close
+
+
+def _bitwise(torch: Any, name: str, x: Any, number: int) -> Any:
+    number = torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
+    return getattr(torch, name)(x.to(number.dtype), number)
+
+
+def _hypotenuse(torch: Any, x: Any, y: Any) -> Any:
+    """Of the larger one and the quotient, which does not overflow."""
+    x, y = x.abs(), y.abs()
+    most, least = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = torch.where((most == 0) | (least == math.inf), least, least / most)
+    return most * (1 + ratio * ratio).sqrt()
+
+
+def _distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+    """Of each row of x from each row of y, by differences: exact where the rows are near."""
+    apart = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
+    if p == 0:
+        return (apart != 0).to(x.dtype).sum(-1)
+    if p == 1:
+        return apart.sum(-1)
+    if p == 2:
+        return (apart * apart).sum(-1).sqrt()
+    return apart.amax(-1) if p == math.inf else apart.pow(p).sum(-1).pow(1 / p)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles of plain products, chosen by how many programs a call has (`targets/product_tiles.py`).
+
+A program that ends with a product of warp groups has kernels with other tiles, and with sums that
+are cut into chunks, each for the calls that it is the fastest for. Where all extents are known, so
+is the fastest, and it is the only one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tile_axes import extents_of
+from neptune_mlir.analysis.tiles import owner
+from neptune_mlir.dialects.attributes import PRODUCT
+from neptune_mlir.dialects.neptune import StreamOp
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.runtime.plan import Expression, evaluate
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.targets.product_tiles import (
+    CUT,
+    MORE,
+    STREAMED,
+    TILES,
+    WHOLE,
+    Product,
+    ProductTile,
+    cut_cycles,
+    tiles_of,
+    whole_cycles,
+)
+from neptune_mlir.targets.warp_groups import PANEL
+from neptune_mlir.transforms.schedule.tile import kernel_ops
+
+
+def product_of(module: Any) -> Product | None:
+    """The product that a fused program ends with, or whose columns it reduces, if its extents are
+    numbers or those of arguments."""
+    kernels = [op for function in functions(module) for op in kernel_ops(function)]
+    noted = [op for op in kernels if PRODUCT.on(op.operation)]
+    if len(noted) != 1:
+        return None
+    (stream,) = noted
+    extents = [extent_of(e) for e in extents_of(stream)]
+    if any(e is None for e in extents):
+        return None
+    row, column, summed = PRODUCT.of(stream.operation)
+    others: Expression = 1
+    for axis, extent in enumerate(extents):
+        if axis not in (row, column, summed):
+            others = extent if others == 1 else ["mul", others, extent]
+    cuts = isinstance(stream, StreamOp)
+    streamed = cuts and column == stream.axis.value
+    if not streamed and stream != kernels[-1]:
+        return None
+    return Product(
+        extents[row], extents[column], others, extents[summed], streamed, cuts and not streamed
+    )
+
+
+def extent_of(extent: Any) -> Expression | None:
+    """An extent of a stream in terms of the launch plan."""
+    if isinstance(extent, int):
+        return extent
+    place = argument_of(extent)
+    return None if place is None else ["dim", *place]
+
+
+def argument_of(extent: Any) -> tuple[int, int] | None:
+    """The argument and the dimension that a run-time extent is of."""
+    made = owner(extent)
+    if made is None or made.name != "tensor.dim":
+        return None
+    array, number = made.operands
+    dim = owner(number)
+    if owner(array) is not None or dim is None or dim.name != "arith.constant":
+        return None
+    return array.arg_number, ir.IntegerAttr(dim.attributes["value"]).value
+
+
+def tiles_worth(product: Product) -> tuple[tuple[ProductTile, ...], tuple[ProductTile, ...]]:
+    """Tiles that may be the fastest, but for WHOLE: of sums that are not cut, and of those that
+    are."""
+    tiles, cut = STREAMED if product.streamed else TILES, CUT if product.cuts else ()
+    if not product.is_known:
+        return tiles, cut
+    some = dict.fromkeys((WHOLE, *tiles, *STREAMED, *(() if product.streamed else MORE)))
+    found = {("whole", tile): whole_cycles(product, tile) for tile in some}
+    for tile in cut:
+        found["cut", tile] = cut_cycles(product, tile, _chunks(product, tile))
+    times = {key: evaluate(time, (), (), MULTIPROCESSORS) for key, time in found.items()}
+    how, tile = min(times, key=lambda key: times[key])
+    if tile == WHOLE:
+        return (), ()
+    return ((tile,), ()) if how == "whole" else ((), (tile,))
+
+
+def _chunks(product: Product, tile: ProductTile) -> int:
+    """About as many as `privatize` makes."""
+    tiles = evaluate(tiles_of(product, tile), (), (), MULTIPROCESSORS)
+    return max(1, min(MULTIPROCESSORS // max(1, tiles), -(-product.length // PANEL)))
+
+
+class Fastest:
+    """Which calls the kernels of a product are for, one after the other: those that it is faster
+    for than all before it. `rows`: of the product."""
+
+    def __init__(self, product: Product):
+        self._product, self.rows = product, product.rows
+        self._least = whole_cycles(product, WHOLE)
+
+    def when(self, tile: ProductTile, chunks: Expression | None = None) -> Expression:
+        product = self._product
+        time = (
+            whole_cycles(product, tile) if chunks is None else cut_cycles(product, tile, chunks)
+        )
+        rule = ["lt", time, self._least]
+        self._least = ["min", self._least, time]
+        return rule

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How long a plain product takes with tiles of some size, for warp groups: what choices of tiles
+by the number of programs rest on.
+
+A product of `rows` x `columns` results that sums over `length` elements has a program for each
+tile. A multiprocessor runs one at a time, so programs take rounds, and the last round may leave
+most of the chip idle. A step of PANEL elements takes a program the time of the matrix units where
+few programs run; where all do, that in which the second-level cache gives the step's tiles to all.
+A sum that is cut into chunks has more programs of fewer steps; what they make is written, read
+again and added up by another kernel.
+
+Times are expressions of the launch plan (`runtime/plan.py`), in cycles: numbers where the extents
+are. No MLIR here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.targets.nvidia import Rates
+from neptune_mlir.targets.warp_groups import ELEMENT, PANEL
+
+Expression = Any
+CHIP: Expression = ["multiprocessors"]
+
+# Fitted to products on an H100 whose inputs lie in memory (docs/notebook.md, "Tiles of products").
+NEAR = 49  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
+STEP = 79  # cycles of a step that no matrix unit runs in
+AROUND = 520  # cycles of a program in front of its first step and behind its last one
+JOIN = 10500  # of the launch that joins chunks
+JOINED = 86  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
+REDUCED = 2  # cycles for 16 elements of a tile that is reduced
+WORD = 4  # bytes of an element of what is joined
+
+
+@dataclass(frozen=True)
+class Product:
+    """Extents of a product: how many `others` there are of it (a batch), and the sum's `length`.
+
+    Attributes:
+        streamed: its columns are reduced (by exponentials, say), a chunk for each tile.
+        cuts: its sums may be cut into chunks.
+    """
+
+    rows: Expression
+    columns: Expression
+    others: Expression
+    length: Expression
+    streamed: bool = False
+    cuts: bool = True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether these are numbers, not what a call says."""
+        extents = (self.rows, self.columns, self.others, self.length)
+        return all(isinstance(n, int) for n in extents)
+
+
+@dataclass(frozen=True)
+class ProductTile:
+    """Rows and columns of a tile."""
+
+    rows: int
+    columns: int
+
+    @property
+    def alone(self) -> int:
+        """Cycles of a step of a program with the chip to itself."""
+        return self.rows * self.columns * PANEL // Rates().multiply_adds + STEP
+
+    @property
+    def beside(self) -> int:
+        """Cycles in which the second-level cache brings the tiles of a step to each
+        multiprocessor."""
+        return (self.rows + self.columns) * PANEL * ELEMENT // NEAR
+
+
+WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
+# The others: for calls whose extents are not known, of sums that are not cut (where columns are
+# streamed, groups of their own reduce them) and of those that are; for known extents.
+TILES = (ProductTile(3 * PANEL, 128), ProductTile(64, 128))
+STREAMED = (ProductTile(128, 128), ProductTile(64, 128))
+CUT = (ProductTile(128, 128),)
+MORE = (ProductTile(128, 3 * PANEL), ProductTile(64, 64))
+
+
+def _within(product: Product, tile: ProductTile) -> ProductTile:
+    """A tile no wider than the result."""
+    known = isinstance(product.columns, int) and product.columns < tile.columns
+    return ProductTile(tile.rows, max(1, product.columns)) if known else tile
+
+
+def tiles_of(product: Product, tile: ProductTile) -> Expression:
+    rows, columns = (
+        ["ceildiv", n, size]
+        for n, size in ((product.rows, tile.rows), (product.columns, tile.columns))
+    )
+    return ["mul", ["mul", rows, columns], product.others]
+
+
+def whole_cycles(product: Product, tile: ProductTile) -> Expression:
+    """Of a product whose sums are not cut."""
+    tile = _within(product, tile)
+    steps = ["ceildiv", product.length, PANEL]
+    around = AROUND + REDUCED * tile.rows * tile.columns // 16 if product.streamed else AROUND
+    return _rounds(tiles_of(product, tile), steps, tile, around)
+
+
+def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expression:
+    """Of a product whose sums are cut into so many chunks, and of joining these."""
+    tile = _within(product, tile)
+    programs = ["mul", chunks, tiles_of(product, tile)]
+    steps = ["ceildiv", ["ceildiv", product.length, PANEL], chunks]
+    moved = 2 * WORD * tile.rows * tile.columns // JOINED
+    join = ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
+    return ["add", _rounds(programs, steps, tile, AROUND), join]
+
+
+def _rounds(
+    programs: Expression, steps: Expression, tile: ProductTile, around: int
+) -> Expression:
+    """Full rounds, and the last one, in which fewer programs share the second-level cache."""
+    left = ["mod", programs, CHIP]
+    last = ["max", ["mul", tile.alone, ["min", left, 1]],
+            ["floordiv", ["mul", tile.beside, left], CHIP]]  # fmt: skip
+    full = ["mul", ["floordiv", programs, CHIP], max(tile.alone, tile.beside)]
+    beside = ["mul", ["ceildiv", programs, CHIP], around]
+    return ["add", ["mul", steps, ["add", full, last]], beside]

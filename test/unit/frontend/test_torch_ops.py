@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations of torch that we write as others, and constants that we fold."""
+
+import operator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_mlir")
+
+import neptune_mlir  # noqa: E402
+from neptune_mlir.errors import LoweringError  # noqa: E402
+from neptune_mlir.frontend.from_torch import from_torch  # noqa: E402
+
+torch.manual_seed(0)
+X = torch.randn(3, 4, 6)
+X[0, 0, 3], X[1, 2], X[2, 1, 2:4], X[2, 2, :3] = torch.nan, 2.0, torch.inf, -torch.inf
+Y = torch.randn(3, 5, 6)
+WHOLE = torch.randint(-5, 5, (4, 9))
+AT = torch.randint(0, 4, (3, 6, 6))
+UPDATES = torch.randn(3, 7, 6)
+
+
+def agrees(program, *arguments, target=None):
+    module = from_torch(program, arguments)
+    if target:
+        return neptune_mlir.compile(module, target=target)
+    found, wanted = neptune_mlir.compile(module)(*arguments), program(*arguments)
+    for got, want in zip(found, wanted, strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-5, atol=1e-5)
+    return None
+
+
+def scatters(x, y, whole, at, updates):
+    return (
+        x.scatter(1, at, updates), x.scatter(-2, at, 2.0), x.scatter_add(1, at, updates),
+        x.scatter_reduce(1, at, updates, "amax"), (x > 0).scatter(1, at, True),
+        x.scatter_reduce(1, at, updates, "amin", include_self=False),
+        y.index_add(1, at[0, :4, 0], x, alpha=2), whole.scatter(0, at[0, :, :3], 7),
+    )  # fmt: skip
+
+
+def powers(x, y, whole, at, updates):
+    up = torch.arange(6)
+    return (
+        y.abs() ** up, 0.9**up, torch.tensor(1.5) ** whole, 2**up, whole ** whole.clamp(max=3),
+        (whole & 7) | 8, whole ^ 3,
+    )  # fmt: skip
+
+
+def extrema(x, y, whole, at, updates):
+    functional, y = torch.nn.functional, y[:, :4]
+    return (
+        torch.maximum(x, y), torch.minimum(y, x), x.clamp(-1, 1), torch.clamp(x, max=y),
+        functional.hardtanh(x), functional.relu6(x), functional.hardsigmoid(x), x.argmin(),
+        x.argmax(1, keepdim=True), *x.max(-1), x.isfinite(), whole.clamp(0, 2),
+        torch.isclose(x, x * (1 + 1e-6)), torch.hypot(x, y), whole.clamp(min=0.5),
+    )  # fmt: skip
+
+
+PROGRAMS = {
+    "NaN in extrema": extrema,  # torch-mlir loses it
+    "extrema so far": lambda x, y, whole, at, updates: (
+        *torch.cummax(x, -1), *torch.cummin(x, 1), *torch.cummax(whole, 1), *torch.cummin(whole, 0)
+    ),
+    "medians": lambda x, y, whole, at, updates: (
+        x.median(), *x.median(1), *y.median(-1, keepdim=True), whole.median(), y[0, 0, 0].median(),
+        x.nanmedian(), x.nanmedian(-1)[0], *y.kthvalue(2, 1),
+    ),
+    "distances": lambda x, y, whole, at, updates: tuple(
+        torch.cdist(y, updates, p=p) for p in (0.0, 1.0, 2.0, 3.0, torch.inf)
+    ),
+    "scatters": scatters,
+    "powers": powers,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_agrees_with_torch(name):
+    agrees(PROGRAMS[name], X, Y, WHOLE, AT, UPDATES)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "gfx942"])
+def test_gates_and_decays_compile_for_gpus(target):
+    """A scatter of one update a row was a loop for CPUs alone, a power of positions in float64."""
+
+    def program(x):
+        best = x.topk(2, -1)[1]
+        return torch.zeros_like(x).scatter(1, best, 1.0) * 0.9 ** torch.arange(6)
+
+    agrees(program, torch.randn(5, 6), target=target)
+
+
+COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+ARITHMETIC = (
+    operator.mul, operator.sub, operator.mod, lambda x, s: torch.add(x, x, alpha=s),
+    lambda x, s: torch.sign(x) + s, lambda x, s: x.masked_fill(x > 0, s), torch.fmod,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [-3.0, 2.5, 2, -3])
+def test_constants_and_numbers_of_another_kind(value):
+    """torch-mlir's folding takes -3 for 2^64 - 3, compares bits, and dies of a few."""
+    numbers = (2, -3) if isinstance(value, float) else (2, -3, 2.0, 1.5)
+
+    def program(x):
+        constant = torch.full((2,), value)
+        made = [f(constant, s) for f in COMPARISONS for s in numbers]
+        whole = [s for s in numbers if isinstance(value, float) or isinstance(s, int)]
+        return *made, *(f(constant, s) for f in ARITHMETIC for s in whole), constant.sum() + x
+
+    agrees(program, torch.randn(2))
+
+
+def test_a_tile_of_unknown_shape_is_a_diagnostic():
+    """An exception in a function of MLIR's walk came out as a RuntimeError."""
+    with pytest.raises(LoweringError, match="a tile of dynamic shape"):
+        neptune_mlir.compile(from_torch(torch.linalg.det, (torch.randn(3, 5, 5),)))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How long products take, by their tiles: what a choice of tiles rests on."""
+
+import pytest
+
+from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets.product_tiles import (
+    MORE,
+    STREAMED,
+    TILES,
+    WHOLE,
+    Product,
+    ProductTile,
+    cut_cycles,
+    tiles_of,
+    whole_cycles,
+)
+
+CHIP = 132
+
+
+def time(expression, shapes=()):
+    return evaluate(expression, shapes, (), CHIP)
+
+
+def test_tiles_are_counted_in_a_batch():
+    product = Product(130, 1000, 3, 64)
+    assert time(tiles_of(product, WHOLE)) == 2 * 4 * 3
+    known = Product(["dim", 0, 0], ["dim", 1, 1], 1, ["dim", 0, 1])
+    assert not known.is_known and product.is_known
+    assert time(tiles_of(known, WHOLE), [(130, 64), (64, 1000)]) == 2 * 4
+
+
+@pytest.mark.parametrize("tile", [WHOLE, *TILES, *STREAMED, *MORE])
+def test_a_round_more_takes_its_time(tile):
+    """So many programs as multiprocessors, and one more."""
+    full = whole_cycles(Product(CHIP * tile.rows, tile.columns, 1, 4096), tile)
+    more = whole_cycles(Product(CHIP * tile.rows + 1, tile.columns, 1, 4096), tile)
+    twice = whole_cycles(Product(2 * CHIP * tile.rows, tile.columns, 1, 4096), tile)
+    assert time(full) < time(more) <= time(twice) == 2 * time(full)
+
+
+def test_a_result_narrower_than_a_tile_takes_less():
+    wide, narrow = (whole_cycles(Product(128, n, 1, 4096), WHOLE) for n in (256, 64))
+    assert time(narrow) < time(wide)
+
+
+def test_chunks_save_time_where_programs_are_few():
+    deep, tile = Product(128, 128, 1, 1 << 16), ProductTile(128, 128)
+    assert time(cut_cycles(deep, tile, 64)) < time(whole_cycles(deep, tile)) / 8
+    short = Product(128, 128, 1, 256)
+    assert time(cut_cycles(short, tile, 4)) > time(whole_cycles(short, tile))
