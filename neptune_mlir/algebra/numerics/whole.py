@@ -29,6 +29,7 @@ from neptune_mlir.algebra.numerics.orders import ORDERS, PARTS, block_of, way_of
 from neptune_mlir.algebra.terms import Term, is_float, leaves
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
+STEPS = 6  # of a program; of one with more of them, fewer rows, for each takes as much longer
 IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of an order (`orders`)
 ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
@@ -202,7 +203,7 @@ def wrong_values(
         if wrong:
             return wrong
         close |= near
-    draws = -(-MORE // trial.rows)
+    draws = -(-MORE * STEPS // (trial.rows * max(len(written), STEPS)))
     for first, plan in enumerate(plans, SEED + len(plans)) if close else ():
         seeds = range(first, first + draws * len(plans), len(plans))
         wrong, _ = trial.verdict([c for seed in seeds for c in trial.cases(seed, close)], plan)
