@@ -133,9 +133,13 @@ def exchanged_bytes(shape: Shape, rows: int, stream: int) -> int:
 
 
 def least_bytes(shape: Shape, choice: Choice) -> int:
-    """That a block takes at least: a slot of tiles that it loads once, and the rings."""
+    """That a block takes at least: a slot of tiles that it loads once, and the rings.
+
+    Where no product runs an iteration late, all tiles of an iteration are read in it, so a ring of
+    one slot is enough: shared memory that holds no more has that (`layout_stages`).
+    """
     step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
-    rings = (choice.slots or resources.STAGES) * step
+    rings = (choice.slots or (resources.STAGES if choice.late else 1)) * step
     shared = exchanged_bytes(shape, choice.rows, choice.stream)
     return once_bytes(shape, choice.rows) + rings + shared + RESERVED_BYTES
 

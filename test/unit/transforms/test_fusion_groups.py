@@ -9,7 +9,7 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir.driver import compiler
-from neptune_mlir.frontend.notation import Program, exp, inf, max, sum, where
+from neptune_mlir.frontend.notation import Program, exp, inf, max, sqrt, sum, where
 from neptune_mlir.transforms import registry
 
 
@@ -192,11 +192,15 @@ def test_gather_between_a_product_and_what_reads_both(n, c, known):
 
 
 def norm_and(products):
-    """A norm of rows that were computed, and products of these, each with so many columns."""
+    """A norm of rows that were computed, and products of these, each with so many columns.
+
+    Its factor has power -1. One of power -2 leaves the range of f32 where rows of 1e-20 do not,
+    so it stays in the sums.
+    """
     p = Program("norm")
     i, k, m = p.axes("i k m", k=64, m=8)
     x = sum(p.input("x", i, k, m)[i, k, m], m)
-    scale = 1 / sum(x * x, k)
+    scale = 1 / sqrt(sum(x * x, k))
     for number, columns in enumerate(products):
         (j,) = p.axes(f"j{number}", **{f"j{number}": columns})
         p.output(sum(x * scale * p.input(f"w{number}", j, k)[j, k], k), i, j)
