@@ -478,7 +478,9 @@ class Comparison:
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
         by_row = self._by_row(self._fused)
-        return np.where(self._without_digits(), 0.0, by_row) if self.runs > 1 else by_row
+        if self.runs == 1 or self.dtype not in EPSILON:
+            return by_row
+        return np.where(self._without_digits(), 0.0, by_row)
 
     def further(self, away: Comparison, near: Comparison) -> float | None:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where

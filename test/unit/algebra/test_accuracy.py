@@ -28,6 +28,16 @@ def compared(fused, unfused, exact, dtype="f32"):
     return found
 
 
+def test_what_is_no_float_is_compared_in_each_run():
+    found = Comparison("i1")
+    true = np.array([1, 0, 1])
+    for _ in range(3):
+        found.add(true, true, true)
+    assert found.ok and found.excess == 0.0
+    found.add(1 - true, true, true)
+    assert not found.ok
+
+
 def programs(fused, unfused, exact, arguments=("f32",), results=("f32",)):
     """Functions of arrays as programs with one result."""
     runs = [lambda values, f=f: [np.asarray(f(*values), float)] for f in (fused, unfused, exact)]
