@@ -222,6 +222,7 @@ class Comparison:
     _ranged: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
+    _moves: tuple[int, Array] | None = None  # of so many runs, how far each row moved
 
     def add(
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
@@ -405,8 +406,12 @@ class Comparison:
 
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
-        moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
-        return np.asarray(norm(moved, 0) / np.sqrt(len(moved)))
+        if self._moves is None or self._moves[0] != self.runs:
+            moved = np.asarray(self._exact[1:]) - self._exact[0]
+            rows = self._rows(moved).reshape(len(moved), -1) if moved.ndim > 2 else np.abs(moved)
+            found = norm(rows.reshape(len(moved), -1), 0) / np.sqrt(len(moved))
+            self._moves = self.runs, np.asarray(found)
+        return self._moves[1]
 
     def _sensitivity(self) -> Array:
         """How far each row moves beside the inputs."""
