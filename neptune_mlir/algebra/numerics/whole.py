@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import right_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.orders import ORDERS, PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
@@ -47,6 +48,11 @@ class NestStep:
     body: Term
     extents: tuple[int, ...]
     axes: tuple[int, ...]  # of the result
+
+    @property
+    def content(self) -> Any:
+        """All that its values depend on, beside what it reads."""
+        return self
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -75,6 +81,16 @@ class StreamStep:
     axis: int
     extents: tuple[int, ...]
     outputs: tuple[tuple[str, Term, tuple[int, ...]], ...]
+
+    @property
+    def content(self) -> Any:
+        """All that its values depend on, beside what it reads: no proofs, nor how it was found."""
+        repairs = [r.correction for r in self.solution.running]
+        running = (
+            [replace(r, correction=None) for r in self.solution.running],
+            [c and (c.h, c.references) for c in repairs],
+        )
+        return "stream", running, self.solution.finals, self.axis, self.extents, self.outputs
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -196,14 +212,22 @@ def wrong_values(
         definition: the program of the latter; `whole` has its inputs and results in the same
             order, by the names that they have now.
     """
-    trial = _Trial(definition, written, whole, now)
+    steps = [tuple(step.content for step in steps) for steps in (written, now)]
+    content = "whole", definition, whole, *steps, tuple(plans)
+    found: str = remembered(
+        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans)
+    )
+    return found
+
+
+def _wrong_values(trial: _Trial, plans: Sequence[tuple[int, int]]) -> str:
     close: set[str] = set()
     for seed, plan in enumerate(plans, SEED):
         wrong, near = trial.verdict(trial.cases(seed), plan)
         if wrong:
             return wrong
         close |= near
-    draws = -(-MORE * STEPS // (trial.rows * max(len(written), STEPS)))
+    draws = -(-MORE * STEPS // (trial.rows * max(trial.steps, STEPS)))
     for first, plan in enumerate(plans, SEED + len(plans)) if close else ():
         seeds = range(first, first + draws * len(plans), len(plans))
         wrong, _ = trial.verdict([c for seed in seeds for c in trial.cases(seed, close)], plan)
@@ -220,6 +244,7 @@ class _Trial:
         now: Sequence[Step],
     ):  # fmt: skip
         self._definition = definition
+        self.steps = len(written)
         self.rows = 1  # of the result that has fewest
         self._fused = partial(_Run, whole, now, np.float32)
         self._exact = _Run(definition, written, np.float64)
