@@ -274,7 +274,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
+        cuts = _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
+        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
