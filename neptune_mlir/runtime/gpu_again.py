@@ -32,7 +32,7 @@ from neptune_mlir.runtime.driver import (
 )
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
-from neptune_mlir.runtime.loader import compile_text
+from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
 from neptune_mlir.runtime.parameters import map_shape
 
@@ -100,12 +100,12 @@ class CallAgain:
 
     @staticmethod
     def is_possible(bound: Bound) -> bool:
-        """Whether every result is memory of its own, under the shape of the result, and no better
-        image may come."""
+        """Whether every result is memory of its own, under the shape of the result, no better image
+        may come, and there is what compiles the entry."""
         places = [(kind, number) for kind, number in bound.image.plan.results]
         buffers = bound.image.plan.buffers
         own = all(kind == "buffer" and buffers[number].of is None for kind, number in places)
-        return own and len(set(places)) == len(places) and not bound.fixed
+        return own and len(set(places)) == len(places) and not bound.fixed and has_compiler()
 
     def run(self, handle: int, addresses: list[int], outs: Sequence[Any] = ()) -> Any:
         """Enqueue the kernels on a stream; returns the results: `outs`, or what is made. None where

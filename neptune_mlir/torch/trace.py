@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,20 +122,30 @@ class _Recent:
         self._graph, self._places = graph, places
         self._tensors = [(weakref.ref(x), x.dtype, x.shape, x.device) for x in parts.tensors]
         self._functions = [
-            (weakref.ref(f), [_weak(held) for held in _held(f)]) for f in parts.functions
-        ]
+            (
+                weakref.ref(f), f.__code__, f.__defaults__, f.__kwdefaults__,
+                [_weak(c.cell_contents) for c in f.__closure__ or ()],
+                [(n, _weak(f.__globals__.get(n, _MISSING))) for n in _names(f.__code__)],
+            )
+            for f in parts.functions
+        ]  # fmt: skip
 
     def trace(self) -> Trace | None:
-        for function, wanted in self._functions:
+        for function, code, defaults, named, cells, values in self._functions:
             f = function()
-            if f is None:
+            if f is None or f.__code__ is not code:
                 return None
-            for had, x in zip(wanted, _held(f), strict=True):
-                if len(had) != len(x):
+            if f.__defaults__ is not defaults or f.__kwdefaults__ is not named:
+                return None
+            for had, cell in zip(cells, f.__closure__ or (), strict=True):
+                x = cell.cell_contents
+                if had is not x and not (type(had) is weakref.ref and had() is x):
                     return None
-                for a, b in zip(had, x, strict=True):
-                    if (a() if type(a) is weakref.ref else a) is not b:
-                        return None
+            found = f.__globals__
+            for name, had in values:
+                x = found.get(name, _MISSING)
+                if had is not x and not (type(had) is weakref.ref and had() is x):
+                    return None
         tensors = []
         for of, dtype, shape, device in self._tensors:
             x = of()
@@ -145,20 +155,9 @@ class _Recent:
         return Trace(self._graph, {name: tensors[n] for name, n in self._places.items()})
 
 
-def _held(f: types.FunctionType) -> tuple[Sequence[Any], ...]:
-    """What a function is now: its code and defaults, what its closure has, and its globals."""
-    values = f.__globals__
-    return (
-        (f.__code__, f.__defaults__, f.__kwdefaults__),
-        [c.cell_contents for c in f.__closure__ or ()],
-        [values.get(name, _MISSING) for name in _names(f.__code__)],
-    )
-
-
-def _weak(held: Sequence[Any]) -> list[Any]:
-    """The objects themselves, but tensors and functions by weak references."""
-    kinds = (torch.Tensor, types.FunctionType)
-    return [weakref.ref(x) if isinstance(x, kinds) else x for x in held]
+def _weak(held: Any) -> Any:
+    """An object itself, but a tensor or a function by a weak reference."""
+    return weakref.ref(held) if isinstance(held, (torch.Tensor, types.FunctionType)) else held
 
 
 _recent: weakref.WeakKeyDictionary[Any, dict[Any, _Recent]] = weakref.WeakKeyDictionary()

@@ -14,7 +14,7 @@ import pytest
 
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime import gpu as gpu_module
-from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime import gpu_again, parameters
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.gpu_arrays import DeviceArray
@@ -159,6 +159,13 @@ def test_another_context(run, gpu, checks):
         assert gpu.launches[-1].context == entered
         assert len(checks) == count
         gpu.inside.clear()
+
+
+def test_without_a_compiler_each_call_is_checked(run, checks, monkeypatch):
+    monkeypatch.setattr(gpu_again, "has_compiler", lambda: False)
+    for _ in range(2):
+        run(tensor(), 2.0)
+    assert len(checks) == 2
 
 
 def test_errors_of_a_call_like_another(run, gpu):
