@@ -16,7 +16,8 @@ from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import tensor_map
+from neptune_mlir.runtime.parameters import in_two, tensor_map
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 _MAPS_LIMIT = 256
 
@@ -99,8 +100,10 @@ class CallAgain:
             if operand[0] == "counter":
                 values[at] = type(values[at])()
                 self._counters.append((values[at], operand[1]))
+            elif operand[0] == OPERAND:
+                width = len(in_two(bound.arrays[operand[1], operand[2]], operand[3]))
             elif operand[0] != "value":
-                is_map = operand[0] == "map"
+                is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
                 array, base = bound.arrays[place], self._base(place)
                 width = 1 if is_map else 1 + len(array.strides[:-1])
