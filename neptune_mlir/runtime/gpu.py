@@ -41,7 +41,7 @@ from neptune_mlir.runtime.memory import (
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
-from neptune_mlir.runtime.shards.in_two import takes
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, first_of, takes
 
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 _CALLS_LIMIT = 256  # calls of a thread that are kept
@@ -91,14 +91,14 @@ class GpuExecutable:
             ToolError: the driver reports an error.
         """
         outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
-        key, addresses = self._signature(arguments, outs, workspace, stream)
+        key, addresses, behind = self._signature(arguments, outs, workspace, stream)
         again = self._calls().get(key) if key else None
         made: Any = None
         if again is not None:
-            library = library_of((*arguments, *outs))
+            library = library_of((*map(first_of, arguments), *outs))
             handle = library.current_stream(again.image.device)
             handle = handle if stream is None else stream_handle(stream)
-            made = again.run(library, handle, addresses, outs, workspace is not None)
+            made = again.run(library, handle, addresses, outs, workspace is not None, behind)
         if made is None:
             call, bound = self._prepare(arguments, out, workspace, stream, kept=False)
             call()
@@ -129,27 +129,34 @@ class GpuExecutable:
 
     def _signature(
         self, arguments: Sequence[Any], outs: Sequence[Any], workspace: Any, stream: Any
-    ) -> tuple[Any, list[int]]:
+    ) -> tuple[Any, list[int], list[int]]:
         """What calls have in common that differ in addresses alone, and these; None where only a
-        whole check can say."""
+        whole check can say. Last, of arguments in two arrays what comes behind the first ones."""
         given = (*arguments, *outs, *(() if workspace is None else (workspace,)))
         key: list[Any] = [len(arguments), len(outs)]
         addresses: list[int] = []
+        behind: list[int] = []
         device = None
         for value in given:
-            seen = glance(value)
+            if type(value) is ArraysInTwo:
+                second = glance(value.arrays[1])
+                if second is None or second[1] is None:
+                    return None, addresses, behind
+                key.append((*second[0], value.dim, value.late, value.timeout))
+                behind += [second[1], value.word]
+            seen = glance(first_of(value))
             if seen is None:
-                return None, addresses
+                return None, addresses, behind
             key.append(seen[0])
             if seen[1] is not None:
                 addresses.append(seen[1])
                 device = seen[0][-1] if device is None else device
         if len(arguments) != len(self.plan.arguments):
-            return None, addresses
+            return None, addresses, behind
         if type(device) is not int:  # nobody said: asks no driver where there is no array
             device = self._device_of(arguments)
         key.append(self._driver.context(device))
-        return tuple(key), addresses
+        return tuple(key), addresses, behind
 
     def requirements(self, *arguments: Any) -> Requirements:
         """The results and the workspace that a call with these arguments needs.
@@ -176,7 +183,7 @@ class GpuExecutable:
         given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
         device = self._device_of(arguments)
         images = self._images_for(device)
-        library = library_of([*arguments, *(given or ())])
+        library = library_of([*map(first_of, arguments), *(given or ())])
         own_stream = library.current_stream
         current = own_stream if stream is None else partial(_constant, stream_handle(stream))
         handle = current(device)

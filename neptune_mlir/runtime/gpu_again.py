@@ -16,8 +16,8 @@ from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import in_two, tensor_map
-from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
+from neptune_mlir.runtime.parameters import in_memory, in_two, tensor_map
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT
 
 _MAPS_LIMIT = 256
 
@@ -54,6 +54,8 @@ class CallAgain:
         self.image, self.requirements = bound.image, bound.sizes.requirements
         self._driver = driver
         views = [bound.arrays[base] for base in self.bases]
+        # arguments in two arrays: behind all bases come the second array and the word of each
+        self._in_two = [base for base, view in zip(self.bases, views, strict=True) if view.behind]
         self._starts = [v.address for v in views]
         self._spans = [(v.span()[0] - v.address, v.span()[1] - v.address) for v in views]
         self._units = [1] * len(self.bases)
@@ -90,6 +92,10 @@ class CallAgain:
         found = (kind, number) if (kind, number) in self.bases else WORKSPACE
         return self.bases.index(found)
 
+    def _behind(self, place: Place) -> int:
+        """The number of the second array of an argument in two."""
+        return len(self.bases) + 2 * self._in_two.index(place)
+
     def _own(
         self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound
     ) -> PreparedLaunch:  # fmt: skip
@@ -101,7 +107,11 @@ class CallAgain:
                 values[at] = type(values[at])()
                 self._counters.append((values[at], operand[1]))
             elif operand[0] == OPERAND:
-                width = len(in_two(bound.arrays[operand[1], operand[2]], operand[3]))
+                place = operand[1], operand[2]
+                width = len(in_two(bound.arrays[place], operand[3]))
+                if place in self._in_two:
+                    values[at] = ctypes.c_void_p()
+                    self._pointers.append((values[at], self._behind(place) + 1, 0))
             elif operand[0] != "value":
                 is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
@@ -109,6 +119,10 @@ class CallAgain:
                 width = 1 if is_map else 1 + len(array.strides[:-1])
                 if base is not None:
                     offset = array.address - self._starts[base]
+                    if operand[0] == BEHIND and place in self._in_two:
+                        base, offset = self._behind(place), 0
+                    if is_map:
+                        array = in_memory(array, operand[0])
                     values[at] = map_room() if is_map else ctypes.c_void_p()
                     if is_map:
                         array = replace(array, owner=None)  # nobody's memory is kept
@@ -122,7 +136,7 @@ class CallAgain:
 
     def run(
         self, library: Library, handle: int, addresses: Sequence[int], outs: Sequence[Any],
-        workspace: Any,
+        workspace: Any, behind: Sequence[int] = (),
     ) -> Sequence[Any] | None:  # fmt: skip
         """Enqueue the kernels on a stream; returns the results, made by the library where `outs` is
         empty. None where addresses, or what is to be made, need a whole check.
@@ -130,6 +144,7 @@ class CallAgain:
         Args:
             addresses: of the arrays that the caller passes, in the order of `bases`.
             workspace: whether the last of them is one; else it is made.
+            behind: of each argument in two, the address of the second array, and of the word.
         """
         device, needs = self.image.device, self.requirements
         if not library.allocates and not (outs and (workspace or not needs.workspace)):
@@ -147,7 +162,9 @@ class CallAgain:
             every.append(library.address(made))
         if len(every) != len(self.bases) or not self._fits(every, given):
             return None
-        self._bind(every, handle)
+        if any(address % UNIT for address in behind[::2]):
+            return None
+        self._bind([*every, *behind], handle)
         self._launches.enqueue(handle)
         return outs
 
