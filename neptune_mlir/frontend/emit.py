@@ -82,14 +82,8 @@ class _Emitter:
                 self.values.bind(f"size:{axis.name}", value)
 
     def _needed_steps(self) -> list[Any]:
-        by_key = {s.key: s for s in self.program.steps}
-        needed: set[str] = set()
-        pending = [o.term for o in self.program.outputs]
-        while pending:
-            for read in T.leaves(pending.pop(), "read"):
-                if read.attr in by_key and read.attr not in needed:
-                    needed.add(read.attr)
-                    pending.append(by_key[read.attr].body)
+        bodies = {s.key: s.body for s in self.program.steps}
+        needed = T.reached([o.term for o in self.program.outputs], bodies)
         return [s for s in self.program.steps if s.key in needed]
 
     def _loops(self, axes: list[int], place: tuple[str, int]) -> dict[str, Any]:

@@ -267,7 +267,16 @@ class _Versioned(ctypes.Structure):
 _READ_ONLY = 1  # of _Versioned.flags
 
 
+def check_negated(value: Any, name: str) -> None:
+    """Refuse a torch tensor whose memory holds the numbers with the other sign, which DLPack does
+    not say. Raises ArgumentError."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.is_neg():
+        raise ArgumentError(f"{name} is negated lazily", hint="pass x.resolve_neg()")
+
+
 def _dlpack(value: Any, name: str) -> ArrayView:
+    check_negated(value, name)
     with dlpack_errors(name):
         if int(value.__dlpack_device__()[0]) not in _HOST_DEVICES:
             raise ArgumentError(

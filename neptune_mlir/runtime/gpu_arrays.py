@@ -18,6 +18,7 @@ import numpy as np
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import (
     ArrayView,
+    check_negated,
     contiguous,
     dlpack_errors,
     number_key,
@@ -85,8 +86,7 @@ def gpu_view(
         return ArrayView(value.address, value.dtype, value.shape, strides, False, value, device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        if value.is_neg():  # its memory holds the numbers with the other sign
-            raise ArgumentError(f"{name} is negated lazily", hint="pass x.resolve_neg()")
+        check_negated(value, name)
         return torch_view(value, name, device)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name, device, stream, driver.maker)

@@ -115,6 +115,14 @@ def _encode(
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
+    shape = map_shape(array, rows_dim, rows, columns, panel)
+    return driver.tensor_map(array.dtype, array.address, *shape)
+
+
+def map_shape(
+    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL
+) -> tuple[list[int], list[int], list[int]]:
+    """Extents, strides in bytes and box of the axes of `tensor_map`, of an array with elements."""
     size = SIZES[array.dtype]
     rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
     # an axis of one element may have any stride, but the encoding checks it
@@ -132,7 +140,7 @@ def _encode(
         extents = [panel, height, width // panel, *others]
         strides = [steps[0], panel * size, *steps[1:]]
         box = [panel, rows, columns // panel, *ones]
-    return driver.tensor_map(array.dtype, array.address, extents, strides, box)
+    return extents, strides, box
 
 
 _C_TYPES: dict[str, Any] = {

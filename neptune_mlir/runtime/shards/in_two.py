@@ -56,10 +56,6 @@ class ArraysInTwo:
         return replace(first, shape=tuple(one), behind=behind)
 
 
-def first_of(value: Any) -> Any:
-    """An argument, or the first array of one in two."""
-    return value.arrays[0] if type(value) is ArraysInTwo else value
-
 
 def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:
     """Whether the kernels of a plan can take those of its arguments that lie in two arrays."""
