@@ -15,8 +15,8 @@ from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaun
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _UNIFIED = 4  # CUmemorytype: whichever memory an address is in
-_MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
-_SWIZZLES = {32: 2, 64: 3}  # by the elements of a row of a box: 64 and 128 bytes
+_MAP_TYPES = {"f16": (6, 2), "f32": (7, 4), "bf16": (9, 2)}  # CUtensorMapDataType, bytes
+_SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
 # sectors (a row then touches a part more, and more again).
 _FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
@@ -160,15 +160,15 @@ class CudaDriver(Driver):
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
         box: Sequence[int],
     ) -> Any:  # fmt: skip
-        made = map_room()
+        made, (kind, size) = map_room(), _MAP_TYPES[dtype]
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
         aligned = all(n % _SECTOR == 0 for n in (address, *steps))
         fetched = _FETCHED if aligned else _FETCHED_UNALIGNED
         rank = len(extents)
         self.call(
-            "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
+            "cuTensorMapEncodeTiled", made, kind, rank, ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
-            0, _SWIZZLES[box[0]], fetched, 0,
+            0, _SWIZZLES[box[0] * size], fetched, 0,
         )  # fmt: skip
         return made

@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
     tuned,
+    view_source,
 )
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
@@ -451,15 +452,12 @@ class KernelWriter:
     def _add(self, op: Any) -> None:
         """Add (the valid part of) a tile to a strip of a result: an `add_slice`."""
         tile, strip, *at = op.operands
-        shape = [n if n >= 0 else None for n in ir.RankedTensorType(tile.type).shape]
-        cut = owner(tile)
-        sizes = slice_parts(cut)[1] if None in shape else shape
+        sizes = slice_parts(owner(tile))[1] if tile in self.slices else shape_of(tile)
         self._store(op, (at, sizes, tuple(range(len(at)))))
         self.views[op.results[0]] = self.views[strip]
 
     def _store(self, op: Any, parts: Any = None) -> None:
-        """Write (the valid part of) a tile into a result: an insert slice op, or one that has other
-        `parts`."""
+        """Write (the valid part of) a tile into a result: an insert slice, or what has `parts`."""
         source, target = op.operands[0], op.operands[1]
         source = self.slices.get(source, source)
         offsets, sizes, dims = parts or slice_parts(op)
@@ -555,6 +553,8 @@ class KernelWriter:
         layouts: list[Layout | ResultView | None] = []
         for text, value, start in zip(LAYOUTS.of(op), op.results, starts, strict=True):
             if is_view(value, self.forall):
+                while start not in self.views:
+                    start = view_source(start)
                 layouts.append(self.views[start])
             else:
                 layouts.append(L.parse(text, shape_of(value)) if text else None)

@@ -48,6 +48,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.dialects.op_names import (
+    ADD_SLICE,
     AWAIT_TURN,
     FENCE,
     GET,
@@ -178,6 +179,10 @@ class SpecializedWriter(KernelWriter):
     def _write(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
+        if op.name == ADD_SLICE and self.boxed is not None:
+            if self.boxed.may_add(op, array, window, layout):
+                self.boxed.add(array, window, layout, values)
+                return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
             super()._write(op, array, window, layout, values)
@@ -420,7 +425,7 @@ class SpecializedWriter(KernelWriter):
         kinds = [
             kind for value, layout in zip(op.results, layouts, strict=True)
             for kind in (self.compute.carried_types(element_type(value), layout)
-                         if isinstance(layout, Layout) else [value.type])
+                         if isinstance(layout, Layout) else [value.type] if layout is None else [])
         ]  # fmt: skip
         known = self.s.constant_of(condition)
         if known is not None:  # one side alone
