@@ -386,6 +386,13 @@ def view_source(value: Any) -> Any:
     return _yielded(op, value) if op.name == "scf.if" else value
 
 
+def strip_slice(view: Any) -> Any:
+    """The slice of a result that a strip is."""
+    while (op := owner(view)) is None or op.name != "tensor.extract_slice":
+        view = view_source(view)
+    return op
+
+
 def _yielded(branch: Any, result: Any) -> Any:
     """What the first side of a branch gives as a result."""
     *_, end = branch.regions[0].blocks[0].operations
@@ -393,14 +400,9 @@ def _yielded(branch: Any, result: Any) -> Any:
 
 
 def is_added(value: Any) -> bool:
-    """Whether a tile, or what exists of it, goes to a result that programs add to, and nowhere
-    else."""
-    users = [use.owner.operation for use in value.uses]
-    return bool(users) and all(
-        user.name == ADD_SLICE
-        or (user.name == "tensor.extract_slice" and is_added(user.results[0]))
-        for user in users
-    )
+    """Whether a tile goes to a result that programs add to, and nowhere else."""
+    users = [use.owner.operation.name for use in value.uses]
+    return bool(users) and set(users) == {ADD_SLICE}
 
 
 def is_tile(value: Any, forall: Any) -> bool:

@@ -45,6 +45,7 @@ from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.sums import add_slice
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
@@ -296,7 +297,7 @@ class KernelWriter:
         tensor, *position = op.operands
         if tensor in self.tiles and not position:
             tile = self.tile(tensor)
-            layout = tile.layout if isinstance(tile, Held) else self._any_layout(())
+            layout = tile.layout if isinstance(tile, Held) else self.any_layout(())
             return self.compute.registers(tile, layout)[0]
         if tensor not in self.arrays:
             raise LoweringError(
@@ -449,18 +450,11 @@ class KernelWriter:
         self._store(op)
         self.views[op.results[0]] = self.views[op.operands[1]]
 
-    def _add(self, op: Any) -> None:
-        """Add (the valid part of) a tile to a strip of a result: an `add_slice`."""
-        tile, strip, *at = op.operands
-        sizes = slice_parts(owner(tile))[1] if tile in self.slices else shape_of(tile)
-        self._store(op, (at, sizes, tuple(range(len(at)))))
-        self.views[op.results[0]] = self.views[strip]
-
-    def _store(self, op: Any, parts: Any = None) -> None:
-        """Write (the valid part of) a tile into a result: an insert slice, or what has `parts`."""
+    def _store(self, op: Any) -> None:
+        """Write (the valid part of) a tile into a result: an insert slice op."""
         source, target = op.operands[0], op.operands[1]
         source = self.slices.get(source, source)
-        offsets, sizes, dims = parts or slice_parts(op)
+        offsets, sizes, dims = slice_parts(op)
         shape = shape_of(source)
         view = self.inside(self.views[target], offsets, dims)
         valid = tuple(
@@ -475,16 +469,16 @@ class KernelWriter:
         multiple = row_multiple(whole, view.offsets, view.dims, [sizes[d] for d in dims])
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
-        layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-        self._write(op, view.array, window, layout, self.compute.registers(tile, layout))
+        layout = tile.layout if isinstance(tile, Held) else self.any_layout(shape)
+        self.write_tile(op, view.array, window, layout, self.compute.registers(tile, layout))
 
-    def _write(
+    def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
         write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
         write(array, window, layout, values)
 
-    def _any_layout(self, shape: Sequence[int]) -> Layout:
+    def any_layout(self, shape: Sequence[int]) -> Layout:
         return blocked(shape, self.threads.lanes, self.threads.warps)
 
     # ---- loops
@@ -596,5 +590,5 @@ EMITTERS: dict[str, Emitter] = {
     PAGED: lambda _writer, _op: None,  # its slices are loads
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
-    ADD_SLICE: KernelWriter._add,
+    ADD_SLICE: lambda writer, op: add_slice(writer, op),
 }

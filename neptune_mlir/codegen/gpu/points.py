@@ -110,7 +110,7 @@ class PointWriter(KernelWriter):
                 self.write_op(op.operation)
             scf.YieldOp(self._here(end.operation.operands))
 
-    def _store(self, op: Any, parts: Any = None) -> None:
+    def _store(self, op: Any) -> None:
         offsets, _, _ = slice_parts(op)
         value, target = op.operands[:2]
         self._put(value, self.inside(self.views[target], offsets, ()))

@@ -23,7 +23,7 @@ from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
-from neptune_mlir.transforms.hopper.tile_ends import adds_to_the_end, ends_with_tensor
+from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor, strip_is_whole
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -119,7 +119,7 @@ class BoxedResults:
             and own <= self.room
             and window.dims == (kind.rank - 2, kind.rank - 1)
             and layout == L.accumulator(layout.shape, 0, 1, grid, kernel.target.matrix[0])
-            and adds_to_the_end(op, kernel.forall)
+            and strip_is_whole(op.operands[1], kernel.forall)
         )
 
     def add(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Window, owner, shape_of, slice_parts, view_source
+from neptune_mlir.analysis.tiles import Window, owner, shape_of, slice_parts, strip_slice
 from neptune_mlir.dialects.attributes import EQUAL_DIMS
 from neptune_mlir.ir.bindings import ir
 
@@ -33,42 +33,24 @@ def ends_with_tensor(op: Any, forall: Any) -> bool:
     return all(v is None or window_ends(window, k, forall) for k, v in enumerate(valid))
 
 
-def adds_to_the_end(op: Any, forall: Any) -> bool:
-    """Whether an `add_slice` adds all of a tile that is inside of a result of `forall`."""
-    tile, view, *at = op.operands
-    while view not in list(forall.regions[0].blocks[0].arguments):
-        made = owner(view)
-        if made is not None and made.name == "tensor.extract_slice":
-            if slice_parts(made)[2] != tuple(range(len(slice_parts(made)[0])))[-len(at):]:
-                return False
-            view = made.operands[0]
-        else:
-            view = view_source(view)
+def strip_is_whole(strip: Any, forall: Any) -> bool:
+    """Whether a strip of a result of `forall` ends where the result does."""
+    cut = strip_slice(strip)
     outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
     arguments = list(forall.regions[0].blocks[0].arguments)
-    start = outputs[arguments.index(view) - len(arguments) + len(outputs)]
-    rank = ir.RankedTensorType(start.type).rank
-    dims = tuple(range(rank - len(at), rank))
-    cut = owner(tile)
-    sliced = cut is not None and cut.name == "tensor.extract_slice"
-    shape = shape_of(cut.operands[0] if sliced else tile)
-    sizes = slice_parts(cut)[1] if sliced else shape
-    valid = tuple(None if n == m else n for n, m in zip(sizes, shape, strict=True))
-    # what exists of the tile of a loop of one step is said of where that begins
-    starts = [at, [_first(position) for position in at]]
-    windows = [Window(start, (*[0] * (rank - len(at)), *x), dims, shape, valid) for x in starts]
-    return all(
-        v is None or any(window_ends(window, k, forall) for window in windows)
-        for k, v in enumerate(valid)
-    )
-
-
-def _first(position: Any) -> Any:
-    """Where the loop begins that a position is the variable of."""
-    if isinstance(position.owner, ir.Block) and position.arg_number == 0:
-        loop = position.owner.owner.operation
-        return loop.operands[0] if loop.name == "scf.for" else position
-    return position
+    start = outputs[arguments.index(cut.operands[0]) - len(arguments) + len(outputs)]
+    made, kind = owner(_started_with(start)), ir.RankedTensorType(start.type)
+    offsets, sizes, dims = slice_parts(cut)
+    for d in dims:
+        extent, size = kind.shape[d], sizes[d]
+        if kind.is_dynamic_dim(d) and made is not None and made.name == "tensor.empty":
+            extent = made.operands[sum(map(kind.is_dynamic_dim, range(d)))]
+        same = size == extent if isinstance(size, int) or isinstance(extent, int) else (
+            size == extent or (_extent(size) is not None and _extent(size) == _extent(extent))
+        )
+        if offsets[d] != 0 or not same:
+            return False
+    return True
 
 
 def window_ends(window: Window, k: int, forall: Any) -> bool:

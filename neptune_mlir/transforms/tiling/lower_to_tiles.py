@@ -43,7 +43,7 @@ from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
-ZEROS = 2048  # elements that a program makes of what is added to
+ZEROS = 1 << 10  # elements that a program makes of what is added to
 FEWER = ("_few", "_some")  # how names of joins of few chunks end
 
 
@@ -425,12 +425,11 @@ def _insert(program: GridProgram, key: str, frame: Frame, swept: Sequence[int], 
 def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
     """Add this program's part of the tile at hand to the strip of a result."""
     value = program.tile_of(key, frame)
-    window, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
+    _, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
     with frame.here():
-        part = _valid_part(value, window)
         at = list(map(ix.value, offsets))
         return ir.Operation.create(
-            ADD_SLICE, results=[strip.type], operands=[part, strip, *at]
+            ADD_SLICE, results=[strip.type], operands=[value, strip, *at]
         ).results[0]
 
 
