@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
-# Of rows that are cut in chunks: they are long, and what is close to the largest number in each of 29
-# elements overflows there. So does the sum of the program as written.
+# Of rows that are cut in chunks: they are long, and what is close to the largest number in each of
+# 29 elements overflows there. So does the sum of the program as written.
 LONGER = 64.0
 STEPS = 6  # of a program; of one with more of them, fewer rows, for each takes as much longer
 IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of an order (`orders`)
@@ -59,6 +60,11 @@ class NestStep:
     body: Term
     extents: tuple[int, ...]
     axes: tuple[int, ...]  # of the result
+
+    @property
+    def content(self) -> Any:
+        """All that its values depend on, beside what it reads."""
+        return self
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -88,6 +94,16 @@ class StreamStep:
     axis: int
     extents: tuple[int, ...]
     outputs: tuple[tuple[str, Term, tuple[int, ...]], ...]
+
+    @property
+    def content(self) -> Any:
+        """All that its values depend on, beside what it reads: no proofs, nor how it was found."""
+        repairs = [r.correction for r in self.solution.running]
+        running = (
+            [replace(r, correction=None) for r in self.solution.running],
+            [c and (c.h, c.references) for c in repairs],
+        )
+        return "stream", running, self.solution.finals, self.axis, self.extents, self.outputs
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -125,8 +141,8 @@ def _added_in_order(
     value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
     value = value[..., ::-1] if back else value
     if order == HALVES and value.shape[-1] > 1:
-        halves = [_one_by_one(value[..., k::2], domain.digits) for k in (0, 1)]
-        total = sum(halves)
+        even, odd = (_one_by_one(value[..., k::2], domain.digits) for k in (0, 1))
+        total = even + odd
         total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
@@ -215,14 +231,22 @@ def wrong_values(
         definition: the program of the latter; `whole` has its inputs and results in the same
             order, by the names that they have now.
     """
-    trial = _Trial(definition, written, whole, now)
+    steps = [tuple(step.content for step in steps) for steps in (written, now)]
+    content = "whole", definition, whole, *steps, tuple(plans)
+    found: str = remembered(
+        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans)
+    )
+    return found
+
+
+def _wrong_values(trial: _Trial, plans: Sequence[tuple[int, int]]) -> str:
     close: set[str] = set()
     for seed, plan in enumerate(plans, SEED):
         wrong, near = trial.verdict(trial.cases(seed), plan)
         if wrong:
             return wrong
         close |= near
-    draws = -(-MORE * STEPS // (trial.rows * max(len(written), STEPS)))
+    draws = -(-MORE * STEPS // (trial.rows * max(trial.steps, STEPS)))
     for first, plan in enumerate(plans, SEED + len(plans)) if close else ():
         numbers = {name for name in close if not _has_one(name)}
         again = [
@@ -248,6 +272,7 @@ class _Trial:
         now: Sequence[Step],
     ):  # fmt: skip
         self._definition = definition
+        self.steps = len(written)
         self.rows = 1  # of the result that has fewest
         self._steps = whole, now
         self._exact = _Run(definition, written, np.float64)
@@ -293,7 +318,7 @@ class _Trial:
         longer, many = LONGER if plan[1] > 1 else 1.0, [case.arguments for case in cases]
         fused = _Run(*self._steps, np.float32, plan, 0, longer)
         programs = self._programs(fused)
-        three = [run.batch(many) for run in (fused, programs.unfused, programs.exact)]
+        three = [run.batch(many) for run in (fused, self._ways[longer][0], self._exact)]
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
         excess = excess_at_once(*asked)

@@ -102,7 +102,7 @@ def _turn(loop: Any, start: int, back: bool) -> None:
 def _halve(loop: Any) -> None:
     """Every other element comes first, then what is left."""
     body = loop.regions[0].blocks[0]
-    index, (low, high, step) = body.arguments[0], list(loop.operands)[:3]
+    index, (low, _, step) = body.arguments[0], list(loop.operands)[:3]
     uses = [(use.owner, use.operand_number) for use in index.uses]
     with ir.InsertionPoint.at_block_begin(body), loop.location:
         half = _half(loop)
