@@ -48,7 +48,7 @@ RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
 CLOSE, MORE = 0.6, 256  # of the bound: such inputs are drawn again for each plan, for so many rows
 SELDOM = 4  # times less often where an element is infinite or a NaN: other numbers say little more
-JUDGED = 4  # of those that are not right at once, by name and plan: the worst, for each takes long
+JUDGED = 16  # of those that are not right at once, by name and plan: the worst, for each takes long
 
 
 @dataclass(frozen=True)
