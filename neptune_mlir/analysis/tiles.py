@@ -11,7 +11,7 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
 from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
-from neptune_mlir.dialects.op_names import PAGED, START
+from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -363,7 +363,7 @@ def is_view(value: Any, forall: Any) -> bool:
     op = value.owner.operation
     if op.name == "tensor.extract_slice":
         return is_view(op.operands[0], forall)
-    if op.name == "tensor.insert_slice":
+    if op.name in ("tensor.insert_slice", ADD_SLICE):
         return is_view(op.operands[1], forall)
     if op.name == "scf.for":
         return is_view(op.operands[3 + list(op.results).index(value)], forall)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.scalars import Scalars
 
 
+_ADD_FLOATS, _RELAXED = 11, 2  # of LLVM's atomic operations and orders
+
+
 @dataclass(frozen=True)
 class Operand:
     """A factor of a matrix product: `which` is "a" or "b"; dimension `free` of its tile runs
@@ -119,6 +122,17 @@ class Chip:
     def see_what_is_over(self) -> None:
         """Read nothing from near caches that a kernel wrote which has ended."""
         raise NotImplementedError
+
+    def add_in_memory(self, value: Any, pointer: Any) -> None:
+        """Add a float to one in global memory, while others may do the same."""
+        i64 = ir.IntegerType.get_signless(64)
+        ir.Operation.create(
+            "llvm.atomicrmw", results=[value.type], operands=[pointer, value],
+            attributes={
+                "bin_op": ir.IntegerAttr.get(i64, _ADD_FLOATS),
+                "ordering": ir.IntegerAttr.get(i64, _RELAXED),
+            },
+        )  # fmt: skip
 
     # ---- scalars
 

@@ -57,7 +57,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
     WARPS,
 )
-from neptune_mlir.dialects.op_names import JOIN, PAGED
+from neptune_mlir.dialects.op_names import ADD_SLICE, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
@@ -448,11 +448,21 @@ class KernelWriter:
         self._store(op)
         self.views[op.results[0]] = self.views[op.operands[1]]
 
-    def _store(self, op: Any) -> None:
-        """Write (the valid part of) a tile into a result: an insert slice op."""
+    def _add(self, op: Any) -> None:
+        """Add (the valid part of) a tile to a strip of a result: an `add_slice`."""
+        tile, strip, *at = op.operands
+        shape = [n if n >= 0 else None for n in ir.RankedTensorType(tile.type).shape]
+        cut = owner(tile)
+        sizes = slice_parts(cut)[1] if None in shape else shape
+        self._store(op, (at, sizes, tuple(range(len(at)))))
+        self.views[op.results[0]] = self.views[strip]
+
+    def _store(self, op: Any, parts: Any = None) -> None:
+        """Write (the valid part of) a tile into a result: an insert slice op, or one that has other
+        `parts`."""
         source, target = op.operands[0], op.operands[1]
         source = self.slices.get(source, source)
-        offsets, sizes, dims = slice_parts(op)
+        offsets, sizes, dims = parts or slice_parts(op)
         shape = shape_of(source)
         view = self.inside(self.views[target], offsets, dims)
         valid = tuple(
@@ -473,7 +483,8 @@ class KernelWriter:
     def _write(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
-        self.memory.store_global(array, window, layout, values)
+        write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
+        write(array, window, layout, values)
 
     def _any_layout(self, shape: Sequence[int]) -> Layout:
         return blocked(shape, self.threads.lanes, self.threads.warps)
@@ -585,4 +596,5 @@ EMITTERS: dict[str, Emitter] = {
     PAGED: lambda _writer, _op: None,  # its slices are loads
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
+    ADD_SLICE: KernelWriter._add,
 }

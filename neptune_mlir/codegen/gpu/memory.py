@@ -446,6 +446,15 @@ class Memory:
                     pointer = self.address(array, window, positions[start])
                     self.store_element(value, pointer, vector * element_bytes(array.dtype))
 
+    def add_global(
+        self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
+    ) -> None:
+        """Add what exists of a tile that the threads hold to what is there, while others do."""
+        limits = limits_of(window, layout)
+        for position, value in zip(self.threads.positions(layout), values, strict=True):
+            with _if(self.s, self.in_bounds(position, limits)):
+                self.s.chip.add_in_memory(value, self.address(array, window, position))
+
     def narrow(self, values: Sequence[Any]) -> Any:
         """A vector of the values; a pair that was just rounded is rounded as a pair."""
         wide = [self.s.parts(v, "arith.truncf") for v in values]

@@ -248,6 +248,10 @@ class Scalars:
         predicate = ir.IntegerAttr.get(self.i64, 2)
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
 
+    def equal(self, a: Index, b: Index) -> Any:
+        predicate = ir.IntegerAttr.get(self.i64, 0)
+        return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
+
     def compare(self, predicate: int, a: Any, b: Any) -> Any:
         """`a < b` (2), `a <= b` (3), `a > b` (4) or `a >= b` (5) of positions, with what is no
         number on the left and the numbers on the right; None for other comparisons."""

@@ -231,7 +231,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
     if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
-    domain, reduced = list(op.domain), {a for nest in nests for a in nest.reduced_axes}
+    domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = free_axes(nests)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
@@ -278,7 +278,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests))
+        cuts = cut_to(limit, order, chosen, domain, tiles_beside(op, nests))
+        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
@@ -491,7 +492,7 @@ def group_cycles(stream: Any) -> float | None:
     """What a point of a stream costs warp groups (`group_tiles.cycles`); None without products of
     rows and uncut columns."""
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
-    reduced = {a for nest in nests for a in nest.reduced_axes}
+    reduced = {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = free_axes(nests)
     ends = [a for a in parallel if a in free]
