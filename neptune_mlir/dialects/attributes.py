@@ -98,7 +98,7 @@ EQUAL_DIMS = Attribute(
     "dimensions of arguments that are equal: argument, dimension and factor of each",
     writers=("transforms.linalg.equal_extents",),
     readers=(
-        "transforms.hopper.specialize_warps", "transforms.schedule.assume_chunks",
+        "transforms.hopper.tile_ends", "transforms.schedule.assume_chunks",
         "transforms.tiling.host_plan",
     ),
 )  # fmt: skip
@@ -150,7 +150,7 @@ PROOF = Attribute(
     "proof", TEXT, "neptune.stream",
     "how the corrections were proved",
     writers=("transforms.fusion.rolling_update",),
-    readers=("driver.explain",),
+    readers=("driver.explain", "transforms.schedule.join_streams"),
 )  # fmt: skip
 DERIVATION = Attribute(
     "derivation", TEXTS, "neptune.stream",

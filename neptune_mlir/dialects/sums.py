@@ -14,15 +14,16 @@ class AddSliceOp(Neptune.Operation, name="add_slice", traits=[ext.Pure]):
     """Adds a tile to a part of a strip of a result: `strip[at + i] + tile[i]`, and the rest of the
     strip as it is.
 
-    As `tensor.insert_slice` with as many dimensions and steps of 1, but for the sum. The strip is
-    one of a result that every program along some dimensions of the grid adds to, in any order and
-    at the same time: an element is read, added to and written as one step. On CPUs these programs
-    run one after the other (`neptune.in_order`).
+    As `tensor.insert_slice` with as many dimensions and steps of 1, but for the sum, and what of
+    the tile lies behind an end of the strip is left out. The strip is one of a result that every
+    program along some dimensions of the grid adds to, in any order and at the same time: an element
+    is read, added to and written as one step. On CPUs these programs run one after the other
+    (`neptune.in_order`).
 
     Example:
 
         %s1 = "neptune.add_slice"(%part, %s0, %row, %c0)
-            : (tensor<?x64xf32>, tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+            : (tensor<64x64xf32>, tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
 
     Rejected: a tile of another rank or element type than the strip's, elements that are no floats,
     another number of offsets than dimensions, a result of another type than the strip's.

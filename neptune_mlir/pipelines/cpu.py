@@ -34,7 +34,8 @@ SHORT_STREAMS = {"streamed": ((HELD_ROW, f"most:{HELD_ROW}"), (8, "stream:1"))}
 
 def ways(target: str) -> tuple[Way, ...]:
     # streams are one where groups of programs that run one after the other keep all threads busy
-    knobs = {"streamed": f"{KNOBS['streamed']};joined:{workers.count()}"}
+    joined = f"joined:{workers.count()}"
+    knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
     return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
 
 _BUFFERIZE = Step(

@@ -51,6 +51,7 @@ class Chip:
     packs = False  # whether a fragment is one vector
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
+    adds = 1  # neighbouring floats in memory that are added to at once
     guards = False  # whether single accesses have conditions (`load_guarded`)
 
     def __init__(self, target: GpuTarget):
@@ -123,8 +124,9 @@ class Chip:
         """Read nothing from near caches that a kernel wrote which has ended."""
         raise NotImplementedError
 
-    def add_in_memory(self, value: Any, pointer: Any) -> None:
-        """Add a float to one in global memory, while others may do the same."""
+    def add_in_memory(self, values: Sequence[Any], pointer: Any) -> None:
+        """Add floats, `adds` at most, to those in global memory, while others may do the same."""
+        (value,) = values
         i64 = ir.IntegerType.get_signless(64)
         ir.Operation.create(
             "llvm.atomicrmw", results=[value.type], operands=[pointer, value],

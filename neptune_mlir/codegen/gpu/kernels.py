@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
     tuned,
+    view_source,
 )
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
@@ -44,6 +45,7 @@ from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.sums import add_slice
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
@@ -295,7 +297,7 @@ class KernelWriter:
         tensor, *position = op.operands
         if tensor in self.tiles and not position:
             tile = self.tile(tensor)
-            layout = tile.layout if isinstance(tile, Held) else self._any_layout(())
+            layout = tile.layout if isinstance(tile, Held) else self.any_layout(())
             return self.compute.registers(tile, layout)[0]
         if tensor not in self.arrays:
             raise LoweringError(
@@ -448,21 +450,11 @@ class KernelWriter:
         self._store(op)
         self.views[op.results[0]] = self.views[op.operands[1]]
 
-    def _add(self, op: Any) -> None:
-        """Add (the valid part of) a tile to a strip of a result: an `add_slice`."""
-        tile, strip, *at = op.operands
-        shape = [n if n >= 0 else None for n in ir.RankedTensorType(tile.type).shape]
-        cut = owner(tile)
-        sizes = slice_parts(cut)[1] if None in shape else shape
-        self._store(op, (at, sizes, tuple(range(len(at)))))
-        self.views[op.results[0]] = self.views[strip]
-
-    def _store(self, op: Any, parts: Any = None) -> None:
-        """Write (the valid part of) a tile into a result: an insert slice op, or one that has other
-        `parts`."""
+    def _store(self, op: Any) -> None:
+        """Write (the valid part of) a tile into a result: an insert slice op."""
         source, target = op.operands[0], op.operands[1]
         source = self.slices.get(source, source)
-        offsets, sizes, dims = parts or slice_parts(op)
+        offsets, sizes, dims = slice_parts(op)
         shape = shape_of(source)
         view = self.inside(self.views[target], offsets, dims)
         valid = tuple(
@@ -477,16 +469,16 @@ class KernelWriter:
         multiple = row_multiple(whole, view.offsets, view.dims, [sizes[d] for d in dims])
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
-        layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-        self._write(op, view.array, window, layout, self.compute.registers(tile, layout))
+        layout = tile.layout if isinstance(tile, Held) else self.any_layout(shape)
+        self.write_tile(op, view.array, window, layout, self.compute.registers(tile, layout))
 
-    def _write(
+    def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
         write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
         write(array, window, layout, values)
 
-    def _any_layout(self, shape: Sequence[int]) -> Layout:
+    def any_layout(self, shape: Sequence[int]) -> Layout:
         return blocked(shape, self.threads.lanes, self.threads.warps)
 
     # ---- loops
@@ -555,6 +547,8 @@ class KernelWriter:
         layouts: list[Layout | ResultView | None] = []
         for text, value, start in zip(LAYOUTS.of(op), op.results, starts, strict=True):
             if is_view(value, self.forall):
+                while start not in self.views:
+                    start = view_source(start)
                 layouts.append(self.views[start])
             else:
                 layouts.append(L.parse(text, shape_of(value)) if text else None)
@@ -596,5 +590,5 @@ EMITTERS: dict[str, Emitter] = {
     PAGED: lambda _writer, _op: None,  # its slices are loads
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
-    ADD_SLICE: KernelWriter._add,
+    ADD_SLICE: lambda writer, op: add_slice(writer, op),
 }

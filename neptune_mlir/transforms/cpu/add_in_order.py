@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.slices import extract_slice, slice_operands
@@ -35,10 +37,8 @@ def add_in_order(module: Any) -> None:
 
 def _added(tile: Any, strip: Any, *at: Any) -> Any:
     kind = ir.RankedTensorType(tile.type)
-    sizes = [
-        tensor.dim(tile, ix.value(d)) if kind.is_dynamic_dim(d) else kind.shape[d]
-        for d in range(kind.rank)
-    ]
+    sizes = [_inside(tile, strip, d, place) for d, place in enumerate(at)]
+    tile = extract_slice(tile, [0] * kind.rank, sizes, range(kind.rank))
     old = extract_slice(strip, at, sizes, range(kind.rank))
     access = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
     loops = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank
@@ -49,3 +49,16 @@ def _added(tile: Any, strip: Any, *at: Any) -> Any:
     with ir.InsertionPoint(block):
         linalg.YieldOp([arith.addf(block.arguments[1], block.arguments[0])])
     return tensor.InsertSliceOp(op.results[0], strip, *slice_operands(at, sizes)).result
+
+
+def _inside(tile: Any, strip: Any, dim: int, at: Any) -> Index:
+    """How much of a tile lies in front of the end of the strip."""
+
+    def extent(value: Any) -> Index:
+        kind = ir.RankedTensorType(value.type)
+        return tensor.dim(value, ix.value(dim)) if kind.is_dynamic_dim(dim) else kind.shape[dim]
+
+    made = owner(at)
+    if made is not None and made.name == "arith.constant":
+        at = ir.IntegerAttr(made.attributes["value"]).value
+    return ix.minimum(extent(tile), ix.sub(extent(strip), at))

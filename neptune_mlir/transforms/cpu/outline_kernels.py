@@ -211,9 +211,7 @@ class _Host(HostReader):
             for value in outside:
                 if value in self.constants:
                     inside[value] = self.constants[value].clone().results[0]
-            together = extents[IN_ORDER.of(outlined) :] if IN_ORDER.on(outlined) else None
-            counter = entry.arguments[len(kinds) - 2]
-            position, loop_body = _take_programs(counter, extents, together)
+            position, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents, outlined)
             with ir.InsertionPoint(loop_body):
                 ids: list[Any] = []
                 for extent in reversed(extents):  # the last dimension runs fastest
@@ -236,23 +234,23 @@ class _Host(HostReader):
 
 
 def _take_programs(
-    counter: Any, extents: list[Any], together: list[Any] | None
+    counter: Any, extents: list[Any], outlined: Any
 ) -> tuple[Any, Any]:
     """`while ((i = counter++) < groups)`, and for each program of group i, upwards: the program's
-    number, the body. Groups are taken from the top. `together`: the last extents, if all programs
-    along these are to be one group."""
+    number, the body. Groups are taken from the top. Programs of `outlined` that add to the same
+    results are one group."""
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
     one = arith.constant(i64, 1)
     first, next_ = arith.constant(index, 0), arith.constant(index, 1)
     total = next_
     for extent in extents:
         total = arith.muli(total, extent)
-    if together is None:
+    if not IN_ORDER.on(outlined):
         share = arith.divui(total, arith.constant(index, _SHARES))
         size = arith.minui(arith.maxui(share, next_), arith.constant(index, _GROUP))
         groups = arith.ceildivui(total, size)
     else:  # (an empty grid is not launched)
-        size = functools.reduce(arith.muli, together, next_)
+        size = functools.reduce(arith.muli, extents[IN_ORDER.of(outlined) :], next_)
         groups = arith.divui(total, size)
     loop = scf.WhileOp([index], [])
     before = loop.regions[0].blocks.append()

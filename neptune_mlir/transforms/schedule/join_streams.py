@@ -39,7 +39,6 @@ from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce, write_live
 from neptune_mlir.transforms.registry import register, remark
 
-
 USUAL = 4  # groups of programs (batches, heads) of calls whose extents only they know
 
 
@@ -269,7 +268,8 @@ def _write(match: _Match) -> None:
     shared = [FusedAxis(n, next(known) if n == DYNAMIC else None) for n in domain]
     with _before_end(body) as ended:
         region = FusedRegion(values, shared)
-        produce([*ended, *_nests(match, region, axes, dict(zip(_running(second.op), added[0], strict=True)))])
+        running = dict(zip(_running(second.op), added[0], strict=True))
+        produce([*ended, *_nests(match, region, axes, running)])
     with _before_end(finish) as ended:
         produce([*ended, *added[1]])
     for k, block in enumerate((body, finish)):

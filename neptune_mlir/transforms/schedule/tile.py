@@ -251,9 +251,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             note_product(op, nests, row, column, axis, reduced, deep)
             uncut = uncut and (deep or at_most(domain[column], cut))
         elif wishes.held and axis is not None:
-            rest = {a: sizes[a] or domain[a] for a in sizes}
-            if column is not None:
-                rest[column] = domain[column] if uncut else 64
+            columns = {} if column is None else {column: domain[column] if uncut else 64}
+            rest = {a: sizes[a] or domain[a] for a in sizes} | columns
             rest |= {a: domain[a] if a in whole else 64 for a in more}
             room = Room(wishes.held, wishes.shared << 10)
             rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)

@@ -15,7 +15,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
-from neptune_mlir.analysis.fused_nests import contractions
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
@@ -28,12 +28,12 @@ from neptune_mlir.dialects.attributes import (
     TILE_FEW,
     TUNED,
 )
+from neptune_mlir.dialects.nests import build_map
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.dialects.scalars import constant
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
-from neptune_mlir.ir.bindings import ir, linalg, scf, tensor
+from neptune_mlir.ir.bindings import ir, scf, tensor
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
@@ -43,6 +43,7 @@ from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
+ZEROS = 1 << 10  # elements that a program makes of what is added to
 FEWER = ("_few", "_some")  # how names of joins of few chunks end
 
 
@@ -135,8 +136,7 @@ def _lower(
     ]
     for k, key in enumerate(kernel.results):
         if found := kernel.spread(key):
-            zero = constant(found.origin.identity, found.origin.dtype)
-            starts[k] = linalg.fill(zero, outs=[starts[k]])
+            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
     bounds = bounds or [1]
     bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
@@ -164,6 +164,21 @@ def _lower(
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
                 tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
+
+
+def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str) -> Any:
+    """Emit the kernel that makes what programs add to: a tensor of the sum's identity."""
+    domain = [n if ix.is_static(n) else nests.DYNAMIC for n in shape]
+    extents = [n for n in shape if not ix.is_static(n)]
+    made = build_map(values, T.const(origin.identity, origin.dtype), domain, extents)
+    *outer, row, column = [1] * max(0, 2 - len(shape)) + domain
+    columns = 0 if 0 < column <= ZEROS else ZEROS
+    rows = max(1, ZEROS // (columns or column))
+    sizes = [*[1] * len(outer), 0 if 0 < row <= rows else rows, columns]
+    TILE.set(made.owner, sizes[-len(shape) :])
+    (zeros,) = _lower(read_kernel(made.owner, values), values, name)
+    made.owner.erase()
+    return zeros
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
@@ -410,12 +425,11 @@ def _insert(program: GridProgram, key: str, frame: Frame, swept: Sequence[int], 
 def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
     """Add this program's part of the tile at hand to the strip of a result."""
     value = program.tile_of(key, frame)
-    window, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
+    _, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
     with frame.here():
-        part = _valid_part(value, window)
         at = list(map(ix.value, offsets))
         return ir.Operation.create(
-            ADD_SLICE, results=[strip.type], operands=[part, strip, *at]
+            ADD_SLICE, results=[strip.type], operands=[value, strip, *at]
         ).results[0]
 
 

@@ -59,14 +59,16 @@ def _loops(block: Any) -> list[Any]:
 def _load_both_ways(loop: Any) -> None:
     """Load a tile that stays once more, where products of the loop read it along one of its
     dimensions and along the other: each then has a buffer in which it lies right."""
-    ways: dict[Any, dict[int, list[tuple[Any, int]]]] = {}  # by the dimension that vectors run along
-    for op in (o.operation for o in loop.regions[0].blocks[0].operations):
+    body = loop.regions[0].blocks[0]
+    # readers of each, by the dimension that vectors run along
+    ways: dict[Any, dict[int, list[tuple[Any, int]]]] = {}
+    for op in (o.operation for o in body.operations):
         if not _is_generic(op) or not _is_product(op):
             continue
         *factors, out = read_generic(op).maps
         for k, mine in enumerate(factors):
             made = owner(op.operands[k])
-            loaded = made is not None and made.name in LOADS and made.block != loop.regions[0].blocks[0]
+            loaded = made is not None and made.name in LOADS and made.block != body
             if loaded and out[-1] in mine:
                 way = ways.setdefault(op.operands[k], {}).setdefault(mine.index(out[-1]), [])
                 way.append((op, k))
