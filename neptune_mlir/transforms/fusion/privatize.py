@@ -158,14 +158,14 @@ def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
 
 
 def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
-    """How many tiles of a stream load as many bytes as the results of products along it take, which
-    are stored and loaded once. `sizes`: of a tile, along each axis."""
+    """How many tiles of a stream load as many bytes as the results of products along it take.
+    `sizes`: of a tile, along each axis."""
     made = {nest.key for nest in nests}
     loaded: dict[str, int] = {}  # by tensor: elements that two products read come once
     results = 0
     for nest, *factors in contractions(nests):
         if axis in nest.reduced_axes:
-            results += 2 * PARTIAL * math.prod(sizes[a] for a in nest.result_axes)
+            results += PARTIAL * math.prod(sizes[a] for a in nest.result_axes)
         for f in factors:
             if axis in T.axes_of(f) and f.attr not in made:
                 count = math.prod(sizes[a] for a in T.axes_of(f))

@@ -40,7 +40,7 @@ from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
-FEWER = ("_few", "_some")  # how names of joins of few chunks end
+FEWER = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
 
 
 @register("lower-to-tiles", "lower fused and lone nests to a grid of programs over static tiles")
@@ -79,11 +79,11 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
         return _lower(read_kernel(op, values), values, name)
     count, whole, least = op.operands[0], TILE.of(op), 0
     results: list[Any] = []
-    for sizes, mark in zip(TILE_FEW.of(op), FEWER, strict=False):
+    for sizes in TILE_FEW.of(op):
         TILE.set(op, sizes)
         op.operands[0] = ix.minimum(count, sizes[0])
         results = _lower(
-            read_kernel(op, values), values, f"{name}{mark}",
+            read_kernel(op, values), values, f"{name}{FEWER[sizes[0]]}",
             partial(_within, count, least, sizes[0]), results,
         )  # fmt: skip
         least = sizes[0]
