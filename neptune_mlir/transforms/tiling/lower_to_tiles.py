@@ -40,7 +40,8 @@ from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
-FEWER = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
+JOIN_NAMES = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
+FEWER = tuple(JOIN_NAMES.values())
 
 
 @register("lower-to-tiles", "lower fused and lone nests to a grid of programs over static tiles")
@@ -83,7 +84,7 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
         TILE.set(op, sizes)
         op.operands[0] = ix.minimum(count, sizes[0])
         results = _lower(
-            read_kernel(op, values), values, f"{name}{FEWER[sizes[0]]}",
+            read_kernel(op, values), values, f"{name}{JOIN_NAMES[sizes[0]]}",
             partial(_within, count, least, sizes[0]), results,
         )  # fmt: skip
         least = sizes[0]
