@@ -90,6 +90,18 @@ def test_latents(kind, heads):
         np.testing.assert_allclose(found[b], wanted, atol=4e-3)
 
 
+def test_a_panel_of_the_queries_stays_in_registers():
+    """Scores of groups that share rows have few columns, and wait for shared memory: the first 64
+    of the columns that they sum along are in registers."""
+    base, _ = variants(None)
+    text = nvvm.emit_tiles(base.module.operation.clone(), "target", target="sm_90a")
+    products = [line for line in text.splitlines() if "wgmma.mma_async" in line]
+    scores = [line for line in products if line.count("wgmma.mma_async") == LATENT // 16]
+    assert scores
+    for line in scores:
+        assert line.count("add.s64 a,") == LATENT // 16 - 4
+
+
 def test_keys_and_values_of_their_own():
     """Wide heads: a causal mask, a reference that both groups move together."""
     program = ops.attention(head_dim=512, causal=True, dtype="f16")
