@@ -271,7 +271,8 @@ def multiply(
 
     Args:
         accumulators: values to add to; None: the product alone.
-        a: a descriptor, the words of the fragments (4 a step of 16 along the reduced axis), or both.
+        a: a descriptor, the words of the fragments (4 a step of 16 along the reduced axis), or
+            both.
         b: a descriptor.
         steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
         turned: of A and of B, whether rows in shared memory run along the free axis, not along the

@@ -23,8 +23,9 @@ The producer of the loop puts tiles of late gets behind the others, whose slots 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
 results form a chain, whose ops of stage 1 are the same in each loop: one finishes what the one
-before leaves. Where the loops are faster with schedules of their own, each has its own. (Modulo scheduling: Rau, 1994. That the schedules of FlashAttention-3 and -4 are
-optimal solutions of this problem: Twill, arXiv 2512.18134.)
+before leaves. Where the loops are faster with schedules of their own, each has its own. (Modulo
+scheduling: Rau, 1994. That the schedules of FlashAttention-3 and -4 are optimal solutions of this
+problem: Twill, arXiv 2512.18134.)
 """
 
 from __future__ import annotations
