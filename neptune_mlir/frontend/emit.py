@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import DERIVED
+from neptune_mlir.dialects.attributes import DERIVED, IN_TWO
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
@@ -47,6 +47,9 @@ class _Emitter:
         function = func.FuncOp(program.name, (types, results))
         if program.notes:
             DERIVED.set(function, program.notes)
+        if program.in_two:
+            names = list(program.inputs)
+            IN_TWO.set(function, [[names.index(n), dim] for n, dim in program.in_two.items()])
         block = function.add_entry_block(
             [ir.Location.name(name, context=function.context) for name in program.inputs]
         )

@@ -130,6 +130,21 @@ def count_modulo(address: Any, last: Any, lane: Any) -> Any:
     )  # fmt: skip
 
 
+def await_count(address: Any, passed: Any, timeout: Any) -> None:
+    """Wait until a word of global memory that others write is more than `passed`: what they wrote
+    before it is there, for the copy engine as well. After `timeout` milliseconds the kernel ends
+    in an error. (All i32 values but the address.)"""
+    asm(
+        "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
+        "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
+        "LATE_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
+        "setp.gt.s32 p, v, $1;\n@p bra THERE_${:uid};\n"
+        "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
+        "bra LATE_${:uid};\nTHERE_${:uid}:\nfence.proxy.async.global;\n}",
+        "l,r,r", [address, passed, timeout],
+    )  # fmt: skip
+
+
 def store_word(address: Any, word: Any, lane: Any) -> None:
     """Lane 0 writes a word to shared memory."""
     asm(
@@ -219,6 +234,18 @@ def store_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
     asm(
         f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
         f"@p cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
+        ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
+    )  # fmt: skip
+
+
+def add_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
+    """As `store_box`, but what is there is added to, in memory."""
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
+        f"@p cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.add.tile.bulk_group "
         f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
         ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
+from neptune_mlir.analysis.layouts import Layout, Shared, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
     chooses_scalars,
@@ -24,7 +24,7 @@ from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
+from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, ResultView
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
@@ -32,6 +32,7 @@ from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
+from neptune_mlir.codegen.nvidia.in_two import InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -48,6 +49,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.dialects.op_names import (
+    ADD_SLICE,
     AWAIT_TURN,
     FENCE,
     GET,
@@ -89,6 +91,8 @@ class SpecializedWriter(KernelWriter):
         types = self.argument_types()
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
+        self.in_two = InTwo.of(self)
+        types += [kind for two in self.in_two.values() for kind in two.types]
         function = gpu.GPUFuncOp(
             ir.FunctionType.get(types, []), self.signature.name, kernel=True,
             known_block_size=[self.block_threads, 1, 1],
@@ -101,7 +105,10 @@ class SpecializedWriter(KernelWriter):
             self._roles()
             self.end()
         self.boxes.pass_maps(operation, types)
-        self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
+        self.signature.operands = [
+            *queue, *(two.operand for two in self.in_two.values()),
+            *self.boxes.operands(self.signature.places),
+        ]  # fmt: skip
         self.finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
@@ -110,6 +117,9 @@ class SpecializedWriter(KernelWriter):
         """What all threads of a block do: places of arguments, tiles and barriers."""
         s = self.s
         self.place_arguments(block)
+        more = list(block.arguments)[:arguments]
+        for two in reversed(self.in_two.values()):
+            more, two.values = more[: -len(two.types)], more[-len(two.types) :]
         self.threads = Threads(s, self.target.wave, self.warps)
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
@@ -123,7 +133,7 @@ class SpecializedWriter(KernelWriter):
         self.program_position(block)
         self._place_rings()
         if self.resident:
-            self.queue = ProgramQueue(self, list(block.arguments)[arguments - 1])
+            self.queue = ProgramQueue(self, more[-1])
         with under(s, s.less(self.threads.id, 1)):
             self._start_barriers()
         self.chip.barrier()
@@ -173,14 +183,27 @@ class SpecializedWriter(KernelWriter):
         """A value that is the same in a warp, where the compiler can see it."""
         return hopper.from_lane(word, self.s.constant(0, self.s.i32))
 
+    def bind(
+        self, values: Any, layouts: Sequence[Layout | ResultView | None], scalars: list[Any]
+    ) -> None:
+        for value, layout in zip(values, layouts, strict=True):
+            if isinstance(layout, Shared):
+                self.tiles[value] = self.exchange.carried(value, layout)
+            else:
+                super().bind([value], [layout], scalars)
+
     # ---- results
 
-    def _write(
+    def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
+        if op.name == ADD_SLICE and self.boxed is not None:
+            if self.boxed.may_add(op, array, window, layout):
+                self.boxed.add(array, window, layout, values)
+                return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
-            super()._write(op, array, window, layout, values)
+            super().write_tile(op, array, window, layout, values)
         elif self.boxed is not None and self.boxed.fits(op, array, window):
             self.boxed.store(array, window, layout, values)
         else:
@@ -426,7 +449,7 @@ class SpecializedWriter(KernelWriter):
         kinds = [
             kind for value, layout in zip(op.results, layouts, strict=True)
             for kind in (self.compute.carried_types(element_type(value), layout)
-                         if isinstance(layout, Layout) else [value.type])
+                         if isinstance(layout, Layout) else [value.type] if layout is None else [])
         ]  # fmt: skip
         known = self.s.constant_of(condition)
         if known is not None:  # one side alone
