@@ -33,13 +33,8 @@ from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
-<<<<<<< HEAD
-from neptune_mlir.transforms.gpu.copies import Copies
-from neptune_mlir.transforms.gpu.streams import chain_of, chains_of, multiplies
-=======
 from neptune_mlir.transforms.gpu.copies import Copies, captured_values
-from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
->>>>>>> main
+from neptune_mlir.transforms.gpu.streams import chain_of, chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.hopper.schedule_loops import late_signature
 from neptune_mlir.transforms.registry import register
