@@ -64,7 +64,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
@@ -191,20 +191,13 @@ def tile(
                 )
             TILE.set(op.operation, chosen)
             any_number = isinstance(op, N.GlobalOp) and op.domain[0] == DYNAMIC
-            joins = _small_joins(op.domain) if any_number else {}
+            joins = small_joins(op.domain) if any_number else {}
             few = [(n, replace(wishes, columns=c)) for n, c in joins.items() if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         kernels = kernel_ops(function)
         if kernels and all(TILE.on(op.operation) for op in kernels) and _chip_of(kernels[0]):
             like_readers(kernels, values)
-
-
-def _small_joins(domain: Sequence[int]) -> dict[int, int]:
-    """SMALL_JOINS, and one of two chunks where rows are so wide that one of FEW_CHUNKS fills a
-    program: it takes several rows, and asks for nothing that is not there."""
-    wide = max(domain) * FEW_CHUNKS >= JOINED
-    return {**({2: 0} if wide else {}), **SMALL_JOINS}
 
 
 def _parse_sizes(text: str) -> list[int]:
