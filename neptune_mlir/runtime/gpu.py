@@ -41,6 +41,7 @@ from neptune_mlir.runtime.memory import (
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.shards.in_two import takes
 
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 _CALLS_LIMIT = 256  # calls of a thread that are kept
@@ -274,6 +275,15 @@ class GpuExecutable:
             met = {need: is_met(need, views, given) for need in needs}
             images = [image for image in images if all(met[need] for need in image.needs)]
             key += tuple(met.values())
+        split = tuple(None if v is None or v.behind is None else v.behind.begin for v in views)
+        if any(split):
+            images, fixed = [i for i in images if takes(i.plan, views)], True
+            if not images:
+                raise ArgumentError(
+                    "no kernel for this device takes these arguments in two arrays",
+                    hint="pass one array",
+                )
+            key += split
         if any(image.views for image in images[1:]):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)

@@ -34,7 +34,8 @@ from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import map_shape
+from neptune_mlir.runtime.parameters import in_two, map_shape
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
 
@@ -194,8 +195,10 @@ class CallAgain:
             if operand[0] == "counter":
                 values[at] = type(values[at])()
                 self._counters.append((values[at], operand[1]))
+            elif operand[0] == OPERAND:
+                width = len(in_two(bound.arrays[operand[1], operand[2]], operand[3]))
             elif operand[0] != "value":
-                is_map = operand[0] == "map"
+                is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
                 array, base = bound.arrays[place], self._base(place)
                 width = 1 if is_map else 1 + len(array.strides[:-1])

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.arrays import ArrayView, Behind
 from neptune_mlir.runtime.cuda import map_room
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
@@ -54,14 +55,35 @@ def parameters(
             made.append(c_scalar(operand[1], value))
         elif operand[0] == "counter":
             made.append(ctypes.c_int32(number(operand[1])))
-        elif operand[0] == "map":
+        elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
-            made.append(tensor_map(driver, arrays[kind, k], *box))
+            made.append(tensor_map(driver, in_memory(arrays[kind, k], operand[0]), *box))
+        elif operand[0] == OPERAND:
+            made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
             array = arrays[operand[0], operand[1]]
             made.append(ctypes.c_void_p(array.address))
             made += [ctypes.c_int64(s) for s in array.strides[:-1]]
     return made
+
+
+def in_memory(array: ArrayView, operand: str) -> ArrayView:
+    """What a tensor map is of: of an array that lies in two one of them."""
+    if operand == BEHIND and array.behind is not None:
+        return array.behind.view
+    return array.first()
+
+
+def in_two(array: ArrayView, dim: int) -> list[Any]:
+    """Where an array is to be read that may lie in two (`codegen.nvidia.in_two`): all of one that
+    does not is in the first."""
+    found = array.behind or Behind(array, dim, array.shape[dim])
+    lanes, steps = 1, list[int]()
+    for extent in reversed(array.shape[:dim]):
+        steps.insert(0, lanes)
+        lanes *= extent
+    numbers = (found.begin, found.low, found.high, found.timeout, *steps)
+    return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, numbers)]
 
 
 def tensor_map(

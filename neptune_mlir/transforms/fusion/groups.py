@@ -30,7 +30,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, captured, top_level_op
-from neptune_mlir.transforms.fusion.work import MOST, Work, repetition, stacked
+from neptune_mlir.transforms.fusion.work import MOST, Work, pieces, repetition, stacked
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
 # much for every element: a store and loads of the elements cost less time, and memory without end.
@@ -134,10 +134,11 @@ class Grouping:
         self.needs.join(members)
 
     def best(self, seed: str) -> Group | None:
-        """The group with the most running members that grows from `seed`."""
-        nest = self.program.nests[seed]
-        groups = [self.grow(seed, loop) for loop in nest.reduced_axes]
-        return max(groups, key=lambda g: len(g.running) + len(g.inner), default=None)
+        """The group with the most members that grows from `seed`; of several, of most pieces."""
+        nest, made = self.program.nests[seed], self.program.nests
+        groups = [(self.grow(seed, loop), pieces(nest, loop, made)) for loop in nest.reduced_axes]
+        ranks = [(len(g.running) + len(g.inner), n) for g, n in groups]
+        return groups[ranks.index(max(ranks))][0] if groups else None
 
     def grow(self, seed: str, loop: int) -> Group:
         """The group of a seed and the loop that is its stream."""

@@ -80,6 +80,7 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     PRODUCT_ROW,
     RowCalls,
+    columns_beside,
     is_read_again,
     row_tile,
 )
@@ -257,30 +258,54 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if column is not None:
             sizes[column] = 0 if uncut else cut
         sizes.update((a, 0 if a in whole else cut) for a in more)
-    elif parallel:
-        if found := _long_rows(op, nests, reduced, wishes):
-            along, rows, sizes[along] = found
-            stream, most = sizes[along], _power(rows * sizes[along])
-        sizes[parallel[-1]] = rows or _rows(op, nests)
+    else:
+        stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
+        beside = columns_beside(op, nests, axis, _chip_of(op)) if not stream else 0
+        if beside:
+            stream, most = domain[axis], _power(domain[axis]) * beside
+        width = beside or WHOLE_PARALLEL
+        sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
-            _fit_join(sizes, domain, parallel, inner, wishes)
-    divided = divisors(nests)
-    sizes.update(dict.fromkeys(divided, 1))
+            _fit_join(sizes, op, parallel, inner, nests, wishes)
+    sizes.update(dict.fromkeys(divided := divisors(nests), 1))
     across = None  # the axis whose tiles lie in several pages
     if axis is not None:
         sizes[axis], across = _stream_size(op, nests, axis, stream, bool(wishes.warp_groups))
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        cuts = _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
+        limit = max(_tile_words(op), most) // _words(nests)
+        cuts = _cut_to(limit, order, chosen, domain, _tiles_beside(op, nests))
         chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     return within_pages(chosen, nests, domain, across)
+
+
+def _row_sizes(
+    sizes: dict[int, int], op: Any, nests: Sequence[FusedNest], parallel: Sequence[int],
+    axis: int | None, reduced: set[int], wishes: Wishes,
+) -> tuple[int, int]:  # fmt: skip
+    """Set the sizes of rows, and of what they lie along, of a kernel without products; returns that
+    of the streamed axis (0: by the rule) and how many elements a tile may have for it."""
+    rows, stream, most = wishes.rows, wishes.stream, 0
+    if found := _long_rows(op, nests, reduced, wishes):
+        along, rows, sizes[along] = found
+        stream, most = sizes[along], _power(rows * sizes[along])
+        if axis not in (along, None):  # as many of the rows that are reduced together
+            stream, rows = rows, 1
+    sizes.update((a, rows or _rows(op, nests)) for a in parallel[-1:])
+    return stream, most
+
+
+def _tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
+    """The axes of tiles that a program has: in a join each nest has one of its own."""
+    if isinstance(op, N.GlobalOp):
+        return [set(nest.loops) for nest in nests]
+    return [set(range(len(list(op.domain))))]
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
@@ -328,10 +353,17 @@ def _inner(
 
 
 def _fit_join(
-    sizes: dict[int, int], domain: Sequence[int], parallel: Sequence[int], inner: int,
-    wishes: Wishes,
+    sizes: dict[int, int], op: Any, parallel: Sequence[int], inner: int,
+    nests: Sequence[FusedNest], wishes: Wishes,
 ) -> None:  # fmt: skip
-    """Cut a join of chunks (axis 0) until a program has JOINED elements at most."""
+    """Cut a join of chunks (axis 0) until a program has JOINED elements at most. Where chunks are
+    joined to numbers of rows, which whole rows are made with, a program has so many of these: it
+    joins the numbers first."""
+    domain = list(op.domain)
+    if _joins_numbers(op, nests, inner):
+        sizes.update(dict.fromkeys(parallel, 1))
+        sizes[inner] = JOINED
+        return
     if domain[0] == DYNAMIC:  # made for the most chunks
         if sizes[0] > FEW_CHUNKS and wishes.columns:
             sizes[inner] = wishes.columns
@@ -340,6 +372,14 @@ def _fit_join(
     if not parallel:
         room = JOINED // (sizes[0] or domain[0])
         sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+
+
+def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
+    """Whether no nest of a join on a chip has both the chunks and the axis that arrays lie along,
+    which is longer than a tile."""
+    if not _chip_of(op) or at_most(op.domain[inner], JOINED - 1):
+        return False
+    return not any({0, inner} <= {*nest.loops} for nest in nests)
 
 
 def _tile_words(op: Any) -> int:
@@ -367,9 +407,11 @@ def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
 
 
 def _cut_to(
-    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int], words: int
+    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
+    beside: Sequence[set[int]],
 ) -> dict[int, int]:  # fmt: skip
-    """Smaller sizes for axes, the first first, until a tile has no more than `most` words.
+    """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
+    other has no more than `most` elements.
 
     Of several reduced axes each may be short enough to be uncut, and all together too large. A
     chip holds powers of two of each.
@@ -377,7 +419,8 @@ def _cut_to(
     held = {a: _power(sizes[a] or domain[a]) for a in sizes}
     cut = {}
     for a in order:
-        rest = words * math.prod(n for b, n in held.items() if b != a)
+        rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
+                   default=1)  # fmt: skip
         if held[a] * rest > most:
             held[a] = cut[a] = max(1, most // rest)
     return cut
@@ -405,6 +448,7 @@ def _long_rows(
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else along[0]
+    axis = along[0] if along and axis not in along else axis  # of several that are reduced
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
     few = bool(wishes.few and wishes.length)
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
@@ -413,7 +457,7 @@ def _long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
-    if starts:
+    if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)
