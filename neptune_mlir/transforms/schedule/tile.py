@@ -39,7 +39,7 @@ looks at the part that an axis plays, never at what the program is for:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -276,8 +276,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        cuts = _cut_to(limit, order, chosen, domain, _tiles_beside(op, nests))
-        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
+        chosen |= _cut_to(limit, order, chosen, domain, _tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
@@ -408,10 +407,10 @@ def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
 
 def _cut_to(
     most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
-    beside: Sequence[set[int]],
+    beside: Sequence[set[int]], divided: Mapping[int, int],
 ) -> dict[int, int]:  # fmt: skip
     """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
-    other has no more than `most` elements.
+    other has no more than `most` elements; no tile lies across multiples of what divides its axis.
 
     Of several reduced axes each may be short enough to be uncut, and all together too large. A
     chip holds powers of two of each.
@@ -422,7 +421,7 @@ def _cut_to(
         rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
                    default=1)  # fmt: skip
         if held[a] * rest > most:
-            held[a] = cut[a] = max(1, most // rest)
+            held[a] = cut[a] = part_of(divided.get(a), max(1, most // rest))
     return cut
 
 
