@@ -26,8 +26,8 @@ from neptune_mlir.runtime.driver import (
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _UNIFIED = 4  # CUmemorytype: whichever memory an address is in
-_MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
-_SWIZZLES = {32: 2, 64: 3}  # by the elements of a row of a box: 64 and 128 bytes
+_MAP_TYPES = {"f16": (6, 2), "f32": (7, 4), "bf16": (9, 2)}  # CUtensorMapDataType, bytes
+_SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
 # sectors (a row then touches a part more, and more again).
 _FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
@@ -208,7 +208,8 @@ class CudaDriver(Driver):
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
         steady = all(n % _SECTOR == 0 for n in steps)
         places = [ctypes.addressof(table) for table in tables]
-        return [_MAP_TYPES[dtype], rank, *places, _SWIZZLES[box[0]], int(steady)], tables
+        kind, size = _MAP_TYPES[dtype]
+        return [kind, rank, *places, _SWIZZLES[box[0] * size], int(steady)], tables
 
 
 _CALLED = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuLaunchKernelEx",

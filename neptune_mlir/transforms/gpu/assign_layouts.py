@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
+    is_added,
     is_blank,
     is_tile,
     load_window,
@@ -67,9 +68,9 @@ from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
+from neptune_mlir.transforms.gpu import layout_work as work
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_boxed, is_staged, stages_of
-from neptune_mlir.transforms.gpu.layout_work import held_in, loaded_in, sums_rows, work_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
 
@@ -100,16 +101,15 @@ def assign_layouts(
             BLOCKS.set(forall, blocks)
 
 
-def matrix_products(forall: Any, target: str) -> list[tuple[int, int, bool]]:
-    """Of a kernel's products on matrix instructions rows and columns, and whether a loop has it, in
-    program order (changes the kernel as `assign-layouts` does first)."""
+def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
+    """A kernel's products, in program order (changes it as `assign-layouts` does first)."""
     slice_whole_arrays(forall)
     round_factors(forall, bool(tuned(forall, "narrow", 1)))
     found = _Assignment(forall, gpu_target(target), 1, 1)
     return [
-        (g.extents[p.m], g.extents[p.n], g.op.block != found.body)
+        work.MatrixProduct(*sizes, g.op.block != found.body, is_added(g.result))
         for g in found.generics
-        if (p := found.matrix.get(g.result)) is not None
+        if (p := found.matrix.get(g.result)) and (sizes := (g.extents[p.m], g.extents[p.n]))
     ]
 
 
@@ -237,14 +237,14 @@ class _Assignment:
         of a row has to be joined (`resources.warps_of`)."""
         held = max(map(self._held_in, self.loops), default=0)
         loaded = max(map(self._loaded_words, self.loops), default=0)
-        words, row = work_of(self.generics)
+        words, row = work.work_of(self.generics)
         return warps_of(self.target, self.rows, words, held, loaded, row)
 
     def _loaded_words(self, loop: Any) -> int:
-        return loaded_in(self.generics, self.matrix, loop, self.is_flexible)
+        return work.loaded_in(self.generics, self.matrix, loop, self.is_flexible)
 
     def _held_in(self, loop: Any) -> int:
-        return held_in(self.generics, self.matrix, loop)
+        return work.held_in(self.generics, self.matrix, loop)
 
     def _rows(self, g: Generic) -> int:
         """Rows of a product: its extent along what an accumulator keeps as the next operand."""
@@ -451,7 +451,7 @@ class _Assignment:
         points = math.prod(shape)
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector, sums_rows(self.generics))
+        return L.blocked(shape, self.target.wave, self.warps, vector, work.sums_rows(self.generics))
 
     # ---- conversions
 

@@ -41,6 +41,7 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     extent_multiple,
     foralls,
+    is_added,
     is_inside,
     is_multiple,
     load_window,
@@ -49,13 +50,11 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     shape_of,
-    slice_parts,
     tuned,
 )
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
-    EQUAL_DIMS,
     LAYOUT,
     RESIDENT,
     SWAPPED,
@@ -78,6 +77,8 @@ from neptune_mlir.targets.warp_groups import (
 )
 from neptune_mlir.transforms.fast_paths import SPECIALISED, missed
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
+from neptune_mlir.transforms.gpu.layout_work import MatrixProduct
+from neptune_mlir.transforms.hopper.tile_ends import window_ends
 from neptune_mlir.transforms.registry import collect_remarks, register
 
 GROUP = 4  # warps
@@ -123,7 +124,7 @@ def specialize_warps(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        if any(streamed for *_, streamed in products[k]):
+        if any(product.streamed for product in products[k]):
             UNSPECIALIZED.set(forall)
         if products[k] or _contracts(forall):
             # where some number of groups has the right rows, only what is wrong there matters
@@ -141,7 +142,7 @@ def suits(module: Any) -> bool:
 
 
 def _unfit(
-    module: Any, products: list[list[tuple[int, int, bool]]], groups: int, target: str, stages: int
+    module: Any, products: list[list[MatrixProduct]], groups: int, target: str, stages: int
 ) -> dict[int, Unshared]:
     """Which kernels without consumers are not for so many groups, and why."""
     unfit: dict[int, Unshared] = {}
@@ -149,9 +150,9 @@ def _unfit(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        across = sharing(max((columns for _, columns, _ in products[k]), default=0))
+        across = sharing(max((p.columns for p in products[k]), default=0))
         wanted = ROWS * groups / across
-        other = next((rows for rows, *_ in products[k] if rows != wanted), None)
+        other = next((p.rows for p in products[k] if not _has_rows(p, wanted, groups)), None)
         blocks = tuned(forall, "blocks", 1)
         if (groups, blocks) not in REGISTERS:
             unfit[k] = Unshared(f"registers do not hold {groups} groups in each of {blocks} blocks")
@@ -172,6 +173,13 @@ def _unfit(
             except Unshared as reason:
                 unfit[k] = reason
     return unfit
+
+
+def _has_rows(product: MatrixProduct, wanted: float, groups: int) -> bool:
+    """Whether a product has the rows of all groups; of a part of a result that programs share,
+    those of one, if each group can have a part of its columns."""
+    shared = product.adds and product.rows == ROWS and groups & (groups - 1) == 0
+    return product.rows == wanted or shared
 
 
 def _contracts(forall: Any) -> bool:
@@ -261,9 +269,9 @@ def check(forall: Any, groups: int) -> None:
                 f"{wanted if product else ''}",
                 "smaller tiles, or extents that are multiples of 16",
             )
-    across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in products:
-        _check_product(op, forall, across)
+        _check_product(op, forall, ROWS * groups // _rows_of(op))
+    across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in operations:
         if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
@@ -283,8 +291,8 @@ def _check_rows(products: Sequence[Any], groups: int) -> None:
     found = [read_generic(op) for op in products]
     widths = [g.extents[_contraction(op, g).n] for op, g in zip(products, found, strict=True)]
     across = sharing(max(widths, default=0))
-    for m in map(_rows_of, products):
-        if m * across != ROWS * groups:
+    for op, m in zip(products, map(_rows_of, products), strict=True):
+        if m * across != ROWS * groups and not (m == ROWS and is_added(op.results[0])):
             raise OtherRows(_other_rows(m, groups, across), _MORE_ROWS)
 
 
@@ -311,7 +319,7 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
     # a group's own columns begin with rows of a factor that swizzles begin with, or with a panel
-    unit = WIDE if across == 1 else PANEL if g.maps[p.b].index(p.k) == 0 else SWIZZLED
+    unit = WIDE if across == 1 else HALF if g.maps[p.b].index(p.k) == 0 else SWIZZLED
     if n % (unit * across) or n > WIDEST * across or k % DEEP:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
@@ -321,7 +329,9 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
     out = g.maps[-1]
     if out.index(p.m) != 0:
         raise Unshared("a matmul whose result is transposed")
-    if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None:
+    made = owner(g.inputs[p.a])
+    exchanged = made is not None and made.name == "linalg.copy"
+    if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None and not exchanged:
         raise Unshared("a computed left factor of a matmul is transposed")
 
 
@@ -359,7 +369,7 @@ def _check_load(load: Load, forall: Any) -> None:
             if panel_of(shape[-1], tensor.shape[inner]) < PANEL:
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
-        if valid is not None and not _ends_with_tensor(window, k, forall):
+        if valid is not None and not window_ends(window, k, forall):
             raise Unshared(
                 "a load ends before its tensor does, where TMA does not clip",
                 "extents that are equal, and known to be (the same axis in both tensors)",
@@ -396,7 +406,7 @@ def ends_early(window: Window, forall: Any) -> bool:
     0."""
     if len(window.shape) != 2 or window.valid[0] is None:
         return False
-    return window.pages is not None or not _ends_with_tensor(window, 0, forall)
+    return window.pages is not None or not window_ends(window, 0, forall)
 
 
 def _check_position(value: Any, forall: Any) -> None:
@@ -425,164 +435,4 @@ def _yields(branch: Any) -> list[Any]:
     return [list(region.blocks[0].operations)[-1].operation for region in branch.regions]
 
 
-# ---- does the valid part of a tile end where its tensor ends?
-
-Linear = dict[Any, int]  # value (or 1) -> factor
-
-
-def ends_with_tensor(op: Any, forall: Any) -> bool:
-    """Whether an insert slice op writes all of a tile that is inside of a result of `forall`."""
-    target = op.operands[1]
-    if op.name != "tensor.parallel_insert_slice" or target.owner.owner.operation != forall:
-        return False  # part of a strip
-    source = owner(op.operands[0])
-    cut = source is not None and source.name == "tensor.extract_slice"
-    shape = shape_of(source.operands[0] if cut else op.operands[0])
-    outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
-    arguments = list(forall.regions[0].blocks[0].arguments)
-    start = outputs[arguments.index(target) - len(arguments) + len(outputs)]
-    offsets, sizes, dims = slice_parts(op)
-    valid = tuple(
-        None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
-        for d, n in zip(dims, shape, strict=True)
-    )
-    window = Window(start, offsets, dims, shape, valid)
-    return all(v is None or _ends_with_tensor(window, k, forall) for k, v in enumerate(valid))
-
-
-def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
-    """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
-    extent."""
-    valid, dim = window.valid[k], window.dims[k]
-    if isinstance(valid, int) and isinstance(window.offsets[dim], int):
-        kind = ir.RankedTensorType(window.tensor.type)
-        return not kind.is_dynamic_dim(dim) and window.offsets[dim] + valid == kind.shape[dim]
-    op = owner(valid) if not isinstance(valid, int) else None
-    if op is None or op.name != "affine.min":
-        return False
-    offset = _linear(window.offsets[dim])
-    bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
-    if len(bounds) != 2 or offset is None:
-        return False
-    rest = [b for b in bounds if b != {1: window.shape[k]}]
-    if len(rest) != 1 or rest[0] is None:
-        return False
-    end = _sum(rest[0], offset)
-    if end == {1: ir.RankedTensorType(window.tensor.type).shape[dim]}:
-        return True
-    if (whole := _reshaped(window.tensor, dim)) is not None:
-        return end == whole
-    if list(end.values()) != [1]:
-        return False
-    (extent,) = end
-    made = owner(_started_with(window.tensor))
-    if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
-        kind = ir.RankedTensorType(window.tensor.type)
-        wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
-        if extent == wanted:
-            return True
-        known = _extent(wanted)
-    else:
-        known = (window.tensor, dim)
-    found = _extent(extent)
-    if found is None or known is None:
-        return False
-    return found == known or _equal_extents(found, known, forall)
-
-
-def _reshaped(tensor: Any, dim: int) -> Linear | None:
-    """An extent of a tensor that has another shape of the elements of one; None: it has not, or
-    the extent is not linear in other numbers."""
-    made = owner(tensor)
-    if made is None or made.name not in ("tensor.expand_shape", "tensor.collapse_shape"):
-        return None
-    kind = ir.RankedTensorType(tensor.type)
-    if not kind.is_dynamic_dim(dim):
-        return {1: kind.shape[dim]}
-    if made.name == "tensor.expand_shape":
-        return _linear(made.operands[1 + sum(map(kind.is_dynamic_dim, range(dim)))])
-    source = made.operands[0]
-    factors = [_reshaped(source, d.value) for d in made.attributes["reassociation"][dim]]
-    varying = [f for f in factors if f is None or set(f) != {1}]
-    if len(varying) != 1 or varying[0] is None:
-        return None
-    scale = math.prod(f[1] for f in factors if f is not None and set(f) == {1})
-    return {k: n * scale for k, n in varying[0].items()}
-
-
-def _started_with(tensor: Any) -> Any:
-    """What the result of a kernel is before the kernel writes it; another tensor itself."""
-    made = owner(tensor)
-    if made is None or made.name != "scf.forall":
-        return tensor
-    outputs = list(made.operands)[len(made.operands) - len(made.results) :]
-    return outputs[list(made.results).index(tensor)]
-
-
-def _extent(value: Any) -> tuple[Any, int] | None:
-    """The tensor and the dimension that an index is the extent of."""
-    made = owner(value) if value != 1 else None
-    if made is None or made.name != "tensor.dim":
-        return None
-    at = owner(made.operands[1])
-    known = at is not None and at.name == "arith.constant"
-    return (made.operands[0], at.attributes["value"].value) if known else None
-
-
-def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
-    """Whether the host checks that two extents of arguments are equal."""
-    function = forall.parent
-    arguments = list(function.regions[0].blocks[0].arguments)
-    if one[0] not in arguments or other[0] not in arguments:
-        return False
-    wanted = [(arguments.index(t), d) for t, d in (one, other)]
-    for numbers in EQUAL_DIMS.find(function.operation, ()):
-        known = {(numbers[k], numbers[k + 1]): numbers[k + 2] for k in range(0, len(numbers), 3)}
-        if all(w in known for w in wanted) and known[wanted[0]] == known[wanted[1]]:
-            return True
-    return False
-
-
-def _sum(a: Linear, b: Linear) -> Linear:
-    total = {k: a.get(k, 0) + b.get(k, 0) for k in [*a, *(k for k in b if k not in a)]}
-    return {k: n for k, n in total.items() if n}
-
-
-def _linear(value: Any) -> Linear | None:
-    """An index as a linear form over values that are not affine."""
-    if isinstance(value, int):
-        return {1: value} if value else {}
-    op = owner(value)
-    if op is not None and op.name == "arith.constant":
-        return _linear(op.attributes["value"].value)
-    if op is not None and op.name == "affine.apply":
-        return _affine(ir.AffineMapAttr(op.attributes["map"]).value.results[0], op)
-    return {value: 1}
-
-
-def _affine(e: Any, op: Any) -> Linear | None:
-    """An affine expression over the operands of `op` as a linear form."""
-    operands = list(op.operands)
-    if isinstance(e, ir.AffineConstantExpr):
-        return _linear(ir.AffineConstantExpr(e).value)
-    if isinstance(e, ir.AffineDimExpr):
-        return _linear(operands[ir.AffineDimExpr(e).position])
-    if isinstance(e, ir.AffineSymbolExpr):
-        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
-        return _linear(operands[count + ir.AffineSymbolExpr(e).position])
-    if isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
-        a, b = _affine(e.lhs, op), _affine(e.rhs, op)
-        if a is None or b is None:
-            return None
-        if isinstance(e, ir.AffineAddExpr):
-            return _sum(a, b)
-        for x, y in ((a, b), (b, a)):
-            if set(x) <= {1}:
-                return {k: n * x.get(1, 0) for k, n in y.items() if x.get(1, 0)}
-    return None
-
-
-__all__ = [
-    "GROUP", "ROWS", "Load", "ends_early", "ends_with_tensor", "loads_of", "shape_of",
-    "specialize_warps",
-]  # fmt: skip
+__all__ = ["GROUP", "ROWS", "Load", "ends_early", "loads_of", "shape_of", "specialize_warps"]

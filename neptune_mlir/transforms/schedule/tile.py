@@ -228,7 +228,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
     if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
-    domain, reduced = list(op.domain), {a for nest in nests for a in nest.reduced_axes}
+    domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = free_axes(nests)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
@@ -248,9 +248,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
             note_product(op, nests, row, column, axis, reduced, deep)
             uncut = uncut and (deep or at_most(domain[column], cut))
         elif wishes.held and axis is not None:
-            rest = {a: sizes[a] or domain[a] for a in sizes}
-            if column is not None:
-                rest[column] = domain[column] if uncut else 64
+            columns = {} if column is None else {column: domain[column] if uncut else 64}
+            rest = {a: sizes[a] or domain[a] for a in sizes} | columns
             rest |= {a: domain[a] if a in whole else 64 for a in more}
             room = Room(wishes.held, wishes.shared << 10)
             rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
@@ -508,7 +507,7 @@ def group_cycles(stream: Any) -> float | None:
     """What a point of a stream costs warp groups (`group_tiles.cycles`); None without products of
     rows and uncut columns."""
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
-    reduced = {a for nest in nests for a in nest.reduced_axes}
+    reduced = {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = free_axes(nests)
     ends = [a for a in parallel if a in free]
