@@ -48,7 +48,9 @@ RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
 CLOSE, MORE = 0.6, 256  # of the bound: such inputs are drawn again for each plan, for so many rows
 SELDOM = 4  # times less often where an element is infinite or a NaN: other numbers say little more
-JUDGED = 16  # of those that are not right at once, by name and plan: the worst, for each takes long
+# Of those that are not right at once: the worst, so many by name, and so many of all. Each takes
+# 10 ms, as thousands that are right do together.
+JUDGED, MOST_JUDGED = 8, 48
 
 
 @dataclass(frozen=True)
@@ -337,11 +339,12 @@ class _Trial:
 def _worst(
     cases: Sequence[hostile.HostileCall], excess: Array
 ) -> list[hostile.HostileCall]:
-    """Those that are over MARGIN: of each name the worst."""
+    """Those that are over MARGIN: of each name the worst, and one at least."""
     named: dict[str, list[int]] = {}
     for k in map(int, np.flatnonzero(excess > MARGIN)):
         named.setdefault(cases[k].name, []).append(k)
-    worst = (sorted(of, key=lambda k: -excess[k])[:JUDGED] for of in named.values())
+    each = max(1, min(JUDGED, MOST_JUDGED // max(len(named), 1)))
+    worst = (sorted(of, key=lambda k: -excess[k])[:each] for of in named.values())
     return [cases[k] for k in sorted(itertools.chain.from_iterable(worst))]
 
 
