@@ -26,7 +26,6 @@ from neptune_mlir.algebra.numerics.accuracy import (
 )
 from neptune_mlir.algebra.numerics.judge import FAR
 
-
 STRANGE = 1e30  # an infinity or a NaN where there is none, nor is the program as written right
 
 
