@@ -63,7 +63,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
@@ -194,8 +194,8 @@ def tile(
                 )
             TILE.set(op.operation, chosen)
             any_number = isinstance(op, N.GlobalOp) and op.domain[0] == DYNAMIC
-            joins = SMALL_JOINS.items() if any_number else ()
-            few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
+            joins = small_joins(op.domain) if any_number else {}
+            few = [(n, replace(wishes, columns=c)) for n, c in joins.items() if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         kernels = kernel_ops(function)
@@ -277,8 +277,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        cuts = cut_to(limit, order, chosen, domain, tiles_beside(op, nests))
-        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
+        chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
