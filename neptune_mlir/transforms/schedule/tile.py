@@ -277,8 +277,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        cuts = cut_to(limit, order, chosen, domain, tiles_beside(op, nests))
-        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
+        chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)

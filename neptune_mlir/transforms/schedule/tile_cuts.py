@@ -8,7 +8,7 @@ tiles that lie between multiples of it: then a tile is in one page, and has one 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -90,10 +90,10 @@ def tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
 
 def cut_to(
     most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
-    beside: Sequence[set[int]],
+    beside: Sequence[set[int]], divided: Mapping[int, int],
 ) -> dict[int, int]:  # fmt: skip
     """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
-    other has no more than `most` elements.
+    other has no more than `most` elements; no tile lies across multiples of what divides its axis.
 
     Of several reduced axes each may be short enough to be uncut, and all together too large. A
     chip holds powers of two of each.
@@ -104,7 +104,7 @@ def cut_to(
         rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
                    default=1)  # fmt: skip
         if held[a] * rest > most:
-            held[a] = cut[a] = max(1, most // rest)
+            held[a] = cut[a] = part_of(divided.get(a), max(1, most // rest))
     return cut
 
 
