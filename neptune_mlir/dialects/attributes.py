@@ -92,7 +92,7 @@ EQUAL_DIMS = Attribute(
     "dimensions of arguments that are equal: argument, dimension and factor of each",
     writers=("transforms.linalg.equal_extents",),
     readers=(
-        "transforms.hopper.specialize_warps", "transforms.schedule.assume_chunks",
+        "transforms.hopper.tile_ends", "transforms.schedule.assume_chunks",
         "transforms.tiling.host_plan",
     ),
 )  # fmt: skip

@@ -15,8 +15,9 @@ from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaun
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _UNIFIED = 4  # CUmemorytype: whichever memory an address is in
-_MAP_TYPES = {"f16": 6, "bf16": 9}  # CUtensorMapDataType
-_SWIZZLES = {32: 2, 64: 3}  # by the elements of a row of a box: 64 and 128 bytes
+# CUtensorMapDataType and the bytes of an element; of tf32 the copy engine rounds what it brings
+_MAP_TYPES = {"f16": (6, 2), "bf16": (9, 2), "f32": (7, 4), "tf32": (11, 4)}
+_SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
 # sectors (a row then touches a part more, and more again).
 _FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
@@ -164,11 +165,11 @@ class CudaDriver(Driver):
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
         aligned = all(n % _SECTOR == 0 for n in (address, *steps))
         fetched = _FETCHED if aligned else _FETCHED_UNALIGNED
-        rank = len(extents)
+        rank, (kind, size) = len(extents), _MAP_TYPES[dtype]
         self.call(
-            "cuTensorMapEncodeTiled", made, _MAP_TYPES[dtype], rank, ctypes.c_void_p(address),
+            "cuTensorMapEncodeTiled", made, kind, rank, ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
-            0, _SWIZZLES[box[0]], fetched, 0,
+            0, _SWIZZLES[box[0] * size], fetched, 0,
         )  # fmt: skip
         return made

@@ -65,7 +65,8 @@ def parameters(
 
 
 def tensor_map(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL,
+    rounds: int = 0,
 ) -> Any:
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
@@ -77,19 +78,26 @@ def tensor_map(
     Args:
         rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
         columns: of whole panels; 0 for a map without panels, of boxes that begin at any column.
-        panel: its columns, 64 or 32: rows of 128 or 64 bytes.
+        panel: its columns: rows of 128 or 64 bytes.
+        rounds: 1 for f32 that is rounded to TF32 on its way.
     """
-    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel)
+    key = (
+        array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel,
+        rounds,
+    )  # fmt: skip
     found = _maps.get(key)
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
-        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel)
+        found = _maps[key] = _encode(
+            driver, array, rows_dim, rows, columns, panel, rounds
+        )
     return found
 
 
 def _encode(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int,
+    rounds: int,
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
@@ -110,7 +118,8 @@ def _encode(
         extents = [panel, height, width // panel, *others]
         strides = [steps[0], panel * size, *steps[1:]]
         box = [panel, rows, columns // panel, *ones]
-    return driver.tensor_map(array.dtype, array.address, extents, strides, box)
+    dtype = "tf32" if rounds else array.dtype
+    return driver.tensor_map(dtype, array.address, extents, strides, box)
 
 
 _C_TYPES: dict[str, Any] = {

@@ -232,7 +232,7 @@ class Memory:
     def read_tile(
         self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]
     ) -> list[Any]:
-        """What a thread holds of a tile in memory; neighbours of 8 or 16 bits in pairs where it
+        """What a thread holds of a tile in memory; neighbours of up to 32 bits in pairs where it
         holds pairs.
 
         Args:
@@ -245,7 +245,7 @@ class Memory:
                 return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
         rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
-        pairs = size <= 2 and dtype != "i1" and not layout.padded
+        pairs = size <= 4 and dtype != "i1" and not layout.padded
         pairs = pairs and first.dim == last and first.stride == 1
         pairs = pairs and first.size % 2 == 0
         pairs = pairs and all(d.stride % 2 == 0 for d in rest if d.dim == last)

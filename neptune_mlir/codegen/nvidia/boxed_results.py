@@ -22,7 +22,7 @@ from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.transforms.hopper.specialize_warps import ends_with_tensor
+from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter

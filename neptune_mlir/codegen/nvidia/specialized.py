@@ -180,7 +180,11 @@ class SpecializedWriter(KernelWriter):
     ) -> None:
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
+            threads = self.memory.threads
+            if self.resident and len(layout.shape) > 1:
+                self.memory.threads = staged_rows.recomputed(threads)
             super()._write(op, array, window, layout, values)
+            self.memory.threads = threads
         elif self.boxed is not None and self.boxed.fits(op, array, window):
             self.boxed.store(array, window, layout, values)
         else:

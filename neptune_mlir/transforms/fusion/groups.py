@@ -397,13 +397,22 @@ class Grouping:
 
     def _shared_inner(self, group: Group) -> set[str]:
         """Inner members that something outside also needs, and that are too much to be computed
-        again: these go through memory instead. The others of them become `copied`."""
+        again: these go through memory instead. The others of them become `copied`.
+
+        A result that has the streamed axis takes a second pass over it, in which its inner members
+        are computed again, too: a softmax of what a linear layer makes would multiply twice.
+        """
         members = (self.program.nests[k] for k in [*group.running, *group.inner])
-        allowed = self._maps | {nest.op.operation for nest in members}
-        shared = {key for key in group.inner if not self._users(key) <= allowed}
+        inside = {nest.op.operation for nest in members}
+        shared = {key for key in group.inner if not self._users(key) <= self._maps | inside}
         group.copied.clear()
         group.copied.update(key for key in shared if self._worth_repeating(key))
-        return shared - group.copied
+        again = {
+            key for key in group.inner
+            if self.program.nests[key].kind == "reduce" and not self._worth_repeating(key)
+            and self._users(key) & self._maps - inside
+        }  # fmt: skip
+        return shared - group.copied | again
 
     def _users(self, key: str) -> set[Any]:
         """The ops of the block that read a nest's result."""

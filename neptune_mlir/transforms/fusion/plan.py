@@ -27,7 +27,8 @@ from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
-from neptune_mlir.dialects.program import NestProgram, top_level_op
+from neptune_mlir.dialects.nests import Nest
+from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.written import Written
@@ -256,7 +257,10 @@ def _plan(
         if seed in grouping.taken:
             continue
         group = grouping.best(seed)
-        if group is None or len(group.running) + len(group.inner) + len(group.finish) < 2:
+        if group is None:
+            continue
+        alone = len(group.running) + len(group.inner) + len(group.finish) < 2
+        if alone and not _streams_alone(program, program.nests[seed]):
             continue  # nothing to share a loop with
         planned = _planned(program, group, nonneg, written)
         try:
@@ -292,3 +296,18 @@ def _plan(
                 "the work",
             )
     return plan
+
+
+def _streams_alone(program: NestProgram, nest: Nest) -> bool:
+    """Whether a reduction that nothing shares a loop with is a stream all the same, so that its sum
+    may be cut into chunks: a product of two matrices of f32 that is allowed matrix instructions,
+    and all that a program reduces."""
+    if not precision_of(program.function) or nest.combiner != "add" or nest.body.op != "mul":
+        return False
+    if sum(other.kind == "reduce" for other in program.nests.values()) > 1:
+        return False
+    factors = nest.body.args
+    if any(f.op != "read" or f.dtype != "f32" for f in factors):
+        return False
+    left, right = map(T.axes_of, factors)
+    return bool(left - right and right - left)

@@ -67,9 +67,9 @@ from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
+from neptune_mlir.transforms.gpu import layout_work as work
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_stages import is_boxed, is_staged, stages_of
-from neptune_mlir.transforms.gpu.layout_work import held_in, loaded_in, sums_rows, work_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
 
@@ -101,11 +101,11 @@ def assign_layouts(
 
 
 def matrix_products(forall: Any, target: str) -> list[tuple[int, int, bool]]:
-    """Of a kernel's products on matrix instructions rows and columns, and whether a loop has it, in
-    program order (changes the kernel as `assign-layouts` does first)."""
+    """Of a kernel's products on matrix instructions, as warp groups have them, rows and columns,
+    and whether a loop has it, in program order (changes the kernel as `assign-layouts` does)."""
     slice_whole_arrays(forall)
     round_factors(forall, bool(tuned(forall, "narrow", 1)))
-    found = _Assignment(forall, gpu_target(target), 1, 1)
+    found = _Assignment(forall, gpu_target(target), 1, 1, grouped=True)
     return [
         (g.extents[p.m], g.extents[p.n], g.op.block != found.body)
         for g in found.generics
@@ -116,8 +116,12 @@ def matrix_products(forall: Any, target: str) -> list[tuple[int, int, bool]]:
 class _Assignment:
     """The layouts of one kernel."""
 
-    def __init__(self, forall: Any, target: GpuTarget, warps: int, stages: int):
+    def __init__(
+        self, forall: Any, target: GpuTarget, warps: int, stages: int, grouped: bool = False
+    ):
+        """`grouped`: for warp groups, whether or not the kernel has consumers yet."""
         self.forall = forall
+        self.grouped = grouped or CONSUMERS.on(forall)
         self.target = target
         self.body = forall.regions[0].blocks[0]
         ops = list(nested(self.body))
@@ -166,7 +170,8 @@ class _Assignment:
             # the computed factor stays in registers: it becomes the operand that accumulators can
             loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
             computed = loaded[0] and not loaded[1]
-            if computed != (known[0].chain == "b"):
+            across = self.grouped and all(loaded) and factors.lies_across(g, product)
+            if (computed or across) != (known[0].chain == "b"):
                 product = product.swapped()
                 SWAPPED.set(g.op)
             if any(self._fits(g, product, i) for i in known):
@@ -176,7 +181,7 @@ class _Assignment:
                 missed(g.op.location, MATRIX, f"its tile of {sizes} does not fit {known[-1].name}")
 
     def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
-        return self.target.matrix_for(dtype, self.precision)
+        return self.target.matrix_for(dtype, self.precision, self.grouped)
 
     def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
         m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
@@ -202,7 +207,10 @@ class _Assignment:
                 ),
             )
             chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
-            self.instruction[g.result] = chosen.spread(self._apart(g, p))
+            chosen = chosen.spread(self._apart(g, p))
+            if self.grouped and factors.through_registers(g, p):
+                chosen = chosen.paired()
+            self.instruction[g.result] = chosen
 
     def _side_by_side(self, g: Generic, p: Contraction) -> int:
         """How many instructions along m take 16 bytes of a row of shared memory, where that row
@@ -237,14 +245,14 @@ class _Assignment:
         of a row has to be joined (`resources.warps_of`)."""
         held = max(map(self._held_in, self.loops), default=0)
         loaded = max(map(self._loaded_words, self.loops), default=0)
-        words, row = work_of(self.generics)
+        words, row = work.work_of(self.generics)
         return warps_of(self.target, self.rows, words, held, loaded, row)
 
     def _loaded_words(self, loop: Any) -> int:
-        return loaded_in(self.generics, self.matrix, loop, self.is_flexible)
+        return work.loaded_in(self.generics, self.matrix, loop, self.is_flexible)
 
     def _held_in(self, loop: Any) -> int:
-        return held_in(self.generics, self.matrix, loop)
+        return work.held_in(self.generics, self.matrix, loop)
 
     def _rows(self, g: Generic) -> int:
         """Rows of a product: its extent along what an accumulator keeps as the next operand."""
@@ -417,7 +425,7 @@ class _Assignment:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
         most = [g.inputs[k] for k in self._full_rank(g)] or [*g.inputs, g.result]
         dtype = element_of(most[0])
-        iteration = self._blocked(g.extents, dtype, self._access(g))
+        iteration = self._blocked(g.extents, dtype, work.access_of(g, self.forall))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
             return
@@ -433,17 +441,6 @@ class _Assignment:
         self._set(g.result, layout)
         self._set(g.init, layout)
 
-    def _access(self, g: Generic) -> int:
-        """Neighbouring elements that one access to memory may take, of what a generic loads along
-        its last loop."""
-        widths = [
-            L.access_width(window, element_bytes(element_of(value)))
-            for value, loops in zip(g.inputs, g.maps, strict=False)
-            if loops and loops[-1] == len(g.extents) - 1
-            and (window := load_window(value, self.forall)) is not None
-        ]  # fmt: skip
-        return max(widths, default=L.CHUNK)
-
     def _blocked(self, shape: tuple[int, ...], dtype: str, most: int = L.CHUNK) -> Layout:
         """`most`: elements that a thread has side by side. Where memory is accessed element by
         element, neighbours go to neighbouring threads: together they take whole sectors."""
@@ -451,7 +448,7 @@ class _Assignment:
         points = math.prod(shape)
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector, sums_rows(self.generics))
+        return L.blocked(shape, self.target.wave, self.warps, vector, work.sums_rows(self.generics))
 
     # ---- conversions
 

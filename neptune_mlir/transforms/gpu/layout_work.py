@@ -7,11 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     element_bytes,
     element_of,
+    load_window,
     owner,
     read_contraction,
     shape_of,
@@ -64,3 +66,15 @@ def loaded_in(
         if is_loaded(v) and owner(v).block == body
     }
     return sum(loads.values())
+
+
+def access_of(g: Generic, forall: Any) -> int:
+    """Neighbouring elements that one access to memory may take, of what a generic loads along its
+    last loop."""
+    widths = [
+        L.access_width(window, element_bytes(element_of(value)))
+        for value, loops in zip(g.inputs, g.maps, strict=False)
+        if loops and loops[-1] == len(g.extents) - 1
+        and (window := load_window(value, forall)) is not None
+    ]  # fmt: skip
+    return max(widths, default=L.CHUNK)

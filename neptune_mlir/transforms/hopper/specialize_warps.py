@@ -38,6 +38,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     Window,
     chooses_scalars,
+    element_bytes,
     element_of,
     extent_multiple,
     foralls,
@@ -45,17 +46,14 @@ from neptune_mlir.analysis.tiles import (
     is_multiple,
     load_window,
     nested,
-    owner,
     read_contraction,
     read_generic,
     shape_of,
-    slice_parts,
     tuned,
 )
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
-    EQUAL_DIMS,
     LAYOUT,
     RESIDENT,
     SWAPPED,
@@ -73,11 +71,13 @@ from neptune_mlir.targets.warp_groups import (
     REGISTERS,
     WIDE,
     WIDEST,
+    of_size,
     panel_of,
     tile_bytes,
 )
 from neptune_mlir.transforms.fast_paths import SPECIALISED, missed
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
+from neptune_mlir.transforms.hopper.tile_ends import window_ends_with_tensor
 from neptune_mlir.transforms.registry import collect_remarks, register
 
 GROUP = 4  # warps
@@ -163,6 +163,9 @@ def _unfit(
             left.append(k)
     if left:
         trial = module.operation.clone()
+        for k, forall in enumerate(foralls(trial)):
+            if k in left:
+                CONSUMERS.set(forall, groups)
         with collect_remarks():  # about a trial
             assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
         for k, forall in enumerate(foralls(trial)):
@@ -213,7 +216,8 @@ class Load:
     def bytes(self) -> int:
         *rows, columns = self.window.shape
         whole = extent_multiple(self.window.tensor, -1)
-        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
+        size = element_bytes(element_of(self.value))
+        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole, size), size)
 
 
 def loads_of(forall: Any) -> list[Load]:
@@ -255,7 +259,7 @@ def check(forall: Any, groups: int) -> None:
         if _via(op) == "loop":
             product = read_contraction(read_generic(op)) is not None
             kind = "contraction" if product else "reduction"
-            wanted = f"; wgmma takes f16 and bf16, and widths that are multiples of {WIDE}"
+            wanted = f"; wgmma takes f16, bf16 and tf32, and widths that are multiples of {WIDE}"
             raise Unshared(
                 f"a {kind} to {op.results[0].type} runs as a loop over shared memory"
                 f"{wanted if product else ''}",
@@ -310,16 +314,23 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+    size = element_bytes(element_of(g.inputs[p.b]))
+    deep, turned = of_size(DEEP, size), g.maps[p.b].index(p.k) == 0
     # a group's own columns begin with rows of a factor that swizzles begin with, or with a panel
-    unit = WIDE if across == 1 else PANEL if g.maps[p.b].index(p.k) == 0 else SWIZZLED
-    if n % (unit * across) or n > WIDEST * across or k % DEEP:
+    unit = WIDE if across == 1 else of_size(PANEL, size) if turned else SWIZZLED
+    if n % (unit * across) or n > WIDEST * across or k % deep:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
-            f" depths multiples of {DEEP}",
+            f" depths multiples of {deep}",
             "extents that are such multiples, compiled in",
         )
-    out = g.maps[-1]
-    if out.index(p.m) != 0:
+    if turned and size > 2:
+        raise Unshared(
+            f"a right factor of {element_of(g.inputs[p.b])} whose rows do not run along the sum,"
+            " and wgmma transposes elements of 16 bits alone",
+            "a factor that is stored transposed",
+        )
+    if g.maps[-1].index(p.m) != 0 and not (size > 2 and SWAPPED.on(op)):
         raise Unshared("a matmul whose result is transposed")
     if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None:
         raise Unshared("a computed left factor of a matmul is transposed")
@@ -328,11 +339,13 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
 def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
-    if element_of(value) not in ("f16", "bf16"):
+    if element_of(value) not in ("f16", "bf16", "f32"):
         raise Unshared(
-            f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it",
+            f"a load of {element_of(value)}; tiles for matmuls are f16, bf16 or f32: cast it",
             "inputs of f16 or bf16",
         )
+    size = element_bytes(element_of(value))
+    chunk = of_size(CHUNK, size)
     shape, inner = window.shape, tensor.rank - 1
     if window.pages is not None:
         _check_pages(window)
@@ -340,36 +353,38 @@ def _check_load(load: Load, forall: Any) -> None:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
     whole = extent_multiple(window.tensor, inner)
     aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
-    if tensor.is_dynamic_dim(inner) and whole % CHUNK and not aligned:
+    if tensor.is_dynamic_dim(inner) and whole % chunk and not aligned:
         raise Unshared(
             "rows have a length that only a call knows; compile it in",
             "a static innermost extent of that tensor",
         )
-    if (whole % CHUNK and not aligned) or shape[-1] % CHUNK:
+    if (whole % chunk and not aligned) or shape[-1] % chunk:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
-            f" so make both multiples of {CHUNK}",
-            f"an innermost extent that is a multiple of {CHUNK}",
+            f" so make both multiples of {chunk}",
+            f"an innermost extent that is a multiple of {chunk}",
         )
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if k == 0 and len(shape) == 2 and ends_early(window, forall):
-            if panel_of(shape[-1], tensor.shape[inner]) < PANEL:
+            if panel_of(shape[-1], tensor.shape[inner], size) < of_size(PANEL, size):
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
-        if valid is not None and not _ends_with_tensor(window, k, forall):
+        if valid is not None and not window_ends_with_tensor(window, k, forall):
             raise Unshared(
                 "a load ends before its tensor does, where TMA does not clip",
                 "extents that are equal, and known to be (the same axis in both tensors)",
             )
-    for use in value.uses:
-        if _via(use.owner.operation) not in ("mma", "registers"):
-            raise Unshared(
-                "an op that needs other layouts reads a tile in shared memory",
-                "factors that products alone read",
-            )
+    readers = {_via(use.owner.operation) for use in value.uses}
+    if not readers <= {"mma", "registers"}:
+        raise Unshared(
+            "an op that needs other layouts reads a tile in shared memory",
+            "factors that products alone read",
+        )
+    if size > 2 and len(readers) > 1:
+        raise Unshared("a factor that the copy engine rounds, and another op reads")
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
     ends = [end for end in window.valid if end is not None]
     looked = (window.pages.start, window.pages.count, *window.pages.at) if window.pages else ()
@@ -396,7 +411,7 @@ def ends_early(window: Window, forall: Any) -> bool:
     0."""
     if len(window.shape) != 2 or window.valid[0] is None:
         return False
-    return window.pages is not None or not _ends_with_tensor(window, 0, forall)
+    return window.pages is not None or not window_ends_with_tensor(window, 0, forall)
 
 
 def _check_position(value: Any, forall: Any) -> None:
@@ -425,164 +440,7 @@ def _yields(branch: Any) -> list[Any]:
     return [list(region.blocks[0].operations)[-1].operation for region in branch.regions]
 
 
-# ---- does the valid part of a tile end where its tensor ends?
-
-Linear = dict[Any, int]  # value (or 1) -> factor
-
-
-def ends_with_tensor(op: Any, forall: Any) -> bool:
-    """Whether an insert slice op writes all of a tile that is inside of a result of `forall`."""
-    target = op.operands[1]
-    if op.name != "tensor.parallel_insert_slice" or target.owner.owner.operation != forall:
-        return False  # part of a strip
-    source = owner(op.operands[0])
-    cut = source is not None and source.name == "tensor.extract_slice"
-    shape = shape_of(source.operands[0] if cut else op.operands[0])
-    outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
-    arguments = list(forall.regions[0].blocks[0].arguments)
-    start = outputs[arguments.index(target) - len(arguments) + len(outputs)]
-    offsets, sizes, dims = slice_parts(op)
-    valid = tuple(
-        None if isinstance(sizes[d], int) and sizes[d] >= n else sizes[d]
-        for d, n in zip(dims, shape, strict=True)
-    )
-    window = Window(start, offsets, dims, shape, valid)
-    return all(v is None or _ends_with_tensor(window, k, forall) for k, v in enumerate(valid))
-
-
-def _ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
-    """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
-    extent."""
-    valid, dim = window.valid[k], window.dims[k]
-    if isinstance(valid, int) and isinstance(window.offsets[dim], int):
-        kind = ir.RankedTensorType(window.tensor.type)
-        return not kind.is_dynamic_dim(dim) and window.offsets[dim] + valid == kind.shape[dim]
-    op = owner(valid) if not isinstance(valid, int) else None
-    if op is None or op.name != "affine.min":
-        return False
-    offset = _linear(window.offsets[dim])
-    bounds = [_affine(e, op) for e in ir.AffineMapAttr(op.attributes["map"]).value.results]
-    if len(bounds) != 2 or offset is None:
-        return False
-    rest = [b for b in bounds if b != {1: window.shape[k]}]
-    if len(rest) != 1 or rest[0] is None:
-        return False
-    end = _sum(rest[0], offset)
-    if end == {1: ir.RankedTensorType(window.tensor.type).shape[dim]}:
-        return True
-    if (whole := _reshaped(window.tensor, dim)) is not None:
-        return end == whole
-    if list(end.values()) != [1]:
-        return False
-    (extent,) = end
-    made = owner(_started_with(window.tensor))
-    if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
-        kind = ir.RankedTensorType(window.tensor.type)
-        wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
-        if extent == wanted:
-            return True
-        known = _extent(wanted)
-    else:
-        known = (window.tensor, dim)
-    found = _extent(extent)
-    if found is None or known is None:
-        return False
-    return found == known or _equal_extents(found, known, forall)
-
-
-def _reshaped(tensor: Any, dim: int) -> Linear | None:
-    """An extent of a tensor that has another shape of the elements of one; None: it has not, or
-    the extent is not linear in other numbers."""
-    made = owner(tensor)
-    if made is None or made.name not in ("tensor.expand_shape", "tensor.collapse_shape"):
-        return None
-    kind = ir.RankedTensorType(tensor.type)
-    if not kind.is_dynamic_dim(dim):
-        return {1: kind.shape[dim]}
-    if made.name == "tensor.expand_shape":
-        return _linear(made.operands[1 + sum(map(kind.is_dynamic_dim, range(dim)))])
-    source = made.operands[0]
-    factors = [_reshaped(source, d.value) for d in made.attributes["reassociation"][dim]]
-    varying = [f for f in factors if f is None or set(f) != {1}]
-    if len(varying) != 1 or varying[0] is None:
-        return None
-    scale = math.prod(f[1] for f in factors if f is not None and set(f) == {1})
-    return {k: n * scale for k, n in varying[0].items()}
-
-
-def _started_with(tensor: Any) -> Any:
-    """What the result of a kernel is before the kernel writes it; another tensor itself."""
-    made = owner(tensor)
-    if made is None or made.name != "scf.forall":
-        return tensor
-    outputs = list(made.operands)[len(made.operands) - len(made.results) :]
-    return outputs[list(made.results).index(tensor)]
-
-
-def _extent(value: Any) -> tuple[Any, int] | None:
-    """The tensor and the dimension that an index is the extent of."""
-    made = owner(value) if value != 1 else None
-    if made is None or made.name != "tensor.dim":
-        return None
-    at = owner(made.operands[1])
-    known = at is not None and at.name == "arith.constant"
-    return (made.operands[0], at.attributes["value"].value) if known else None
-
-
-def _equal_extents(one: Any, other: Any, forall: Any) -> bool:
-    """Whether the host checks that two extents of arguments are equal."""
-    function = forall.parent
-    arguments = list(function.regions[0].blocks[0].arguments)
-    if one[0] not in arguments or other[0] not in arguments:
-        return False
-    wanted = [(arguments.index(t), d) for t, d in (one, other)]
-    for numbers in EQUAL_DIMS.find(function.operation, ()):
-        known = {(numbers[k], numbers[k + 1]): numbers[k + 2] for k in range(0, len(numbers), 3)}
-        if all(w in known for w in wanted) and known[wanted[0]] == known[wanted[1]]:
-            return True
-    return False
-
-
-def _sum(a: Linear, b: Linear) -> Linear:
-    total = {k: a.get(k, 0) + b.get(k, 0) for k in [*a, *(k for k in b if k not in a)]}
-    return {k: n for k, n in total.items() if n}
-
-
-def _linear(value: Any) -> Linear | None:
-    """An index as a linear form over values that are not affine."""
-    if isinstance(value, int):
-        return {1: value} if value else {}
-    op = owner(value)
-    if op is not None and op.name == "arith.constant":
-        return _linear(op.attributes["value"].value)
-    if op is not None and op.name == "affine.apply":
-        return _affine(ir.AffineMapAttr(op.attributes["map"]).value.results[0], op)
-    return {value: 1}
-
-
-def _affine(e: Any, op: Any) -> Linear | None:
-    """An affine expression over the operands of `op` as a linear form."""
-    operands = list(op.operands)
-    if isinstance(e, ir.AffineConstantExpr):
-        return _linear(ir.AffineConstantExpr(e).value)
-    if isinstance(e, ir.AffineDimExpr):
-        return _linear(operands[ir.AffineDimExpr(e).position])
-    if isinstance(e, ir.AffineSymbolExpr):
-        count = ir.AffineMapAttr(op.attributes["map"]).value.n_dims
-        return _linear(operands[count + ir.AffineSymbolExpr(e).position])
-    if isinstance(e, (ir.AffineAddExpr, ir.AffineMulExpr)):
-        a, b = _affine(e.lhs, op), _affine(e.rhs, op)
-        if a is None or b is None:
-            return None
-        if isinstance(e, ir.AffineAddExpr):
-            return _sum(a, b)
-        for x, y in ((a, b), (b, a)):
-            if set(x) <= {1}:
-                return {k: n * x.get(1, 0) for k, n in y.items() if x.get(1, 0)}
-    return None
-
-
 __all__ = [
-    "GROUP", "ROWS", "Load", "ends_early", "ends_with_tensor", "loads_of", "shape_of",
+    "GROUP", "ROWS", "Load", "ends_early", "loads_of", "shape_of",
     "specialize_warps",
 ]  # fmt: skip

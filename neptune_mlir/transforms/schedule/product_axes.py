@@ -64,6 +64,44 @@ def product_parts(
     return row, [a for a in rest if a not in (*candidates, *theirs)]
 
 
+def is_by_vector(nests: Sequence[FusedNest], axis: int | None) -> bool:
+    """Whether all products of a kernel are of a matrix and a vector, summed along the streamed axis
+    alone: memory is the bound, so they are rows that are reduced."""
+    found = list(contractions(nests))
+    for nest, left, right in found:
+        own = T.axes_of(left) - T.axes_of(right), T.axes_of(right) - T.axes_of(left)
+        if all(own) or nest.reduced_axes != (axis,):
+            return False
+    return bool(found)
+
+
+def is_alone(nests: Sequence[FusedNest], axis: int | None) -> bool:
+    """Whether a kernel has one product, which sums over nothing but the streamed axis."""
+    return [nest.reduced_axes for nest, *_ in contractions(nests)] == [(axis,)]
+
+
+def is_turned(
+    nests: Sequence[FusedNest], row: Sequence[int], column: int, axis: int | None
+) -> bool:
+    """Whether the columns of a product alone are better the rows of tiles of warp groups: the
+    instruction takes a right factor of f32 only with what is summed along its rows in memory, and
+    any left one, through registers. (No row of the result is reduced here.)"""
+    if axis is None or len(row) != 1:
+        return False
+    found = list(contractions(nests))
+    if len(found) != 1 or any(n.combiner and n is not found[0][0] for n in nests):
+        return False
+    made = {nest.key for nest in nests}
+    along: dict[int, bool] = {}  # by the axis that a factor has alone
+    for factor in found[0][1:]:
+        axes = T.axes_of(factor)
+        if factor.dtype != "f32" or factor.attr in made or not {axis} < axes:
+            return False
+        own = row[0] if row[0] in axes else column
+        along[own] = own in axes and T.axes_of(factor.args[-1]) == {axis}
+    return len(along) == 2 and along[row[0]] and not along[column]
+
+
 def note_product(
     op: Any, nests: Sequence[FusedNest], row: Sequence[int], column: int | None, axis: int,
     reduced: set[int], deep: bool,

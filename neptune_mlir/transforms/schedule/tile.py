@@ -71,6 +71,9 @@ from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.product_axes import (
     free_axes,
+    is_alone,
+    is_by_vector,
+    is_turned,
     looped_axis,
     note_product,
     product_parts,
@@ -229,17 +232,18 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         wishes = replace(wishes, stream=wishes.stream or 1)
     domain, reduced = list(op.domain), {a for nest in nests for a in nest.reduced_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
-    free = free_axes(nests)
+    free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
-    sizes |= _reduced_sizes(op, reduced, 64 if free or inner is not None else 256, chunks)
+    panel = group_sizes.panel_of(nests) if free and wishes.warp_groups else 64
+    part = panel if free or inner is not None else 256
+    sizes |= _reduced_sizes(op, reduced, part, chunks)
+    column = None
     if free:
         cut = 64  # columns
-        ends = [a for a in parallel if a in free]
-        column = ends[-1] if len(ends) > 1 or axis is None else None
-        row, more = product_parts(ends, column, nests, domain)
+        row, column, more = _ends(nests, domain, [a for a in parallel if a in free], axis, wishes)
         whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
         uncut = axis is not None and _is_uncut(column, domain)
         if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
@@ -279,7 +283,34 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
+    if wishes.warp_groups and column is not None and is_alone(nests, axis):
+        chosen[column] = _whole_width(chosen[column], domain[column])
     return within_pages(chosen, nests, domain, across)
+
+
+def _free(op: Any, nests: Sequence[FusedNest], axis: int | None) -> set[int]:
+    """The axes that one operand of some product has alone; none where chips take products for rows
+    that are reduced."""
+    return set() if _chip_of(op) and is_by_vector(nests, axis) else free_axes(nests)
+
+
+def _ends(
+    nests: Sequence[FusedNest], domain: Sequence[int], ends: Sequence[int], axis: int | None,
+    wishes: Wishes,
+) -> tuple[list[int], int | None, list[int]]:  # fmt: skip
+    """Of the axes that one operand has alone, in the results' order: those of rows, that of columns
+    and other ones of columns."""
+    column = ends[-1] if len(ends) > 1 or axis is None else None
+    row, more = product_parts(ends, column, nests, domain)
+    if wishes.warp_groups and column is not None and is_turned(nests, row, column, axis):
+        return [column], row[0], more
+    return row, column, more
+
+
+def _whole_width(size: int, extent: int) -> int:
+    """A size of a column axis (0: all of it) that instructions of warp groups take."""
+    width, unit = size or extent, warp_groups.WIDE
+    return -(-width // unit) * unit if width % unit else size
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
@@ -310,7 +341,7 @@ def _stream_size(
         asked: 0 for nothing.
         boxed: the copy engine brings tiles.
     """
-    free = free_axes(nests)
+    free = _free(op, nests, axis)
     size = asked or (64 if free else equal_quotients(axis, nests) or 256)
     across = size_across_pages(op, nests, axis, size, boxed) if free else 0
     return (across, axis) if across else (part_of(divisors(nests).get(axis), size), None)

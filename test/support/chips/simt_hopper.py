@@ -263,7 +263,7 @@ class HopperBlock(simt.Block):
         source, exists, there = tensor_map.rows(where)
         rows = np.zeros((len(source), tensor_map.row), np.uint8)
         rows[exists, :there] = self.memory.heap[source[exists][:, None] + np.arange(there)]
-        self.shared[swizzled(target, len(source), tensor_map.row)] = rows
+        self.shared[swizzled(target, len(source), tensor_map.row)] = tensor_map.rounded(rows)
 
     def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
         found = re.match(r"bar\.(sync|arrive) (\d+), (\d+);", text)
@@ -306,10 +306,13 @@ class HopperBlock(simt.Block):
         groups = mask.reshape(-1, GROUP)
         assert (groups.all(1) == groups.any(1)).all(), "a warp does a warp group's product alone"
         steps = re.findall(
-            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16"
-            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:([01]), )?([01]);",
+            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(?:16|8)"
+            r"\.f32\.(b?f16|tf32)\.(?:b?f16|tf32) \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1"
+            r"(?:, ([01]))??(?:, ([01]))?;",
             text,
         )
+        assert all(("tf32" in step) == ("" == step[-1]) for step in steps)
+        assert ("k8." in text) == (".tf32.tf32" in text)  # which transposes nothing
         moves = re.findall(r"add\.s64 a, \$(\d+), (\d+);", text)
         assert len(steps) == text.count("wgmma.mma_async")
         width = int(steps[0][2])
@@ -344,21 +347,25 @@ class HopperBlock(simt.Block):
     def _matrix(
         self, descriptors: np.ndarray, moved: int, rows: int, dtype: str, transposed: bool
     ) -> np.ndarray:
-        """What a descriptor names, [rows, 16]; `transposed`: the rows run along shared memory."""
+        """What a descriptor names, [rows, 16] (of tf32, 8 columns); `transposed`: the rows run
+        along shared memory."""
         assert (descriptors == descriptors[0]).all(), "threads differ"
         bits = (int(descriptors[0]) + moved) % (1 << 64)
         wide = {1: ROW, 2: ROW // 2}[bits >> 62]  # bytes of a swizzled row
         start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
-        row, k = np.arange(rows)[:, None], np.arange(16)
+        size = 4 if dtype == "tf32" else 2
+        row, k = np.arange(rows)[:, None], np.arange(32 // size)
         if transposed:
             panel = wide // 2
             place = row // panel * leading + row % panel * 2 + k // 8 * stride + k % 8 * wide
         else:
-            place = row // 8 * stride + row % 8 * wide + 2 * k
+            place = row // 8 * stride + row % 8 * wide + size * k
         self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
         places = swizzle(start + place, wide)
         assert not self.fresh[places].any(), "a product may not see yet what threads wrote"
-        raw = self.shared[places[..., None] + np.arange(2)]
+        raw = self.shared[places[..., None] + np.arange(size)]
+        if dtype == "tf32":
+            return _tf32(np.ascontiguousarray(raw).view(np.int32)[..., 0])
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
@@ -378,13 +385,24 @@ def _column(i: int) -> np.ndarray:
 
 
 def _from_words(words: list[np.ndarray], dtype: str) -> np.ndarray:
-    """A left factor in registers, [64, 16]."""
+    """A left factor in registers, [64, 16] (of tf32, 8 columns)."""
+    if dtype == "tf32":
+        found = np.zeros((64, 8), np.float32)
+        for i, word in enumerate(words):
+            found[FIRST_ROW + 8 * (i % 2), 4 * (i // 2) + _QUAD] = _tf32(word)
+        return found
     found = np.zeros((64, 16), np.float32)
     for i, word in enumerate(words):
         pair = simt.from_bytes(simt.to_bytes(word, "i32"), dtype).astype(np.float32)
         for j in range(2):
             found[FIRST_ROW + 8 * (i % 2), 8 * (i // 2) + 2 * _QUAD + j] = pair[:, j]
     return found
+
+
+def _tf32(words: np.ndarray) -> np.ndarray:
+    """Words as instructions take them: their last bits count for nothing, so they have none."""
+    assert not (words & 0x1FFF).any(), "a factor that was not rounded"
+    return words.astype(np.int32).view(np.float32)
 
 
 def _text(op: Op) -> str:
