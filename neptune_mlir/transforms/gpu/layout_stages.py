@@ -47,7 +47,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall):
         limit -= _exchanged(forall)
-    if CONSUMERS.on(forall) and not stages:
+    if CONSUMERS.on(forall) and most and not stages:
         results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
         late = results if any(map(_is_shared, loops)) else 0
         stages = resources.ring_slots(limit, once, most, late)

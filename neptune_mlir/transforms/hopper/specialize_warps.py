@@ -272,7 +272,9 @@ def check(forall: Any, groups: int) -> None:
         if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
     loads = loads_of(forall)
-    if not any(load.loop is not None for load in loads):
+    # of products that are loaded alone, a step may be all: the next program is their loop
+    loaded = loads and all(load_window(v, forall) for op in products for v in op.operands[:2])
+    if not loaded and not any(load.loop is not None for load in loads):
         raise Unshared(_NO_STREAM)
     for load in loads:
         _check_load(load, forall)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation
 from support.chips.run_kernels import Specialised
 
@@ -51,15 +53,60 @@ def rounds_to_nearest(found, want, size):
     assert abs(np.mean((found - want) / size)) < ROUNDED / 16
 
 
-@pytest.mark.parametrize("left", ["mk", "km"])
-@pytest.mark.parametrize("right", ["nk", "kn"])
+def run(left, right, sizes, batch=(), finish=None, more=()):
+    """What the kernel makes of random factors, and what float64 does."""
+    program = product(*sizes.values(), left, right, *batch, finish=finish)
+    kernel = Specialised(program, precision="tf32")
+    x, w = factors(left, right, sizes, batch)
+    found = kernel(x, w, *more)
+    assert any(block.products for block in kernel.blocks)
+    assert not any(block.products_by_warp for block in kernel.blocks)
+    return found, *expected(x, w, left, right)
+
+
+@pytest.mark.parametrize(("left", "right"), [("mk", "nk"), ("mk", "kn"), ("km", "nk")])
 def test_factors_that_lie_either_way(left, right):
-    if (left, right) == ("km", "kn"):
-        pytest.skip("neither factor has the sum along its rows")
-    sizes = {"m": 132, "n": 264, "k": 76}
-    program = product(*sizes.values(), left, right)
-    kernel = Specialised(program, precision="tf32", knobs="product_rows:128;product_columns:256")
-    x, w = factors(left, right, sizes)
-    found = kernel(x, w)
-    assert all(block.products and not block.products_by_warp for block in kernel.blocks)
-    rounds_to_nearest(found, *expected(x, w, left, right))
+    rounds_to_nearest(*run(left, right, {"m": 132, "n": 264, "k": 76}))
+
+
+@pytest.mark.parametrize("right", ["nk", "kn"])
+def test_a_sum_of_one_step(right):
+    """The program has no loop; those of a block follow each other."""
+    rounds_to_nearest(*run("mk", right, {"m": 264, "n": 132, "k": 32}))
+
+
+def test_a_batch_and_what_follows_a_product():
+    bias = np.linspace(-9, 9, 136).astype(np.float32)
+    sizes = {"m": 72, "n": 136, "k": 36}
+    found, want, size = run("mk", "kn", sizes, (3,), bias_and_relu, (bias,))
+    assert (abs(found - np.maximum(want + bias, 0)) <= 2 * ROUNDED * size + 1e-5).all()
+    assert (found == 0).any() and (found > 9).any()
+
+
+def test_infinities_and_nan():
+    x = np.ones((64, 64), np.float32)
+    x[3, 5], x[7, 9], x[8, 1] = np.inf, np.nan, -np.inf
+    kernel = Specialised(product(64, 64, 64), precision="tf32")
+    found = kernel(x, np.ones((64, 64), np.float32))
+    assert np.isposinf(found[3]).all() and np.isnan(found[7]).all() and np.isneginf(found[8]).all()
+
+
+def assembled(program):
+    pytest.importorskip("test_hopper")  # skips without ptxas
+    text = compiler.with_options(Source.of(program).text, "product", precision="tf32")
+    return compiler.compile_text(text, "product", "sm_90a", None, None)
+
+
+def test_a_right_factor_that_needs_transposing_is_said():
+    bundle = assembled(product(128, 256, 64, "km", "kn"))
+    assert "whose rows do not run along the sum" in str(bundle.facts["remarks"])
+
+
+@pytest.mark.parametrize(("left", "right"), [("mk", "nk"), ("mk", "kn"), ("km", "nk")])
+def test_the_assembler_takes_them(left, right):
+    bundle = assembled(product(4096, 4096, 4096, left, right))
+    image = bundle.facts["images"][0]
+    (kernel,) = image["kernels"].values()
+    assert kernel["threads"] == 3 * 128 and kernel["spills"] == 0 and image["notes"] == []
+    maps = [o for o in bundle.plan.launches[0].operands if o[0] == "map"]
+    assert all(o[6:] == [32, 1] for o in map(list, maps))  # panels of 32 columns, rounded
