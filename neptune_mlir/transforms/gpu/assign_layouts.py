@@ -425,7 +425,11 @@ class _Assignment:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
         most = [g.inputs[k] for k in self._full_rank(g)] or [*g.inputs, g.result]
         dtype = element_of(most[0])
-        iteration = self._blocked(g.extents, dtype, work.access_of(g, self.forall))
+        if loops := work.crossing_of(g, self.forall):
+            size, wave = element_bytes(element_of(g.result)), self.target.wave
+            iteration = work.crossed(g.extents, loops, size, wave, self.warps)
+        else:
+            iteration = self._blocked(g.extents, dtype, work.access_of(g, self.forall))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
             return
@@ -448,7 +452,8 @@ class _Assignment:
         points = math.prod(shape)
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector, work.sums_rows(self.generics))
+        apart = work.sums_rows(self.generics)
+        return L.blocked(shape, self.target.wave, self.warps, vector, apart)
 
     # ---- conversions
 
@@ -467,7 +472,7 @@ class _Assignment:
             if product is not None:
                 which = "a" if k == product.a else "b"
                 needed: Layout = self.operand_layout(g, product, which)
-                if needed.sources(held, range_of(held)) is None:
+                if needed.sources(held, work.dims_of(held)) is None:
                     crosses = L.crossing(needed, held) is not None
                     to = needed if crosses else self._shared(value)
                     self._copy(g.op, k, to, f"operand {which} of a product")
@@ -475,12 +480,12 @@ class _Assignment:
                 self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
             else:
                 needed = self.iteration[g.result].project(g.maps[k])
-                if needed.sources(held, range_of(held)) is None:
+                if needed.sources(held, work.dims_of(held)) is None:
                     self._copy(g.op, k, needed, "its user holds other elements in each thread")
         init = len(g.inputs)
         held = None if self.is_flexible(g.init) else self._made_in(g.init)
         needed = self.result_layout(g)
-        if held is not None and needed.sources(held, range_of(held)) is None:
+        if held is not None and needed.sources(held, work.dims_of(held)) is None:
             self._copy(g.op, init, needed, "it is accumulated into elsewhere")
 
     def result_layout(self, g: Generic) -> Layout:
@@ -500,7 +505,7 @@ class _Assignment:
             for op, position in ((loop, 3 + k), (terminator, k)):
                 value = op.operands[position]
                 held = None if self.is_flexible(value) else self._made_in(value)
-                if held is not None and needed.sources(held, range_of(held)) is None:
+                if held is not None and needed.sources(held, work.dims_of(held)) is None:
                     self._copy(op, position, needed, "a loop carries it in another layout")
 
     def _made_in(self, value: Any) -> Layout | None:
@@ -591,7 +596,3 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
-
-
-def range_of(layout: Layout) -> tuple[int, ...]:
-    return tuple(range(len(layout.shape)))

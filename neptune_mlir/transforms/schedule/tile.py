@@ -261,6 +261,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         if column is not None:
             sizes[column] = 0 if uncut else cut
         sizes.update((a, 0 if a in whole else cut) for a in more)
+    elif crossed := _crossed(op, nests, parallel, reduced):
+        sizes.update(dict.fromkeys(crossed, 64))
     elif parallel:
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
@@ -355,6 +357,20 @@ def _inner(
     streams = axis is not None and (not _chip_of(op) or _is_contiguous(axis, nests))
     found = parallel and not streams and _is_contiguous(parallel[-1], nests)
     return parallel.pop() if found else None
+
+
+def _crossed(
+    op: Any, nests: Sequence[FusedNest], parallel: Sequence[int], reduced: set[int]
+) -> tuple[int, ...] | None:
+    """The axes along which a map on a GPU writes and reads, where these are two: a tile has whole
+    sectors of memory along both."""
+    if not _chip_of(op) or reduced or len(nests) != 1 or len(parallel) < 2:
+        return None
+    along = {
+        frozenset(T.axes_of(r.args[-1])) for r in nests[0].reads if len(T.axes_of(r)) > 1
+    }  # fmt: skip
+    crossing = next(iter(along)) & {*parallel[:-1]} if len(along) == 1 else set()
+    return (parallel[-1], *crossing) if len(crossing) == 1 else None
 
 
 def _fit_join(

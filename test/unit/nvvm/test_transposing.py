@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Maps that read along one axis and write along another, and products that need such copies."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.frontend import notation
+from support.chips.run_kernels import Simulated
+
+
+def transposed(rows, columns, dtype):
+    p = notation.Program("transposed")
+    i, j = p.axis("i", rows), p.axis("j", columns)
+    x = p.input("x", i, j, dtype=dtype)
+    p.output(x[i, j] * 2.0, j, i, dtype=dtype)
+    return p
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [("f32", 8), ("f16", 16)])
+@pytest.mark.parametrize(("rows", "columns"), [(128, 192), (70, 67)])
+def test_lanes_share_sectors_of_both_sides(rows, columns, dtype, lanes):
+    text = transposed(rows, columns, dtype).to_mlir()
+    module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile", "")
+    kernel = Simulated(module, target="sm_90a")
+    # rows are loaded along loop 1, and stored along loop 0
+    assert re.search(rf"iteration = .*lane\[0:\d+\*\d+ 1:{lanes}\*1\]", kernel.assigned)
+    x = np.random.default_rng(5).standard_normal((rows, columns))
+    x = x.astype(dtype.replace("f", "float"))
+    assert np.array_equal(kernel(x), 2 * x.T)
+
+
+def test_a_factor_that_no_instruction_takes_is_copied():
+    p = notation.Program("product")
+    i, j, k = p.axis("i", 2048), p.axis("j", 1024), p.axis("k", 512)
+    x, w = p.input("x", k, i, dtype="f32"), p.input("w", k, j, dtype="f32")
+    p.output(notation.sum(x[k, i] * w[k, j], k), i, j, dtype="f32")
+    text = compiler.with_options(Source.of(p).text, "product", precision="tf32")
+    module, facts = compiler.lower_text(text, "product", "sm_90a", None, "fused", "")
+    assert "is copied, transposed, ahead of its product" in str(facts["remarks"])
+    copy = next(line for line in str(module).splitlines() if '"neptune.map"' in line)
+    assert copy  # the smaller factor, its sum along rows
+    assert "tensor<1024x512xf32>" in str(module)
