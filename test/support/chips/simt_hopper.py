@@ -64,6 +64,8 @@ class HopperBlock(simt.Block):
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
+        # of the same products, the op that has its left factor in registers (None: in memory)
+        self.held: list[list[Op | None]] = [[] for _ in range(warps)]
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
         super().__init__(kernel, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
@@ -139,7 +141,7 @@ class HopperBlock(simt.Block):
     # ---- inline PTX
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        text = _text(op)
+        text, self.op = _text(op), op
         if "setp.gt.s32 p" in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
         if "mbarrier" not in text:  # (one thread starts barriers)
@@ -341,6 +343,9 @@ class HopperBlock(simt.Block):
             self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
                 self.read[warp].append(self._reads.copy())
+                again = any(op is self.op for op in self.held[warp])
+                assert not again, "registers that a product reads are written"
+                self.held[warp].append(None if steps[0][4] == "a" else self.op)
             self._reads.clear()
         return out
 
@@ -371,7 +376,8 @@ class HopperBlock(simt.Block):
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         (pending,) = map(int, re.findall(r"aligned (\d+);", text))
         for warp in self._warps(mask):
-            del self.read[warp][: max(0, len(self.read[warp]) - pending)]
+            done = max(0, len(self.read[warp]) - pending)
+            del self.read[warp][:done], self.held[warp][:done]
         return list(operands)
 
 
