@@ -46,6 +46,12 @@ def padded(extent: int) -> int:
     return -(-extent // DEEP) * DEEP
 
 
+def whole_width(size: int, extent: int) -> int:
+    """A size of a tile along columns of a product (0: all of the extent) that instructions take."""
+    width = size or extent
+    return -(-width // WIDE) * WIDE if width % WIDE else size
+
+
 def panels(columns: int) -> int:
     """How many panels of 64 columns so many columns are; the last may be partly filled."""
     return -(-columns // PANEL)

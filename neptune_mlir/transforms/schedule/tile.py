@@ -23,7 +23,7 @@ looks at the part that an axis plays, never at what the program is for:
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
   all others 1;
-* on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
+* on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
@@ -68,6 +68,12 @@ from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
+from neptune_mlir.transforms.schedule.map_tiles import (
+    SQUARE,
+    crossed_axes,
+    map_rows,
+    within_quotients,
+)
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.product_axes import (
     free_axes,
@@ -104,7 +110,6 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
-MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
 FEW = (64, 16, 1)
@@ -234,46 +239,35 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
+    is_map = bool(_chip_of(op)) and not reduced and axis is None
+    if is_map:
+        parallel = [a for a in parallel if domain[a] != 1] or parallel
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
     panel = group_sizes.panel_of(nests) if free and wishes.warp_groups else 64
     part = panel if free or inner is not None else 256
     sizes |= _reduced_sizes(op, reduced, part, chunks)
+    row: list[int] = []
     column = None
     if free:
-        cut = 64  # columns
-        row, column, more = _ends(nests, domain, [a for a in parallel if a in free], axis, wishes)
-        whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
-        uncut = axis is not None and _is_uncut(column, domain)
-        if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-            rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-            note_product(op, nests, row, column, axis, reduced, deep)
-            uncut = uncut and (deep or at_most(domain[column], cut))
-        elif wishes.held and axis is not None:
-            rest = {a: sizes[a] or domain[a] for a in sizes}
-            if column is not None:
-                rest[column] = domain[column] if uncut else 64
-            rest |= {a: domain[a] if a in whole else 64 for a in more}
-            room = Room(wishes.held, wishes.shared << 10)
-            rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
-        sizes.update(dict.fromkeys(row, rows or 64))
-        if column is not None:
-            sizes[column] = 0 if uncut else cut
-        sizes.update((a, 0 if a in whole else cut) for a in more)
-    elif crossed := _crossed(op, nests, parallel, reduced):
-        sizes.update(dict.fromkeys(crossed, 64))
+        ends = [a for a in parallel if a in free]
+        row, column, stream = _product_tile(op, nests, wishes, ends, (rows, stream), sizes)
+    elif is_map and (crossed := crossed_axes(nests, parallel)):
+        sizes.update(dict.fromkeys(crossed, SQUARE))
     elif parallel:
         if found := _long_rows(op, nests, reduced, wishes):
             along, rows, sizes[along] = found
             stream, most = sizes[along], _power(rows * sizes[along])
-        sizes[parallel[-1]] = rows or _rows(op, nests)
+        sizes[parallel[-1]] = rows or map_rows(nests, bool(_chip_of(op)))
     if inner is not None:
         sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
         if isinstance(op, N.GlobalOp):
             _fit_join(sizes, domain, parallel, inner, wishes)
     divided = divisors(nests)
-    sizes.update(dict.fromkeys(divided, 1))
+    pieces = is_map and inner in divided
+    within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
+    sizes.update(dict.fromkeys(divided, 1) | within)
     across = None  # the axis whose tiles lie in several pages
     if axis is not None:
         sizes[axis], across = _stream_size(op, nests, axis, stream, bool(wishes.warp_groups))
@@ -286,8 +280,43 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     if wishes.warp_groups and column is not None and is_alone(nests, axis):
-        chosen[column] = _whole_width(chosen[column], domain[column])
+        chosen[column] = warp_groups.whole_width(chosen[column], domain[column])
     return within_pages(chosen, nests, domain, across)
+
+
+def _product_tile(
+    op: Any, nests: Sequence[FusedNest], wishes: Wishes, ends: Sequence[int],
+    asked: tuple[int, int], sizes: dict[int, int],
+) -> tuple[list[int], int | None, int]:  # fmt: skip
+    """Notes the sizes of the axes that one operand of some product has alone. Those of rows, that
+    of columns, and the points of the stream.
+
+    Args:
+        ends: these axes, in the results' order.
+        asked: rows and points of the stream, 0 for the rule's.
+    """
+    (rows, stream), domain, cut = asked, list(op.domain), 64  # columns
+    axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
+    row, column, more = _ends(nests, domain, ends, axis, wishes)
+    whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
+    uncut = axis is not None and _is_uncut(column, domain)
+    if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
+        rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
+        reduced = {a for nest in nests for a in nest.reduced_axes}
+        note_product(op, nests, row, column, axis, reduced, deep)
+        uncut = uncut and (deep or at_most(domain[column], cut))
+    elif wishes.held and axis is not None:
+        rest = {a: sizes[a] or domain[a] for a in sizes}
+        if column is not None:
+            rest[column] = domain[column] if uncut else 64
+        rest |= {a: domain[a] if a in whole else 64 for a in more}
+        room = Room(wishes.held, wishes.shared << 10)
+        rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+    sizes.update(dict.fromkeys(row, rows or 64))
+    if column is not None:
+        sizes[column] = 0 if uncut else cut
+    sizes.update((a, 0 if a in whole else cut) for a in more)
+    return row, column, stream
 
 
 def _free(op: Any, nests: Sequence[FusedNest], axis: int | None) -> set[int]:
@@ -307,12 +336,6 @@ def _ends(
     if wishes.warp_groups and column is not None and is_turned(nests, row, column, axis):
         return [column], row[0], more
     return row, column, more
-
-
-def _whole_width(size: int, extent: int) -> int:
-    """A size of a column axis (0: all of it) that instructions of warp groups take."""
-    width, unit = size or extent, warp_groups.WIDE
-    return -(-width // unit) * unit if width % unit else size
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
@@ -359,20 +382,6 @@ def _inner(
     return parallel.pop() if found else None
 
 
-def _crossed(
-    op: Any, nests: Sequence[FusedNest], parallel: Sequence[int], reduced: set[int]
-) -> tuple[int, ...] | None:
-    """The axes along which a map on a GPU writes and reads, where these are two: a tile has whole
-    sectors of memory along both."""
-    if not _chip_of(op) or reduced or len(nests) != 1 or len(parallel) < 2:
-        return None
-    along = {
-        frozenset(T.axes_of(r.args[-1])) for r in nests[0].reads if len(T.axes_of(r)) > 1
-    }  # fmt: skip
-    crossing = next(iter(along)) & {*parallel[:-1]} if len(along) == 1 else set()
-    return (parallel[-1], *crossing) if len(crossing) == 1 else None
-
-
 def _fit_join(
     sizes: dict[int, int], domain: Sequence[int], parallel: Sequence[int], inner: int,
     wishes: Wishes,
@@ -396,15 +405,6 @@ def _words(nests: Sequence[FusedNest]) -> int:
     """32-bit words of the widest element that a kernel computes."""
     kinds = {nest.dtype for nest in nests}
     return 2 if kinds & {"f64", "i64", "index"} else 1
-
-
-def _rows(op: Any, nests: Sequence[FusedNest]) -> int:
-    """Rows of a kernel without a contraction."""
-    if not _chip_of(op) or any(nest.combiner for nest in nests):
-        return 16
-    bodies = [nest.body for nest in nests if nest.body is not None]
-    operations = sum(not n.is_leaf for body in bodies for n in T.walk(body))
-    return 1 << max(1, 16 * MAP_OPS // max(operations, MAP_OPS)).bit_length() - 1
 
 
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
@@ -447,7 +447,7 @@ def _long_rows(
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
     if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
         ONE_TILE.set(op.operation)
-        return op.axis.value, wishes.rows or _rows(op, nests), wishes.most
+        return op.axis.value, wishes.rows or map_rows(nests, bool(_chip_of(op))), wishes.most
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else along[0]

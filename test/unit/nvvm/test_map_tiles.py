@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Maps that read along one axis and write along another, and products that need such copies."""
+"""Tiles of maps: read along one axis and written along another, read at quotients, unit axes."""
 
 from __future__ import annotations
 
@@ -46,3 +46,30 @@ def test_a_factor_that_no_instruction_takes_is_copied():
     copy = next(line for line in str(module).splitlines() if '"neptune.map"' in line)
     assert copy  # the smaller factor, its sum along rows
     assert "tensor<1024x512xf32>" in str(module)
+
+
+@pytest.mark.parametrize(("columns", "group"), [(512, 128), (96, 16), (60, 12)])
+def test_a_tile_lies_within_a_quotient(columns, group):
+    """What a group norm does last: a row of threads takes neighbours of one group."""
+    p = notation.Program("shifted")
+    i, j, g = p.axis("i", 40), p.axis("j", columns), p.axis("g", columns // group)
+    x, m = p.input("x", i, j, dtype="f32"), p.input("m", i, g, dtype="f32")
+    p.output(x[i, j] - m[i, j // group], i, j, dtype="f32")
+    module, _ = compiler.lower_text(p.to_mlir(), "test", "sm_90a", None, "tile", "")
+    kernel = Simulated(module, target="sm_90a")
+    assert np.prod(kernel.plan.launches[0].grid) <= columns // group * 3
+    rng = np.random.default_rng(5)
+    x, m = (rng.standard_normal((40, n)).astype(np.float32) for n in (columns, columns // group))
+    assert np.array_equal(kernel(x, m), x - np.repeat(m, group, 1))
+
+
+def test_axes_of_one_point_are_no_rows():
+    p = notation.Program("spread")
+    b, i, j, c = p.axis("b", 1), p.axis("i", 200), p.axis("j", 300), p.axis("c", 1)
+    x, y = p.input("x", i, dtype="f32"), p.input("y", j, dtype="f32")
+    p.output(x[i] + y[j], b, i, j, c, dtype="f32")
+    module, _ = compiler.lower_text(p.to_mlir(), "test", "sm_90a", None, "tile", "")
+    kernel = Simulated(module, target="sm_90a")
+    assert np.prod(kernel.plan.launches[0].grid) <= 26
+    x, y = np.arange(200, dtype=np.float32), np.arange(300, dtype=np.float32)
+    assert np.array_equal(kernel(x, y)[0, :, :, 0], x[:, None] + y)
