@@ -396,23 +396,17 @@ class Grouping:
         return known if len(set(known.values())) == len(known) else None
 
     def _shared_inner(self, group: Group) -> set[str]:
-        """Inner members that something outside also needs, and that are too much to be computed
-        again: these go through memory instead. The others of them become `copied`.
-
-        A result that has the streamed axis takes a second pass over it, in which its inner members
-        are computed again, too: a softmax of what a linear layer makes would multiply twice.
-        """
-        members = (self.program.nests[k] for k in [*group.running, *group.inner])
-        inside = {nest.op.operation for nest in members}
-        shared = {key for key in group.inner if not self._users(key) <= self._maps | inside}
+        """Inner members that are too much to be computed again, where something outside also needs
+        them, or a second pass would: that of a result along the stream (a softmax of what a linear
+        layer makes). These go through memory. Others that are needed outside become `copied`."""
+        nests = self.program.nests
+        inside = {nests[k].op.operation for k in [*group.running, *group.inner]}
+        cheap = set(filter(self._worth_repeating, group.inner))
+        shared = {k for k in group.inner if not self._users(k) <= self._maps | inside}
+        passes = {k for k in group.inner if self._users(k) & self._maps - inside}
         group.copied.clear()
-        group.copied.update(key for key in shared if self._worth_repeating(key))
-        again = {
-            key for key in group.inner
-            if self.program.nests[key].kind == "reduce" and not self._worth_repeating(key)
-            and self._users(key) & self._maps - inside
-        }  # fmt: skip
-        return shared - group.copied | again
+        group.copied.update(shared & cheap)
+        return (shared | {k for k in passes if nests[k].kind == "reduce"}) - cheap
 
     def _users(self, key: str) -> set[Any]:
         """The ops of the block that read a nest's result."""
